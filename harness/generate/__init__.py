@@ -1,0 +1,1 @@
+"""Operator cases in, invocations out."""

@@ -1,0 +1,222 @@
+"""What an operator case draws from: shapes, tensors, dims, numbers, choices.
+
+A thin layer over Hypothesis's strategies, so that a case reads as a description of valid arguments.
+Everything is drawn from small finite choices, simplest first, which keeps draws the same on every
+machine and lets Hypothesis shrink them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from harness.dtypes import FLOATS, INTS, is_float
+from harness.generate import scalars
+from harness.generate.shapes import MAX_ELEMENTS, broadcastable_to, layouts, shapes, sizes
+from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
+from harness.values import STYLE_WEIGHTS
+
+T = TypeVar("T")
+
+
+class _Omit:
+    def __repr__(self) -> str:
+        return "OMIT"
+
+
+#: An argument left to its default by not being given, as opposed to given as its default.
+OMIT: Any = _Omit()
+
+ANY = ("any",)
+FINITE = ("finite",)
+NONZERO = ("nonzero",)
+DISTINCT = ("distinct",)
+
+
+def index_into(size: int, *, negative: bool = False) -> tuple[str, int]:
+    """Domain of indices into a dimension of `size`; with `negative`, from −size."""
+    return ("signed_index" if negative else "index", size)
+
+
+def between(low: float, high: float) -> tuple[str, float, float]:
+    """Domain of numbers in [low, high]."""
+    return ("range", low, high)
+
+
+def unique_below(size: int, run: int) -> tuple[str, int, int]:
+    """Domain of indices in [0, size), distinct within each `run` consecutive storage elements."""
+    return ("unique", size, run)
+
+
+def ascending(run: int) -> tuple[str, int]:
+    """Domain of numbers sorted within each `run` consecutive storage elements."""
+    return ("ascending", run)
+
+
+class Draw:
+    """Draws the parts of one invocation.
+
+    Attributes:
+        dtype: The dtype this invocation is about; tensors take it unless told otherwise.
+    """
+
+    def __init__(self, draw: st.DrawFn, dtype: str) -> None:
+        self._draw = draw
+        self.dtype = dtype
+
+    # Choices
+
+    def choose(self, *options: T) -> T:
+        """One of `options`, the first being the plainest; repeat one to make it likelier."""
+        return self._draw(st.sampled_from(options))
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer in [low, high], shrinking towards `low`."""
+        return self._draw(st.integers(low, high))
+
+    def boolean(self) -> bool:
+        """True or False."""
+        return self._draw(st.booleans())
+
+    def maybe(self, make: Callable[[], T], *, none: bool = False) -> T | Any:
+        """`make()` or OMIT (with `none` also an explicit None)."""
+        kind = self.choose("omit", "given", "given", *(("none",) if none else ()))
+        return make() if kind == "given" else None if kind == "none" else OMIT
+
+    # Shapes and dims
+
+    def size(self, low: int = 0, high: int = 33) -> int:
+        """A dimension's size in [low, high], tails of vector widths included."""
+        return self._draw(sizes(low, high))
+
+    def shape(
+        self, min_rank: int = 0, max_rank: int = 5, *, min_size: int = 0, max_size: int = 33
+    ) -> tuple[int, ...]:
+        """A shape of a small tensor."""
+        return self._draw(shapes(min_rank, max_rank, min_size, max_size))
+
+    def broadcastable(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """A shape that broadcasts with `shape` to `shape`."""
+        return self._draw(broadcastable_to(tuple(shape)))
+
+    def dim(self, rank: int) -> int:
+        """A valid `dim` for `rank` dimensions, negative as often as not; 0 and −1 for a 0-d tensor."""
+        rank = max(rank, 1)
+        return self._draw(st.integers(0, rank - 1)) - (rank if self.boolean() else 0)
+
+    def dims(self, rank: int, *, min_count: int = 0, max_count: int | None = None) -> list[int]:
+        """Distinct valid dims in any order, each positive or negative; may be empty."""
+        rank = max(rank, 1)
+        count = self.integer(min(min_count, rank), min(rank, rank if max_count is None else max_count))
+        order = self._draw(st.permutations(range(rank)))[:count]
+        return [d - (rank if self.boolean() else 0) for d in order]
+
+    # Values
+
+    def number(self, *, edges: bool = False) -> bool | int | float:
+        """A Scalar of any Python type (promotion); for bool and integer dtypes too."""
+        return self._draw(scalars.numbers(edges=edges))
+
+    def float(self, *, edges: bool = False) -> float:
+        """A Python float."""
+        return self._draw(scalars.floats(edges=edges))
+
+    def int(self, *, edges: bool = False) -> int:
+        """A Python int."""
+        return self._draw(scalars.ints(edges=edges))
+
+    def fitting(self, dtype: str | None = None) -> bool | int | float:
+        """A Scalar of any Python type that converts to `dtype`, the invocation's by default, without
+        overflow."""
+        return self._draw(scalars.fitting(dtype or self.dtype))
+
+    def like_dtype(self, *, edges: bool = False) -> bool | int | float:
+        """A Scalar of the kind of the invocation's dtype: no promotion."""
+        if is_float(self.dtype):
+            return self.float(edges=edges)
+        return self.boolean() if self.dtype == "bool" else self._draw(scalars.ints(edges=False))
+
+    def tensor(
+        self,
+        shape: Sequence[int],
+        dtype: str | None = None,
+        domain: tuple[str | int | float, ...] = ANY,
+        *,
+        contiguous: bool = False,
+    ) -> TensorSpec:
+        """A tensor of `shape`.
+
+        Args:
+            shape: Sizes.
+            dtype: The invocation's dtype by default.
+            domain: Which values are allowed, one of `harness.values.DOMAINS` with its parameters.
+            contiguous: Row-major always; otherwise permuted, stepped, expanded and offset layouts occur.
+                Domains that speak of runs of elements (`unique_below`, `ascending`) need it.
+        """
+        shape = tuple(shape)
+        strides, offset = (contiguous_strides(shape), 0)
+        if not contiguous:
+            strides, offset = self._draw(layouts(shape))
+        style = self.choose(*STYLE_WEIGHTS)
+        # Two small draws make a seed: Hypothesis spends its effort on structure, not on the seed.
+        seed = self.integer(0, 1023) * 1024 + self.integer(0, 1023)
+        return TensorSpec(shape, dtype or self.dtype, strides, offset, Recipe(domain, style, seed))
+
+    def any_tensor(self, min_rank: int = 0, max_rank: int = 5, *, min_size: int = 0) -> TensorSpec:
+        """A tensor of the invocation's dtype with any shape and any values."""
+        return self.tensor(self.shape(min_rank, max_rank, min_size=min_size))
+
+    def operands(
+        self,
+        *names: str,
+        promote: Sequence[str] = (),
+        domains: Mapping[str, tuple[str | int | float, ...]] | None = None,
+        max_rank: int = 5,
+    ) -> dict[str, TensorSpec]:
+        """Tensors that broadcast together: one of them to the other, or each to the other.
+
+        Args:
+            names: Argument names, in order.
+            promote: Dtypes that one of them may have in place of the invocation's, if any.
+            domains: Argument name → which values are allowed; any by default.
+            max_rank: Highest rank of the common shape.
+        """
+        shape = self.shape(max_rank=max_rank)
+        # The one whose shape is the common one; None where all may lack sizes.
+        full = self.choose(*names, *names, None)
+        odd = self.choose(*names) if promote and self.choose(False, False, True) else None
+        return {
+            name: self.tensor(
+                shape if name == full else self.broadcastable(shape),
+                self.choose(*promote) if name == odd else self.dtype,
+                (domains or {}).get(name, ANY),
+            )
+            for name in names
+        }
+
+    # Dtypes
+
+    def other_dtype(self, *choices: str) -> str:
+        """A dtype for a second tensor: mostly the invocation's own, else one of `choices` (promotion)."""
+        return self.choose(self.dtype, self.dtype, self.dtype, *(choices or (*FLOATS[:3], *INTS[:2], "bool")))
+
+    def dtype_argument(self, *names: str) -> Enumerated:
+        """A `dtype` argument, one of `names`."""
+        return Enumerated("dtype", self.choose(*names))
+
+
+__all__ = [
+    "ANY",
+    "DISTINCT",
+    "FINITE",
+    "MAX_ELEMENTS",
+    "NONZERO",
+    "OMIT",
+    "Draw",
+    "ascending",
+    "between",
+    "index_into",
+    "unique_below",
+]

@@ -1,0 +1,115 @@
+"""Draw the invocations of one operator case."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import HypothesisWarning
+
+from harness.generate import provider
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import OperatorCase
+from harness.invocation import Argument, Invocation
+from harness.tensors import overload
+from harness.values import redraw
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One structure with the value draws that share its export.
+
+    Attributes:
+        invocations: At least one; all have the same `structure_id`.
+    """
+
+    invocations: tuple[Invocation, ...]
+
+
+@cache
+def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]:
+    """A strategy for the invocations of `case` about `dtype`, as any Hypothesis user may use it."""
+    names = [argument.name for argument in overload(case.overload)._schema.arguments]
+
+    @st.composite
+    def strategy(draw: st.DrawFn) -> Invocation:
+        given_arguments = case.arguments(Draw(draw, dtype))
+        unknown = set(given_arguments) - set(names)
+        if unknown:
+            raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")
+        return Invocation(
+            case.overload,
+            tuple(
+                (name, _frozen(given_arguments[name]))
+                for name in names
+                if given_arguments.get(name, OMIT) is not OMIT
+            ),
+        )
+
+    return strategy()
+
+
+def _frozen(argument: object) -> Argument:
+    if isinstance(argument, list | tuple):
+        return tuple(_frozen(element) for element in argument)
+    return argument  # type: ignore[return-value]
+
+
+def draw_cases(
+    case: OperatorCase, *, seed: int, structures: int, values: int, dtypes: Sequence[str] | None = None
+) -> list[Drawn]:
+    """Draw the cases of one operator: the same ones for the same arguments, everywhere.
+
+    Args:
+        case: The operator.
+        seed: Any integer.
+        structures: How many distinct structures to aim at; fewer come where no more exist.
+        values: Value draws per structure, the first included. Structures without tensors, whose
+            values cannot vary, have one.
+        dtypes: Restrict to these; dtypes take turns, so that few structures still visit each.
+
+    Raises:
+        TypeError: the operator case names an argument that the schema lacks.
+    """
+    allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
+    found: dict[str, Drawn] = {}
+    if not allowed or structures < 1:
+        return []
+    turn = 0
+
+    @settings(
+        backend=provider.NAME,
+        # Some draws repeat an earlier structure.
+        max_examples=structures * 2,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def collect(data: st.DataObject) -> None:
+        nonlocal turn
+        if len(found) >= structures:
+            return
+        drawn = data.draw(invocations(case, allowed[turn % len(allowed)]))
+        turn += 1
+        if drawn.structure_id not in found:
+            found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
+
+    with provider.stream(f"{seed}/{case.overload}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", HypothesisWarning)
+        collect()
+    return list(found.values())
+
+
+def _with_more_values(first: Invocation, count: int) -> tuple[Invocation, ...]:
+    distinct = {first.case_id: first}
+    for draw in range(1, count):
+        more = first.with_values(lambda spec, draw=draw: redraw(spec.values, draw))  # type: ignore[misc]
+        distinct.setdefault(more.case_id, more)
+    return tuple(distinct.values())

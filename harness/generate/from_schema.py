@@ -1,0 +1,80 @@
+"""Arguments drawn from the schema alone, for operators that need no more said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.dtypes import FLOATS
+from harness.generate.draw import OMIT, Draw
+from harness.tensors import overload
+
+#: Arguments that say where and how a result is stored; exporters take no part in them.
+_STORAGE = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "generator")
+
+
+def draw_by_schema(
+    d: Draw, name: str, fixed: Mapping[str, Callable[[Draw], Any]], promote: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Arguments for the overload `name`.
+
+    The first Tensor gets any shape; further Tensors broadcast with it, on either side; a `dim` or
+    `dims` is valid for its rank; optional arguments are given, omitted or None.
+
+    Args:
+        d: Where to draw from.
+        name: Dotted overload name.
+        fixed: Argument name → function that draws it instead.
+        promote: Dtypes that one of several Tensors may have in place of the invocation's.
+
+    Raises:
+        TypeError: the schema has an argument that its type says too little about.
+    """
+    arguments: dict[str, Any] = {}
+    schema = overload(name)._schema
+    tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and a.name not in fixed]
+    if len(tensors) > 1 and promote:
+        operands = d.operands(*tensors, promote=promote)
+        common = max((spec.shape for spec in operands.values()), key=len)
+        fixed = {**fixed, **{tensor: lambda d, spec=spec: spec for tensor, spec in operands.items()}}
+        tensors = []
+    else:
+        common = d.shape()
+    # Which operand is the smaller one must vary: broadcasting the left one is what exporters forget.
+    full = d.choose(*tensors) if tensors else None
+    for argument in schema.arguments:
+        if argument.name in fixed:
+            arguments[argument.name] = fixed[argument.name](d)
+        elif argument.name == full:
+            arguments[argument.name] = d.tensor(common)
+        elif str(argument.type) == "Tensor":
+            arguments[argument.name] = d.tensor(d.broadcastable(common))
+        elif argument.name not in _STORAGE:
+            arguments[argument.name] = _draw_argument(d, name, argument, len(common))
+    return arguments
+
+
+def _draw_argument(d: Draw, name: str, argument: Any, rank: int) -> Any:
+    kind = str(argument.type)
+    optional = kind.startswith("Optional[")
+    if optional:
+        kind = kind[len("Optional[") : -1]
+    if argument.has_default_value() and d.choose(True, False, False):
+        return OMIT
+    if optional and d.choose(True, False, False):
+        return None
+    if argument.name == "dim" and kind == "int":
+        return d.dim(rank)
+    if argument.name == "dim" and kind == "List[int]":
+        return d.dims(rank)
+    if kind == "bool":
+        return d.boolean()
+    if kind == "number":
+        return d.number()
+    if kind == "float":
+        return d.float()
+    if "ScalarType" in str(argument.real_type):
+        return d.dtype_argument(*FLOATS[:3])
+    if kind == "int":
+        return d.int()
+    raise TypeError(f"{name}: say how to draw {argument.name!r}; {argument.type} says too little")

@@ -1,0 +1,125 @@
+"""What `cases/` says of an overload beyond its schema.
+
+A family file declares its operators through one :class:`Family`:
+
+    ops = Family("pointwise")
+    ops.simple("abs", "neg", dtypes=NUMBERS)                    # one line for schema-driven operators
+
+    @ops.case("convolution.default", dtypes=FULL_FLOATS, accumulates=True)
+    def convolution(d: Draw) -> Arguments:                      # the rest: a function of a `Draw`
+        ...
+        return {"input": d.tensor(shape), "weight": ..., "stride": [2, 2]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.generate.draw import OMIT, Draw
+from harness.generate.from_schema import draw_by_schema
+from harness.schema import normalise
+from harness.verdict.judge import CLOSE, Judge
+
+#: Schema argument name → a TensorSpec, a Python value, or OMIT. Names left out are omitted.
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OperatorCase:
+    """How to draw and judge invocations of one overload.
+
+    Attributes:
+        overload: Dotted name.
+        family: The family file that declares it; a grouping for reports.
+        dtypes: Dtypes that PyTorch's CPU kernels take; the first is the plainest.
+        arguments: Draws the arguments for ``Draw.dtype``.
+        judge: Which outputs are right (`harness.verdict.judge`).
+    """
+
+    overload: str
+    family: str
+    dtypes: tuple[str, ...]
+    arguments: Callable[[Draw], Arguments]
+    judge: Judge = CLOSE
+
+
+#: Every operator case by overload, filled at import of `cases`.
+REGISTRY: dict[str, OperatorCase] = {}
+
+
+class Family:
+    """Declares the operator cases of one file.
+
+    Args:
+        name: Appears in reports.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _add(
+        self,
+        overload: str,
+        dtypes: Sequence[str],
+        arguments: Callable[[Draw], Arguments],
+        judge: Judge,
+    ) -> None:
+        overload = normalise(overload)
+        if overload.count(".") == 1:
+            overload += ".default"
+        if overload in REGISTRY:
+            raise ValueError(f"{overload} is declared twice: {REGISTRY[overload].family} and {self.name}")
+        if not dtypes:
+            raise ValueError(f"{overload}: no dtypes")
+        REGISTRY[overload] = OperatorCase(
+            overload=overload, family=self.name, dtypes=tuple(dtypes), arguments=arguments, judge=judge
+        )
+
+    def simple(
+        self,
+        /,
+        *overloads: str,
+        dtypes: Sequence[str],
+        judge: Judge = CLOSE,
+        promote: Sequence[str] = (),
+        **fixed: Callable[[Draw], Any],
+    ) -> None:
+        """Declare operators whose schema says it all.
+
+        The first Tensor gets any shape, further Tensors broadcast with it, `dim` arguments are valid
+        for its rank, numbers are interesting ones, optional arguments come and go.
+
+        Args:
+            overloads: ``abs`` means ``aten.abs.default``.
+            dtypes: Of the tensors.
+            judge: Which outputs are right.
+            promote: Dtypes that one of several Tensors may have instead, where the operator promotes.
+            fixed: Argument name → function that draws it, where the schema's type says too little
+                (``approximate=lambda d: d.choose("none", "tanh")``).
+        """
+        for overload in overloads:
+            name = normalise(overload)
+            name = name if name.count(".") == 2 else f"{name}.default"
+            self._add(
+                name,
+                dtypes,
+                lambda d, name=name: draw_by_schema(d, name, fixed, promote),  # type: ignore[misc]
+                judge,
+            )
+
+    def case(
+        self, *overloads: str, dtypes: Sequence[str], judge: Judge = CLOSE
+    ) -> Callable[[Callable[[Draw], Arguments]], Callable[[Draw], Arguments]]:
+        """Decorate a function that draws the arguments of one or several overloads."""
+
+        def register(function: Callable[[Draw], Arguments]) -> Callable[[Draw], Arguments]:
+            for overload in overloads:
+                self._add(overload, dtypes, function, judge)
+            return function
+
+        return register
+
+
+__all__ = ["OMIT", "REGISTRY", "Arguments", "Family", "OperatorCase"]

@@ -1,0 +1,112 @@
+"""What became of one case with one converter and one backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Stage(str, Enum):
+    """Where a case got to; the stage at which it ended."""
+
+    REFERENCE = "reference"
+    CONVERT = "convert"
+    CHECK = "check"
+    LOAD = "load"
+    RUN = "run"
+    COMPARE = "compare"
+
+    __str__ = str.__str__
+
+
+class Outcome(str, Enum):
+    """What the ending was.
+
+    `BUILT`: an engine was built and could not be run on this machine. `NARROWED`: the backend would
+    silently compute in a narrower dtype than the model states, so its numbers answer another question.
+    `SKIP`: PyTorch itself rejects the invocation, so that there is nothing to conform to.
+    """
+
+    PASS = "pass"
+    MISMATCH = "mismatch"
+    UNSUPPORTED = "unsupported"
+    ERROR = "error"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    BUILT = "built"
+    NARROWED = "narrowed"
+    SKIP = "skip"
+
+    __str__ = str.__str__
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether an operator item fails for it."""
+        return self in _FAILURES
+
+
+_FAILURES = frozenset(
+    {Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One row of the record.
+
+    Attributes:
+        case_id: Identity of the invocation.
+        overload: Dotted name.
+        family: The operator case's family.
+        dtype: The invocation's main dtype.
+        shape_mode: ``static`` or ``dynamic``.
+        source: Where the invocation came from: ``generated``, or ``replay``.
+        converter: Name; with its version and the opset that it emitted (None before `CHECK`).
+        backend: Name; with its version and device.
+        stage: Where the case ended.
+        outcome: How.
+        blame: ``converter``, ``backend``, ``pytorch``, ``spec``, ``unknown``; "" for no failure.
+        signature: The failure's message without shapes, values, names and addresses; "" for no failure.
+        message: The failure's own words, cut to a few lines.
+        max_abs_error: Over all outputs, in the values' unit; None where nothing was compared.
+        max_rel_error: Likewise, a ratio.
+        max_ulp_error: Likewise, in units in the last place of the expected value.
+        mismatched_elements: How many elements are wrong.
+        total_elements: How many were compared.
+        convert_ms: Wall time of the export; of a batch's, this case's share.
+        load_ms: Likewise of loading.
+        run_ms: Likewise of running.
+        structure_id: Shared by the cases that share an export.
+        invocation: JSON.
+        exported_invocation: JSON of the invocation whose shapes were exported, for a dynamic export run
+            at other shapes; "" where they are the same.
+    """
+
+    case_id: str
+    overload: str
+    family: str
+    dtype: str
+    shape_mode: str
+    source: str
+    converter: str
+    converter_version: str
+    opset: int | None
+    backend: str
+    backend_version: str
+    device: str
+    stage: Stage
+    outcome: Outcome
+    blame: str = ""
+    signature: str = ""
+    message: str = ""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    max_ulp_error: float | None = None
+    mismatched_elements: int = 0
+    total_elements: int = 0
+    convert_ms: float | None = None
+    load_ms: float | None = None
+    run_ms: float | None = None
+    structure_id: str = ""
+    invocation: str = ""
+    exported_invocation: str = ""
