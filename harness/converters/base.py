@@ -1,0 +1,96 @@
+"""What a converter is: a callable with example inputs in, an ONNX model out.
+
+A converter is one file in this package that calls :func:`register` at import. It knows nothing of
+invocations or batches: the program that it gets may hold one operator call or two hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import onnx
+import torch
+
+from harness.availability import Unavailable
+
+
+class UnsupportedOperator(Exception):
+    """The converter has no conversion for an operator (as opposed to failing in one)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """One export.
+
+    Attributes:
+        program: Called with `inputs` positionally; returns a tuple of tensors.
+        inputs: Example inputs.
+        input_names: One per input, to be the names of the graph inputs.
+        output_names: One per output of `program`, likewise.
+        opset: The opset to emit, or None for the converter's own default.
+        dynamic_dims: Per input, the dimensions that must stay dynamic; None for a static export.
+    """
+
+    program: torch.nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    opset: int | None = None
+    dynamic_dims: tuple[frozenset[int], ...] | None = None
+
+
+class Converter(Protocol):
+    """One way from a PyTorch program to an ONNX model."""
+
+    name: str
+    #: Version of the package that converts.
+    version: str
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """Export.
+
+        Graph inputs and outputs come in the order of the request; an input that the program
+        does not use may be left out.
+
+        Raises:
+            UnsupportedOperator: no conversion for an operator.
+            Exception: anything else is the converter's error.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConverterEntry:
+    """A registered converter before anything of it is imported or started.
+
+    Attributes:
+        name: As written after ``--converter``.
+        probe: Returns None where the converter can run here, else why not.
+        create: Starts it. ``public_api=True`` asks for the plain public call with nothing kept
+            between exports; a converter without such a difference ignores it.
+        default: The converter of a plain ``pytest harness``.
+    """
+
+    name: str
+    probe: Callable[[], Unavailable | None]
+    create: Callable[[bool], Converter]
+    version: Callable[[], str]
+    default: bool = False
+    summary: str = field(default="")
+
+
+#: Filled at import by `register`, read by `harness.converters`.
+REGISTRY: dict[str, ConverterEntry] = {}
+
+
+def register(entry: ConverterEntry) -> ConverterEntry:
+    """Add a converter.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if entry.name in REGISTRY:
+        raise ValueError(f"converter {entry.name!r} is registered twice")
+    REGISTRY[entry.name] = entry
+    return entry

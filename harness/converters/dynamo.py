@@ -1,0 +1,102 @@
+"""`dynamo`: ``torch.onnx.export(..., dynamo=True)``, PyTorch's default exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import onnx
+import torch
+
+from harness.availability import Unavailable
+from harness.converters import kept_constants
+from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
+
+
+class DynamoConverter:
+    """Exports through `torch.export` and torchlib.
+
+    Args:
+        public_api: Call the public function and keep nothing between calls.
+    """
+
+    name = "dynamo"
+
+    def __init__(self, public_api: bool) -> None:
+        self.version = _version()
+        self._kept = contextlib.nullcontext if public_api else kept_constants.kept
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.converters.base.Converter`."""
+        dynamic_shapes = None
+        if request.dynamic_dims is not None:
+            dynamic_shapes = (
+                tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in request.dynamic_dims),
+            )
+        with self._kept(), quiet():
+            try:
+                program = torch.onnx.export(
+                    request.program,
+                    request.inputs,
+                    input_names=list(request.input_names),
+                    output_names=list(request.output_names),
+                    opset_version=request.opset,
+                    dynamic_shapes=dynamic_shapes,
+                    dynamo=True,
+                    verbose=False,
+                )
+            except Exception as error:
+                if _lacks_conversion(error):
+                    raise UnsupportedOperator(str(error)) from error
+                raise
+            assert program is not None
+            return program.model_proto
+
+
+def _lacks_conversion(error: BaseException) -> bool:
+    cause: BaseException | None = error
+    while cause is not None:
+        if type(cause).__name__ == "DispatchError":
+            return True
+        cause = cause.__cause__
+    return False
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Exporters warn and log on every call, about themselves and about missing packages."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(previous)
+
+
+def _version() -> str:
+    return f"torch {torch.__version__} onnxscript {version('onnxscript')}"
+
+
+def _probe() -> Unavailable | None:
+    try:
+        version("onnxscript")
+    except PackageNotFoundError:
+        return Unavailable(reason="onnxscript is not installed", install="pip install onnxscript")
+    return None
+
+
+register(
+    ConverterEntry(
+        name="dynamo",
+        probe=_probe,
+        create=DynamoConverter,
+        version=_version,
+        default=True,
+        summary="torch.onnx.export(dynamo=True)",
+    )
+)

@@ -1,0 +1,128 @@
+"""torch.onnx's dynamo exporter without repeating what is constant in a process.
+
+`torch.onnx.export(..., dynamo=True)` rebuilds its registry, its decomposition table and the list of
+composite-implicit operators on every call: over nine tenths of the time of a one-operator export. While
+`kept()` is active those functions answer from what they gave the first time, and `run_decompositions` is left
+out where it has nothing to do. Everything else, the public entry point included, runs as it is.
+
+The functions are private to PyTorch. Each is looked up by name and left alone where it is not found, which
+costs speed and nothing else; `missing()` says what was not found.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+_EXPORTER = "torch.onnx._internal.exporter"
+_PLACES = {
+    "registry": (f"{_EXPORTER}._registration", "ONNXRegistry"),
+    "decompositions": (f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table"),
+    "decompose": (f"{_EXPORTER}._fx_passes", "decompose_with_registry"),
+    "composites": ("torch.export.exported_program", "_collect_all_valid_cia_ops"),
+}
+
+
+@cache
+def _originals() -> dict[str, tuple[Any, str, Any]]:
+    """Name → (module or class to patch, attribute, original)."""
+    found: dict[str, tuple[Any, str, Any]] = {}
+    for name, (module_name, attribute) in _PLACES.items():
+        try:
+            module = importlib.import_module(module_name)
+            target = getattr(module, attribute)
+        except (ImportError, AttributeError):
+            continue
+        if name == "registry":
+            if "from_torchlib" in vars(target):
+                found[name] = (target, "from_torchlib", vars(target)["from_torchlib"])
+        else:
+            found[name] = (module, attribute, target)
+    return found
+
+
+def missing() -> list[str]:
+    """Dotted names that this PyTorch lacks, for the header of a run."""
+    return [".".join(_PLACES[name]) for name in _PLACES if name not in _originals()]
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Let exports in this block reuse the process's constants."""
+    originals = _originals()
+    replacements = {
+        "registry": classmethod(_from_torchlib),
+        "decompositions": _decomposition_table,
+        "decompose": _decompose_where_needed,
+        "composites": _composites,
+    }
+    for name, (owner, attribute, _) in originals.items():
+        setattr(owner, attribute, replacements[name])
+    try:
+        yield
+    finally:
+        for owner, attribute, original in originals.values():
+            setattr(owner, attribute, original)
+
+
+@cache
+def _pristine_registry(opset: int) -> Any:
+    owner, _, original = _originals()["registry"]
+    return original.__get__(None, owner)(opset_version=opset)
+
+
+def _from_torchlib(cls: Any, opset_version: int = 18) -> Any:
+    # Callers add their own functions to the registry that they get.
+    source = _pristine_registry(opset_version)
+    registry = cls()
+    registry._opset_version = source._opset_version
+    registry.functions = {target: list(metas) for target, metas in source.functions.items()}
+    return registry
+
+
+_tables: dict[frozenset[Any], dict[Any, Callable[..., Any]]] = {}
+
+
+def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:
+    key = frozenset(registered)
+    if key not in _tables:
+        _tables[key] = _originals()["decompositions"][2](registered)
+    # PyTorch removes entries from the table that it gets.
+    return dict(_tables[key])
+
+
+@cache
+def _composite_operators() -> frozenset[Any]:
+    return frozenset(_originals()["composites"][2]())
+
+
+def _composites() -> set[Any]:
+    return set(_composite_operators())
+
+
+def _decompose_where_needed(program: Any, registry: Any) -> Any:
+    if all(_stays(node, registry) for node in program.graph.nodes):
+        return program
+    return _originals()["decompose"][2](program, registry)
+
+
+def _stays(node: torch.fx.Node, registry: Any) -> bool:
+    """Whether decomposition would leave `node` as it is.
+
+    It replaces operators that have a decomposition and no ONNX function, rewrites what mutates, and
+    retraces the rest unchanged.
+    """
+    if node.op != "call_function" or node.target is operator.getitem:
+        return node.op != "get_attr"
+    target = node.target
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.name() in registry.functions
+        and not target._schema.is_mutable
+    )

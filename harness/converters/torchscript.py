@@ -1,0 +1,80 @@
+"""`torchscript`: ``torch.onnx.export(..., dynamo=False)``, the tracing exporter with its symbolics."""
+
+from __future__ import annotations
+
+import io
+
+import onnx
+import torch
+
+from harness.availability import Unavailable
+from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.converters.dynamo import quiet
+
+
+class TorchScriptConverter:
+    """Traces the program and applies one symbolic function per operator.
+
+    Args:
+        public_api: Without effect: nothing is kept between calls.
+    """
+
+    name = "torchscript"
+
+    def __init__(self, public_api: bool) -> None:
+        self.version = _version()
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.converters.base.Converter`."""
+        axes = None
+        if request.dynamic_dims is not None:
+            axes = {
+                name: {dim: f"{name}_d{dim}" for dim in sorted(dims)}
+                for name, dims in zip(request.input_names, request.dynamic_dims, strict=True)
+                if dims
+            }
+        buffer = io.BytesIO()
+        with quiet(), torch.no_grad():
+            try:
+                torch.onnx.export(
+                    request.program,
+                    request.inputs,
+                    buffer,
+                    input_names=list(request.input_names),
+                    output_names=list(request.output_names),
+                    opset_version=request.opset,
+                    dynamic_axes=axes,
+                    dynamo=False,
+                )
+            except torch.onnx.errors.OnnxExporterError as error:
+                # The symbolics say so in these words where they refuse an attribute or a dtype.
+                if isinstance(error, torch.onnx.errors.UnsupportedOperatorError) or (
+                    str(error).startswith("Unsupported: ONNX export of")
+                ):
+                    raise UnsupportedOperator(str(error)) from error
+                raise
+        return onnx.load_model_from_string(buffer.getvalue())
+
+
+def _version() -> str:
+    return f"torch {torch.__version__}"
+
+
+def _probe() -> Unavailable | None:
+    if not hasattr(torch.onnx, "errors"):
+        return Unavailable(
+            reason=f"PyTorch {torch.__version__} no longer has the TorchScript exporter",
+            install="pip install 'torch<=2.13'",
+        )
+    return None
+
+
+register(
+    ConverterEntry(
+        name="torchscript",
+        probe=_probe,
+        create=TorchScriptConverter,
+        version=_version,
+        summary="torch.onnx.export(dynamo=False)",
+    )
+)
