@@ -1,0 +1,192 @@
+"""The backends, on the real runtimes: values, types, shapes, and what they state of narrowing."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from backend_models import F32, I64, exact, info, model_of, node, run, start, unary
+from onnx import TensorProto, helper
+
+from harness.backends import find
+from harness.backends._trt_run import _to_numpy, _to_torch
+from harness.backends.base import Backend, ShapeRange, UnsupportedModel
+
+RUNNERS = ["ort-cpu", "onnx-reference", "openvino", "onnx-api:onnxruntime.backend"]
+
+
+@pytest.fixture(scope="module", params=RUNNERS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return start(request.param)
+
+
+@pytest.fixture(scope="module")
+def ort() -> Backend:
+    return start("ort-cpu")
+
+
+def test_names_and_version(backend: Backend) -> None:
+    entry, argument = find(backend.name)
+    assert backend.version == entry.version(argument)
+    assert backend.version[0].isdigit()
+    assert backend.device == "cpu"
+
+
+def test_outputs_come_in_graph_order(backend: Backend) -> None:
+    model = model_of(
+        [
+            node("Neg", ["x"], ["a"], name="neg"),
+            node("Add", ["x", "w"], ["b"], name="add"),
+            node("Shape", ["w"], ["c"], name="shape"),
+        ],
+        [info("w", F32, [2]), info("x", F32, [2])],
+        [info("c", I64, [1]), info("b", F32, [2]), info("a", F32, [2])],
+    )
+    x, w = np.array([1, -2], np.float32), np.array([10, 20], np.float32)
+    c, b, a = run(backend, model, x=x, w=w)
+    exact(c, np.array([2], np.int64))
+    exact(b, x + w)
+    exact(a, -x)
+
+
+def test_unused_inputs_initialisers_and_constants(backend: Backend) -> None:
+    model = model_of(
+        [node("Add", ["x", "k"], ["y"], name="add"), node("Identity", ["k"], ["z"], name="same")],
+        [info("x", F32, [2]), info("unused", F32, [3])],
+        [info("y", F32, [2]), info("z", F32, [2])],
+        [helper.make_tensor("k", F32, [2], [1.0, 2.0])],
+    )
+    y, z = run(backend, model, x=np.ones(2, np.float32), unused=np.zeros(3, np.float32))
+    exact(y, np.array([2, 3], np.float32))
+    exact(z, np.array([1, 2], np.float32))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 0, 1), (1, 1, 1, 1, 1)])
+def test_scalars_and_empty_tensors(backend: Backend, shape: tuple[int, ...]) -> None:
+    x = np.full(shape, -1.5, np.float32)
+    (y,) = run(backend, unary("Neg", F32, shape), x=x)
+    exact(y, -x)
+
+
+def test_dynamic_shapes(backend: Backend) -> None:
+    session = backend.load(unary("Neg", F32, ["n", 3]), {"x": ShapeRange(min=(0, 3), opt=(2, 3), max=(5, 3))})
+    for rows in (2, 5, 0, 1):
+        x = np.arange(1, 1 + rows * 3, dtype=np.float32).reshape(rows, 3)
+        (y,) = session.run({"x": x})
+        exact(y, -x)
+
+
+def test_output_shape_that_depends_on_data(backend: Backend) -> None:
+    model = model_of(
+        [node("NonZero", ["x"], ["y"], name="nonzero")], [info("x", F32, [4])], [info("y", I64, [1, "n"])]
+    )
+    session = backend.load(model, None)
+    (some,) = session.run({"x": np.array([0, 1, 0, 2], np.float32)})
+    exact(some, np.array([[1, 3]], np.int64))
+    (none,) = session.run({"x": np.zeros(4, np.float32)})
+    exact(none, np.zeros((1, 0), np.int64))
+
+
+def test_outputs_do_not_alias_the_next_run(backend: Backend) -> None:
+    session = backend.load(unary("Neg", F32, [2]), None)
+    (first,) = session.run({"x": np.array([1, 2], np.float32)})
+    session.run({"x": np.array([7, 8], np.float32)})
+    exact(first, np.array([-1, -2], np.float32))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
+)
+def test_dtypes_pass_through(backend: Backend, dtype: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x = np.array([[0, 1, 1], [1, 0, 3]]).astype(dtype)
+    exact(run(backend, unary("Identity", element, [2, 3]), x=x)[0], x)
+
+
+@pytest.mark.parametrize("name", ["ort-cpu", "onnx-reference", "openvino"])
+@pytest.mark.parametrize("shape", [(65536,), (256, 256), (0, 3), ()])
+def test_bfloat16_round_trip_is_bit_exact(name: str, shape: tuple[int, ...]) -> None:
+    every = np.arange(65536, dtype=np.uint16)
+    count = int(np.prod(shape))
+    x = every[16256 : 16256 + count] if count < 65536 else every
+    x = x.reshape(shape).view(ml_dtypes.bfloat16)
+    model = unary("Identity", TensorProto.BFLOAT16, shape)
+    (y,) = run(start(name), model, x=x)
+    if name == "openvino" and count == 65536:
+        quiet = ~np.isnan(x.astype(np.float32))
+        exact(y[quiet], x[quiet])
+    else:
+        exact(y, x)
+
+
+def test_ort_bfloat16_beside_other_dtypes(ort: Backend) -> None:
+    model = model_of(
+        [
+            node("Cast", ["x"], ["y"], name="down", to=TensorProto.BFLOAT16),
+            node("Cast", ["h"], ["z"], name="up", to=F32),
+            node("Not", ["b"], ["c"], name="not"),
+        ],
+        [info("x", F32, [3]), info("h", TensorProto.BFLOAT16, [2]), info("b", TensorProto.BOOL, [1])],
+        [info("c", TensorProto.BOOL, [1]), info("y", TensorProto.BFLOAT16, [3]), info("z", F32, [2])],
+    )
+    x = np.array([1.1, -0.0, 3e38], np.float32)
+    h = np.array([0.1, -2], ml_dtypes.bfloat16)
+    c, y, z = run(ort, model, x=x, h=h, b=np.array([True]))
+    exact(c, np.array([False]))
+    exact(y, x.astype(ml_dtypes.bfloat16))
+    exact(z, h.astype(np.float32))
+    y[0] = 0  # owned and writable, not a view of the runtime's memory
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+def test_ort_float8_round_trip_is_bit_exact(ort: Backend, dtype: str) -> None:
+    x = np.arange(256, dtype=np.uint8).view(np.dtype(dtype))
+    model = unary("Identity", helper.np_dtype_to_tensor_dtype(x.dtype), [256])
+    model.opset_import[0].version = 19
+    exact(run(ort, model, x=x)[0], x)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "int64", "bool"])
+@pytest.mark.parametrize("shape", [(3,), (0, 2), ()])
+def test_arrays_survive_the_way_through_torch(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.full(shape, 1.5).astype(dtype)
+    exact(_to_numpy(_to_torch(x)), x)
+
+
+# --- narrowing: what a backend states is what it does ----------------------------------------------
+
+#: Values that tell a dtype from a narrower one when one is added.
+WIDE = {
+    "float64": [0.1, 1e300],
+    "float32": [0.1, 1e38],
+    "float16": [0.1, 6e4],
+    "int64": [2**40, -(2**62)],
+    "int32": [2**30, -(2**31)],
+    "int16": [2**14, -(2**15)],
+    "int8": [2**6, -(2**7)],
+    "uint8": [2**7, 200],
+    "uint16": [2**15, 60000],
+    "uint32": [2**31, 4 * 10**9],
+    "uint64": [2**63, 2**40],
+}
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_statements_about_narrowing_are_true(backend: Backend, dtype: str) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = model_of(
+        [
+            node("Add", ["x", "one"], ["y"], name="add"),
+            node("Greater", ["x", "one"], ["g"], name="greater"),
+        ],
+        [info("x", element, [2]), info("one", element, [2])],
+        [info("y", element, [2]), info("g", TensorProto.BOOL, [2])],
+    )
+    x, one = np.array(WIDE[dtype], dtype), np.ones(2, dtype)
+    try:
+        y, greater = run(backend, model, x=x, one=one)
+    except UnsupportedModel:
+        assert backend.narrows(dtype) is None
+        return
+    kept = np.array_equal(y, x + one) and np.array_equal(greater, x > one)
+    assert kept == (backend.narrows(dtype) is None)

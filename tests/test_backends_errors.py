@@ -1,0 +1,107 @@
+"""What the real runtimes refuse, and how each refusal is told: kind, nodes, silence."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from backend_models import DET, DET_IO, F32, I64, info, model_of, node, start, unary
+
+from harness.backends import _cuda
+from harness.backends.base import Backend, BackendFailure, InvalidModel, UnsupportedModel
+
+
+@pytest.fixture(scope="module")
+def ort() -> Backend:
+    return start("ort-cpu")
+
+
+@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "onnx-api:onnxruntime.backend", "trt-rtx"])
+def test_unsupported_operator_names_its_node(name: str) -> None:
+    with pytest.raises(UnsupportedModel) as caught:
+        start(name).load(model_of(DET, *DET_IO), None)
+    assert caught.value.nodes == ("bad one (1)",)
+
+
+def test_reference_evaluator_without_an_operator() -> None:
+    model = model_of(
+        [node("MaxRoiPool", ["x", "r"], ["y"], name="roi", pooled_shape=[1, 1])],
+        [info("x", F32, [1, 1, 4, 4]), info("r", F32, [1, 5])],
+        [info("y", F32, [1, 1, 1, 1])],
+    )
+    with pytest.raises(UnsupportedModel, match="MaxRoiPool") as caught:
+        start("onnx-reference").load(model, None)
+    assert caught.value.nodes == ("roi",)
+
+
+@pytest.mark.parametrize("name", ["ort-cpu", "onnx-reference", "openvino", "trt-rtx"])
+def test_unknown_domain_is_unsupported(name: str) -> None:
+    model = model_of(
+        [node("Foo", ["x"], ["y"], name="custom", domain="my.domain")],
+        [info("x", F32, [2])],
+        [info("y", F32, [2])],
+        domains=["my.domain"],
+    )
+    with pytest.raises(UnsupportedModel) as caught:
+        start(name).load(model, None)
+    assert caught.value.nodes == ("custom",)
+
+
+@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "trt-rtx"])
+def test_invalid_model_names_its_node(name: str) -> None:
+    model = model_of(
+        [node("Relu", ["x"], ["y"], name="fine"), node("MatMul", ["a", "a"], ["z"], name="wrong product")],
+        [info("x", F32, [2]), info("a", F32, [2, 3])],
+        [info("y", F32, [2]), info("z", F32, None)],
+    )
+    with pytest.raises(InvalidModel) as caught:
+        start(name).load(model, None)
+    assert caught.value.nodes == ("wrong product",)
+
+
+def test_newer_opset_is_unsupported(ort: Backend) -> None:
+    model = unary("Relu", F32, [2])
+    model.opset_import[0].version = 999
+    with pytest.raises(UnsupportedModel):
+        ort.load(model, None)
+
+
+def test_ort_names_the_node_that_fails_at_run_time(ort: Backend) -> None:
+    model = model_of(
+        [node("Relu", ["x"], ["r"], name="fine"), node("Reshape", ["x", "s"], ["y"], name="shaping")],
+        [info("x", F32, ["n"]), info("s", I64, ["k"])],
+        [info("y", F32, None), info("r", F32, ["n"])],
+    )
+    session = ort.load(model, None)
+    with pytest.raises(BackendFailure) as caught:
+        session.run({"x": np.zeros(4, np.float32), "s": np.array([3])})
+    assert caught.value.nodes == ("shaping",)
+    (y, _) = session.run({"x": np.zeros(4, np.float32), "s": np.array([2, 2])})
+    assert y.shape == (2, 2)
+
+
+def test_ort_prints_nothing_when_it_fails(ort: Backend, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnsupportedModel):
+        ort.load(model_of(DET, *DET_IO), None)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_errors_cross_processes_with_their_nodes() -> None:
+    error = pickle.loads(pickle.dumps(UnsupportedModel("no", ["a", "b"], {"a": "because"})))
+    assert (type(error), str(error)) == (UnsupportedModel, "no")
+    assert (error.nodes, error.reasons) == (("a", "b"), {"a": "because"})
+
+
+@pytest.mark.parametrize(
+    ("message", "sticky"),
+    [
+        ("CUDA failure 700: an illegal memory access was encountered ; GPU=0", True),
+        ("CUDA error: unspecified launch failure", True),
+        ("CUDA error: device-side assert triggered", True),
+        ("CUDA failure 2: out of memory", False),
+        ("Non-zero status code returned while running Reshape node. Name:'700'", False),
+    ],
+)
+def test_cuda_faults_that_stick(message: str, sticky: bool) -> None:
+    assert _cuda.is_sticky(message) is sticky

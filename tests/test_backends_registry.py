@@ -1,0 +1,156 @@
+"""Availability, names, and third-party backends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backend_models import needs_no_gpu
+
+import harness.backends
+from harness.backends import UnknownBackend, _cuda, find
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@needs_no_gpu
+@pytest.mark.parametrize("name", ["ort-cuda", "trt"])
+def test_gpu_backends_say_what_is_missing(name: str) -> None:
+    problem = find(name)[0].probe("")
+    assert problem is not None
+    assert problem.reason
+    assert problem.install
+    assert "\n" not in problem.reason + problem.install
+
+
+@needs_no_gpu
+def test_silent_fallback_of_cuda_is_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with (
+        pytest.warns(UserWarning, match="CUDAExecutionProvider"),
+        pytest.raises(RuntimeError, match="fell back to the CPU"),
+    ):
+        find("ort-cuda")[0].create("")
+
+
+def test_hidden_gpus_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert _cuda.missing_gpu() == "CUDA_VISIBLE_DEVICES hides every GPU"
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        ("", "no module is named"),
+        ("no_such_module.backend", "cannot be imported"),
+        ("json", "it has no function prepare"),
+        ("..", "cannot be imported"),
+    ],
+)
+def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
+    entry, argument = find(f"onnx-api:{module}")
+    problem = entry.probe(argument)
+    assert problem is not None
+    assert reason in problem.reason
+    assert "\n" not in problem.reason
+    assert "onnx-api:onnxruntime.backend" in problem.install
+
+
+def test_what_is_registered() -> None:
+    names = [entry.name for entry in harness.backends.entries()]
+    expected = ["onnx-api:", "onnx-reference", "openvino", "ort-cpu", "ort-cuda", "trt", "trt-rtx"]
+    assert [name for name in names if name in expected] == expected
+    assert [entry.name for entry in harness.backends.defaults()] == ["ort-cpu"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("ort-gpu", "ort-cpu or ort-cuda"),
+        ("onnx-api", "onnx-api:"),
+        ("tensorrt", "trt"),
+        ("ort-cpu:1", "ort-cpu"),
+        ("", "known: onnx-api:, "),
+        ("zzz", "known: onnx-api:, "),
+    ],
+)
+def test_unknown_names_give_one_line(name: str, near: str) -> None:
+    with pytest.raises(UnknownBackend) as caught:
+        find(name)
+    assert near in str(caught.value)
+    assert repr(name) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def python(code: str, *paths: Path) -> str:
+    """What a fresh interpreter prints for `code` with `paths` importable beside the harness."""
+    path = os.pathsep.join(str(part) for part in (ROOT, *paths))
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_importing_the_package_imports_no_runtime() -> None:
+    runtimes = ["onnxruntime", "openvino", "tensorrt", "tensorrt_rtx_bindings", "torch"]
+    code = f"import sys, harness.backends; print([m for m in {runtimes} if m in sys.modules])"
+    assert python(code) == "[]\n"
+
+
+PLUGIN = """
+import numpy as np
+from harness.backends.base import BackendEntry, register
+
+class Echo:
+    runnable = True
+    def run(self, feeds):
+        return [np.array(value) for value in feeds.values()]
+
+class EchoBackend:
+    name, device, version = "echo", "cpu", "1.0"
+    def narrows(self, dtype):
+        return None
+    def load(self, model, shapes):
+        return Echo()
+
+def create(argument):
+    return EchoBackend()
+
+entry = register(BackendEntry(name="echo", probe=lambda a: None, create=create, version=lambda a: "1.0"))
+"""
+
+
+def plug_in(folder: Path, name: str, content: str, target: str) -> None:
+    """Install a package of one file with an entry point, as pip would leave it."""
+    (folder / f"{name}.py").write_text(content)
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[harness.backends]\n{name} = {target}\n")
+
+
+@pytest.mark.parametrize("target", ["echo", "echo:entry"])
+def test_third_party_backend_is_one_file(tmp_path: Path, target: str) -> None:
+    plug_in(tmp_path, "echo", PLUGIN, target)
+    code = (
+        "import numpy as np, harness.backends as b\n"
+        "entry, argument = b.find('echo')\n"
+        "print(entry.create(argument).load(None, None).run({'x': np.ones(2)}))"
+    )
+    assert python(code, tmp_path) == "[array([1., 1.])]\n"
+
+
+def test_a_broken_plug_in_is_listed_as_unavailable(tmp_path: Path) -> None:
+    plug_in(tmp_path, "broken", "import no_such_runtime\n", "broken")
+    code = (
+        "import harness.backends as b\n"
+        "print(b.find('broken')[0].probe('').reason)\n"
+        "print(b.find('ort-cpu')[0].name)"
+    )
+    first, second = python(code, tmp_path).splitlines()
+    assert "plug-in broken failed to load" in first
+    assert "no_such_runtime" in first
+    assert second == "ort-cpu"

@@ -1,0 +1,143 @@
+"""TensorRT-RTX, which parses and builds for real without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import pytest
+from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, node, start, unary
+from onnx import TensorProto, helper
+
+from harness.backends import find
+from harness.backends.base import Backend, BackendFailure, ShapeRange, UnsupportedModel
+
+
+@pytest.fixture(scope="module")
+def rtx() -> Backend:
+    return start("trt-rtx")
+
+
+def build(rtx: Backend, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None = None) -> int:
+    session = rtx.load(model, shapes)
+    size: int = getattr(session, "plan_bytes", 0)
+    return size
+
+
+@needs_no_gpu
+def test_rtx_builds_and_says_that_it_cannot_run(rtx: Backend) -> None:
+    session = rtx.load(unary("Relu", F32, [2]), None)
+    assert not session.runnable
+    assert getattr(session, "plan_bytes", 0) > 1000
+    with pytest.raises(BackendFailure, match="cannot run here"):
+        session.run({"x": np.zeros(2, np.float32)})
+
+
+@needs_no_gpu
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,) * 8])
+def test_rtx_builds_odd_shapes(rtx: Backend, shape: tuple[int, ...]) -> None:
+    assert build(rtx, unary("Relu", F32, shape)) > 1000
+
+
+@needs_no_gpu
+def test_rtx_builds_what_passes_through_and_comes_twice(rtx: Backend) -> None:
+    x = info("x", F32, [2])
+    model = model_of([node("Relu", ["x"], ["y"], name="relu")], [x], [info("y", F32, [2]), x])
+    assert build(rtx, model) > 1000
+
+
+@needs_no_gpu
+def test_rtx_dynamic_shapes_need_ranges(rtx: Backend) -> None:
+    model = unary("Relu", F32, ["n", 3])
+    ranges = {"x": ShapeRange(min=(0, 3), opt=(2, 3), max=(5, 3))}
+    assert build(rtx, model, ranges) > 1000
+    with pytest.raises(ValueError, match="'x' has no range"):
+        rtx.load(model, None)
+
+
+@needs_no_gpu
+def test_rtx_goes_on_after_failures(rtx: Backend) -> None:
+    for _ in range(3):
+        with pytest.raises(UnsupportedModel):
+            rtx.load(model_of(DET, *DET_IO), None)
+        assert build(rtx, unary("Relu", F32, [2])) > 1000
+
+
+def test_rtx_reports_every_unsupported_node(rtx: Backend) -> None:
+    square = info("w", F32, [2, 2])
+    model = model_of(
+        [
+            node("Det", ["w"], ["a"], name="first"),
+            node("Relu", ["w"], ["b"], name="fine"),
+            node("Foo", ["w"], ["c"], name="second", domain="my.domain"),
+        ],
+        [square],
+        [info("a", F32, []), info("b", F32, [2, 2]), info("c", F32, [2, 2])],
+        domains=["my.domain"],
+    )
+    with pytest.raises(UnsupportedModel) as caught:
+        rtx.load(model, None)
+    assert caught.value.nodes == ("first", "second")
+    assert "Det" in caught.value.reasons["first"]
+    assert "Plugin not found" in caught.value.reasons["second"]
+
+
+@pytest.mark.parametrize(("element", "shape"), [(TensorProto.INT16, [2]), (F32, [1] * 9)])
+def test_rtx_blames_the_readers_of_an_input_that_it_cannot_hold(
+    rtx: Backend, element: int, shape: list[int]
+) -> None:
+    model = model_of(
+        [node("Relu", ["x"], ["y"], name="fine"), node("Neg", ["w"], ["z"], name="reader")],
+        [info("x", F32, [2]), info("w", element, shape)],
+        [info("y", F32, [2]), info("z", element, shape)],
+    )
+    with pytest.raises(UnsupportedModel) as caught:
+        rtx.load(model, None)
+    assert caught.value.nodes == ("reader",)
+
+
+def test_rtx_limit_found_while_building_names_its_node(rtx: Backend) -> None:
+    model = model_of(
+        [node("TopK", ["x", "k"], ["v", "i"], name="too_much")],
+        [info("x", F32, [5000])],
+        [info("v", F32, [4000]), info("i", I64, [4000])],
+        [helper.make_tensor("k", I64, [1], [4000])],
+    )
+    with pytest.raises(UnsupportedModel, match="exceeds the maximum") as caught:
+        rtx.load(model, None)
+    assert caught.value.nodes == ("too_much",)
+
+
+def test_rtx_input_that_sets_shapes(rtx: Backend) -> None:
+    model = model_of(
+        [node("Reshape", ["x", "s"], ["y"], name="shaping")],
+        [info("x", F32, [4]), info("s", I64, [2])],
+        [info("y", F32, ["a", "b"])],
+    )
+    with pytest.raises(UnsupportedModel, match="determines shapes") as caught:
+        rtx.load(model, None)
+    assert caught.value.nodes == ("shaping",)
+
+
+def test_rtx_narrows_float64_only(rtx: Backend) -> None:
+    trt = pytest.importorskip("tensorrt_rtx_bindings")
+    log = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(log)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    model = model_of(
+        [node("Neg", ["x"], ["y"], name="neg"), node("Neg", ["i"], ["j"], name="negi")],
+        [info("x", TensorProto.DOUBLE, [2]), info("i", I64, [2])],
+        [info("y", TensorProto.DOUBLE, [2]), info("j", I64, [2])],
+    )
+    assert trt.OnnxParser(network, log).parse(model.SerializeToString())
+    assert network.get_output(0).dtype == trt.DataType.FLOAT
+    assert network.get_output(1).dtype == trt.DataType.INT64
+    assert rtx.narrows("float64") == "float32"
+    assert [rtx.narrows(dtype) for dtype in ("int64", "float32", "bfloat16")] == [None] * 3
+
+
+def test_optimisation_level_is_checked(rtx: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_TRT_OPTIMIZATION_LEVEL", "9")
+    with pytest.raises(ValueError, match="from 0 to 5"):
+        find("trt-rtx")[0].create("")
