@@ -1,0 +1,84 @@
+"""Cut a batch's model down to some of its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+
+
+def outer_names(node: onnx.NodeProto) -> Iterator[str]:
+    """Values that `node` takes from its graph, those that its subgraphs use included."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+            inner = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+            for child in graph.node:
+                yield from (name for name in outer_names(child) if name not in inner)
+                inner.update(child.output)
+            yield from (o.name for o in graph.output if o.name not in inner)
+
+
+def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str]) -> onnx.ModelProto:
+    """The part of `model` that computes `outputs`.
+
+    Args:
+        model: Left as it is.
+        inputs: Graph inputs to keep, used or not: a case has all of its inputs.
+        outputs: Graph outputs to keep.
+
+    Returns:
+        A model with the same nodes, names and metadata, in the same order.
+    """
+    graph = model.graph
+    wanted_inputs, wanted_outputs = set(inputs), set(outputs)
+    needed = set(wanted_outputs)
+    keep: list[onnx.NodeProto] = []
+    # Nodes are in topological order, so one pass backwards finds all ancestors.
+    for node in reversed(graph.node):
+        if any(name in needed for name in node.output):
+            keep.append(node)
+            needed.update(outer_names(node))
+    part = onnx.ModelProto()
+    part.ir_version = model.ir_version
+    part.opset_import.extend(model.opset_import)
+    part.functions.extend(model.functions)
+    part.producer_name, part.producer_version = model.producer_name, model.producer_version
+    part.graph.name = graph.name
+    part.graph.node.extend(reversed(keep))
+    part.graph.input.extend(i for i in graph.input if i.name in wanted_inputs)
+    part.graph.output.extend(o for o in graph.output if o.name in wanted_outputs)
+    part.graph.initializer.extend(i for i in graph.initializer if i.name in needed)
+    part.graph.value_info.extend(v for v in graph.value_info if v.name in needed)
+    return part
+
+
+def owners(model: onnx.ModelProto, names: Iterable[str]) -> dict[str, set[str]]:
+    """Which graph outputs depend on the nodes called `names`.
+
+    Returns:
+        Node name → names of graph outputs; unknown names are left out.
+    """
+    consumers: dict[str, list[int]] = {}
+    nodes = list(model.graph.node)
+    for i, node in enumerate(nodes):
+        for name in outer_names(node):
+            consumers.setdefault(name, []).append(i)
+    graph_outputs = {o.name for o in model.graph.output}
+    by_name = {node.name: i for i, node in enumerate(nodes) if node.name}
+    result: dict[str, set[str]] = {}
+    for name in names:
+        if name not in by_name:
+            continue
+        reached: set[str] = set()
+        stack, seen = [by_name[name]], {by_name[name]}
+        while stack:
+            for output in nodes[stack.pop()].output:
+                if output in graph_outputs:
+                    reached.add(output)
+                for consumer in consumers.get(output, ()):
+                    if consumer not in seen:
+                        seen.add(consumer)
+                        stack.append(consumer)
+        result[name] = reached
+    return result

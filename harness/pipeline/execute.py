@@ -1,0 +1,412 @@
+"""Carry out one task: reference, convert, check, load, run, compare. Runs in the worker process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+
+from harness.backends.base import (
+    Backend,
+    BackendFailure,
+    DeviceLost,
+    InvalidModel,
+    Session,
+    ShapeRange,
+    UnsupportedModel,
+)
+from harness.converters.base import Converter, UnsupportedOperator
+from harness.generate.operator_case import REGISTRY
+from harness.invocation import Invocation
+from harness.pipeline.divide import extract, owners
+from harness.pipeline.program import Exportable, emitted_opset, export_request, varying_dims
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.task import CaseKey, Group, Message, Result, Step, Task
+from harness.tensors import bind, build_tensors
+from harness.verdict.compare import compare
+from harness.verdict.judge import CLOSE, Array, Judge
+from harness.verdict.verdict import Outcome, Stage
+
+
+@dataclass(frozen=True)
+class _Accepted:
+    """A group that PyTorch accepts, with what the later stages need of it."""
+
+    group: Group
+    structure: Exportable
+    references: Mapping[int, Reference]
+
+    @property
+    def keys(self) -> tuple[CaseKey, ...]:
+        return tuple((self.group.index, case) for case in self.references)
+
+
+@dataclass(frozen=True)
+class _Converted:
+    """Groups inside one model."""
+
+    model: onnx.ModelProto
+    members: tuple[_Accepted, ...]
+    convert_ms: float
+
+    def part(self, members: Sequence[_Accepted]) -> _Converted:
+        """The same model cut down to `members`."""
+        if len(members) == len(self.members):
+            return self
+        model = extract(
+            self.model,
+            [name for m in members for name in m.structure.input_names],
+            [name for m in members for name in m.structure.output_names],
+        )
+        return replace(self, model=model, members=tuple(members))
+
+
+class Executor:
+    """Carries out tasks with one converter and some started backends.
+
+    Args:
+        task: What to do.
+        converter: The task's converter, started.
+        backends: The task's backends, started.
+        send: Takes messages as they come; each `Step` before the step is taken.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        converter: Converter,
+        backends: Mapping[str, Backend],
+        send: Callable[[Message], None],
+    ) -> None:
+        self._task = task
+        self._settings = task.settings
+        self._converter = converter
+        self._backends = {name: backends[name] for name in task.backends}
+        self._send = send
+
+    def execute(self) -> None:
+        """Do the whole task; every case gets one `Result` per backend unless the process dies."""
+        accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
+        size = self._settings.batch_size
+        for start in range(0, len(accepted), size):
+            for converted in self._convert(accepted[start : start + size]):
+                for name in self._backends:
+                    self._one_backend(name, converted)
+
+    # Stages
+
+    def _reference(self, group: Group) -> _Accepted | None:
+        references: dict[int, Reference] = {}
+        for case, invocation in group.cases:
+            key = (group.index, case)
+            self._send(Step(Stage.REFERENCE, None, (key,)))
+            try:
+                references[case] = run_reference(invocation)
+            except Exception as error:
+                self._fail((key,), Stage.REFERENCE, Outcome.SKIP, error, blame="")
+        if not references:
+            return None
+        dims = varying_dims(group.exported, [invocation for _, invocation in group.cases])
+        structure = Exportable(
+            index=group.index,
+            call=bind(group.exported),
+            tensors=build_tensors(group.exported),
+            outputs=len(next(iter(references.values())).expected),
+            dynamic_dims=dims,
+        )
+        return _Accepted(group, structure, references)
+
+    def _convert(self, members: Sequence[_Accepted]) -> list[_Converted]:
+        keys = _keys(members)
+        self._send(Step(Stage.CONVERT, None, keys))
+        started = time.perf_counter()
+        try:
+            model = self._converter.convert(
+                export_request(
+                    [m.structure for m in members],
+                    opset=self._settings.opset,
+                    dynamic=self._settings.dynamic,
+                )
+            )
+        except Exception as error:
+            if len(members) > 1:
+                return [c for half in _halves(members) for c in self._convert(half)]
+            outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+            self._fail(keys, Stage.CONVERT, outcome, error, blame="converter")
+            return []
+        elapsed = 1e3 * (time.perf_counter() - started)
+        return self._check(_Converted(model, tuple(members), elapsed / len(keys)))
+
+    def _check(self, converted: _Converted) -> list[_Converted]:
+        keys = _keys(converted.members)
+        self._send(Step(Stage.CHECK, None, keys))
+        try:
+            _check_model(converted, self._settings.opset)
+        except Exception as error:
+            if len(converted.members) > 1:
+                return [c for half in _halves(converted.members) for c in self._check(converted.part(half))]
+            self._fail(keys, Stage.CHECK, Outcome.ERROR, error, blame="converter", converted=converted)
+            return []
+        return [converted]
+
+    def _one_backend(self, name: str, converted: _Converted) -> None:
+        narrowed = [m for m in converted.members if self._narrowing(name, m)]
+        for member in narrowed:
+            self._results(
+                [
+                    self._result(key, name, Stage.LOAD, Outcome.NARROWED, converted)
+                    for key in member.keys
+                ],
+                self._narrowing(name, member),
+            )
+        rest = [m for m in converted.members if m not in narrowed]
+        if rest:
+            pending = {m.group.index: list(m.references) for m in rest}
+            self._load(name, converted.part(rest), pending)
+
+    def _load(self, name: str, converted: _Converted, pending: Mapping[int, list[int]]) -> None:
+        """Load the model and run every pending case; split and start again where that fails."""
+        keys = tuple((g, case) for g, cases in pending.items() for case in cases)
+        self._send(Step(Stage.LOAD, name, keys))
+        started = time.perf_counter()
+        try:
+            session = self._backends[name].load(converted.model, self._shape_ranges(converted))
+        except DeviceLost:
+            raise
+        except Exception as error:
+            self._split_or_fail(name, converted, pending, Stage.LOAD, error)
+            return
+        load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
+        if not session.runnable:
+            self._results(
+                [
+                    self._result(key, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
+                    for key in keys
+                ]
+            )
+            return
+        self._run(name, converted, pending, session, load_ms)
+
+    def _run(
+        self,
+        name: str,
+        converted: _Converted,
+        pending: Mapping[int, list[int]],
+        session: Session,
+        load_ms: float,
+    ) -> None:
+        left = {g: list(cases) for g, cases in pending.items()}
+        inputs = {value.name for value in converted.model.graph.input}
+        while any(left.values()):
+            now = {g: cases[0] for g, cases in left.items() if cases}
+            feeds: dict[str, Array] = {}
+            for member in converted.members:
+                # Every input is always required: a group whose cases are done repeats one of them.
+                case = now.get(member.group.index, next(iter(member.references)))
+                values = member.references[case].feeds
+                feeds.update(zip(member.structure.input_names, values, strict=True))
+            self._send(Step(Stage.RUN, name, tuple(now.items())))
+            started = time.perf_counter()
+            try:
+                outputs = session.run({n: v for n, v in feeds.items() if n in inputs})
+            except DeviceLost:
+                raise
+            except Exception as error:
+                self._split_or_fail(name, converted, left, Stage.RUN, error, case_only=now)
+                return
+            run_ms = 1e3 * (time.perf_counter() - started) / len(now)
+            self._compare(name, converted, now, outputs, load_ms, run_ms)
+            for cases in left.values():
+                del cases[:1]
+
+    def _compare(
+        self,
+        name: str,
+        converted: _Converted,
+        now: Mapping[int, int],
+        outputs: Sequence[Array],
+        load_ms: float,
+        run_ms: float,
+    ) -> None:
+        by_name = dict(zip((o.name for o in converted.model.graph.output), outputs, strict=True))
+        self._send(Step(Stage.COMPARE, name, tuple(now.items())))
+        results = []
+        for member in converted.members:
+            index = member.group.index
+            if index not in now:
+                continue
+            reference = member.references[now[index]]
+            judge = judge_of(reference.invocation)
+            got = [by_name[n] for n in member.structure.output_names]
+            comparison = compare(judge, reference, got)
+            results.append(
+                replace(
+                    self._result((index, now[index]), name, Stage.COMPARE, Outcome.PASS, converted),
+                    outcome=Outcome.MISMATCH if comparison.problem else Outcome.PASS,
+                    blame="unknown" if comparison.problem else "",
+                    message=f"{comparison.problem}: {comparison.detail}" if comparison.problem else "",
+                    comparison=comparison,
+                    load_ms=load_ms,
+                    run_ms=run_ms,
+                )
+            )
+        self._results(results)
+
+    # Helpers
+
+    def _split_or_fail(
+        self,
+        name: str,
+        converted: _Converted,
+        pending: Mapping[int, list[int]],
+        stage: Stage,
+        error: Exception,
+        case_only: Mapping[int, int] | None = None,
+    ) -> None:
+        """One failing node fails a whole model: find the members that fail by themselves."""
+        active = [m for m in converted.members if pending[m.group.index]]
+        if len(converted.members) > 1:
+            named = isinstance(error, UnsupportedModel | InvalidModel | BackendFailure)
+            nodes = error.nodes if named else ()
+            for part in _suspects_apart(converted, active, nodes):
+                self._load(
+                    name, converted.part(part), {m.group.index: pending[m.group.index] for m in part}
+                )
+            return
+        (member,) = active
+        index = member.group.index
+        failed = [case_only[index]] if case_only else pending[index]
+        unsupported = isinstance(error, UnsupportedModel)
+        self._fail(
+            tuple((index, case) for case in failed),
+            stage,
+            Outcome.UNSUPPORTED if unsupported else Outcome.ERROR,
+            error,
+            blame="backend" if unsupported else "unknown",
+            backends=(name,),
+            converted=converted,
+        )
+        rest = [case for case in pending[index] if case not in failed]
+        if rest:
+            self._load(name, converted, {index: rest})
+
+    def _narrowing(self, name: str, member: _Accepted) -> str:
+        for dtype in sorted({d for r in member.references.values() for d in r.dtypes}):
+            narrower = self._backends[name].narrows(dtype)
+            if narrower:
+                return f"{name} silently computes {dtype} in {narrower}"
+        return ""
+
+    def _shape_ranges(self, converted: _Converted) -> dict[str, ShapeRange] | None:
+        if not self._settings.dynamic:
+            return None
+        ranges = {}
+        present = {value.name for value in converted.model.graph.input}
+        for member in converted.members:
+            shapes = [[spec.shape for spec in r.invocation.tensors()] for r in member.references.values()]
+            for j, name in enumerate(member.structure.input_names):
+                if name in present:
+                    seen = [s[j] for s in shapes]
+                    ranges[name] = ShapeRange(
+                        min=tuple(map(min, zip(*seen, strict=True))),
+                        opt=seen[0],
+                        max=tuple(map(max, zip(*seen, strict=True))),
+                    )
+        return ranges
+
+    def _result(
+        self,
+        key: CaseKey,
+        backend: str,
+        stage: Stage,
+        outcome: Outcome,
+        converted: _Converted | None = None,
+        load_ms: float | None = None,
+    ) -> Result:
+        return Result(
+            case=key,
+            backend=backend,
+            stage=stage,
+            outcome=outcome,
+            opset=emitted_opset(converted.model) if converted else None,
+            convert_ms=converted.convert_ms if converted else None,
+            load_ms=load_ms,
+        )
+
+    def _results(self, results: Sequence[Result], message: str = "") -> None:
+        self._send([replace(r, message=message) for r in results] if message else list(results))
+
+    def _fail(
+        self,
+        keys: Sequence[CaseKey],
+        stage: Stage,
+        outcome: Outcome,
+        error: Exception,
+        *,
+        blame: str,
+        backends: Sequence[str] | None = None,
+        converted: _Converted | None = None,
+    ) -> None:
+        message = describe_error(error)
+        self._send(
+            [
+                replace(self._result(key, name, stage, outcome, converted), blame=blame, message=message)
+                for name in backends or self._backends
+                for key in keys
+            ]
+        )
+
+
+def judge_of(invocation: Invocation) -> Judge:
+    """The judge of the invocation's operator case; the default where none covers it."""
+    case = REGISTRY.get(invocation.overload)
+    return case.judge if case else CLOSE
+
+
+def describe_error(error: BaseException) -> str:
+    """The error's type and words, its causes' too, innermost last; at most a few thousand characters."""
+    parts = []
+    cause: BaseException | None = error
+    while cause is not None and len(parts) < 4:
+        parts.append(f"{type(cause).__name__}: {cause}"[:2000])
+        cause = cause.__cause__
+    return "\ncaused by ".join(parts)
+
+
+def _keys(members: Sequence[_Accepted]) -> tuple[CaseKey, ...]:
+    return tuple(key for m in members for key in m.keys)
+
+
+def _halves(members: Sequence[_Accepted]) -> tuple[Sequence[_Accepted], Sequence[_Accepted]]:
+    middle = len(members) // 2
+    return members[:middle], members[middle:]
+
+
+def _suspects_apart(
+    converted: _Converted, active: Sequence[_Accepted], nodes: Sequence[str]
+) -> list[Sequence[_Accepted]]:
+    """Parts to try separately: each member that owns a named node alone, the others together; halves
+    where no node is named."""
+    if len(active) < len(converted.members):
+        return [active]
+    named = {output for outputs in owners(converted.model, nodes).values() for output in outputs}
+    suspects = [m for m in active if named.intersection(m.structure.output_names)]
+    rest = [m for m in active if m not in suspects]
+    if suspects and rest:
+        return [[m] for m in suspects] + [rest]
+    return list(_halves(active))
+
+
+def _check_model(converted: _Converted, opset: int | None) -> None:
+    """Raise where the model is not valid ONNX, not at the opset asked for, or not what was exported."""
+    model = converted.model
+    emitted = emitted_opset(model)
+    if opset is not None and emitted != opset:
+        raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
+    outputs = [o.name for o in model.graph.output]
+    wanted = [n for m in converted.members for n in m.structure.output_names]
+    if outputs != wanted:
+        raise ValueError(f"the program returns {len(wanted)} tensors, the graph has {len(outputs)} outputs")
+    onnx.checker.check_model(model, full_check=True)

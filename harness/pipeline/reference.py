@@ -1,0 +1,126 @@
+"""PyTorch's answer to a case: its outputs in the case's dtype, and in float64."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import torch
+
+from harness.dtypes import is_float, wider_float
+from harness.invocation import Argument, Enumerated, Invocation, TensorSpec
+from harness.tensors import bind, build_tensors, output_tensors
+from harness.verdict.judge import Array
+
+
+class NothingToCompare(Exception):
+    """The call returns no tensor."""
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """A C-contiguous array of the tensor's shape and values; bfloat16 as `ml_dtypes` has it."""
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if tensor.dtype is torch.bfloat16:
+        array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return array
+    return tensor.numpy()
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A case that PyTorch accepts; an `harness.verdict.compare.Oracle`.
+
+    Attributes:
+        invocation: The case.
+        feeds: Its tensors as arrays, before the call.
+        expected: PyTorch's outputs.
+    """
+
+    invocation: Invocation
+    feeds: tuple[Array, ...]
+    expected: tuple[Array, ...]
+
+    @cached_property
+    def dtypes(self) -> frozenset[str]:
+        """Dtypes of all inputs and outputs."""
+        return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Any]:
+        """Schema name → value, tensors as arrays; for rules."""
+        supply = iter(self.feeds)
+        return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64; None for an output, or as a whole, where there is none."""
+        return _in_float64(self.invocation, magnitudes=False)
+
+    @cached_property
+    def magnitude(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64 for the absolute values of the inputs, likewise."""
+        return _in_float64(self.invocation, magnitudes=True)
+
+
+def _with_arrays(argument: Argument, supply: Any) -> Any:
+    if isinstance(argument, TensorSpec):
+        return next(supply)
+    if isinstance(argument, tuple):
+        return [_with_arrays(element, supply) for element in argument]
+    return argument
+
+
+def _call(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    # Random operators repeat, so that a case is the same wherever it runs.
+    torch.manual_seed(0)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return output_tensors(bind(invocation)(tensors))
+
+
+def run_reference(invocation: Invocation) -> Reference:
+    """Run the case in PyTorch eager on the CPU.
+
+    Raises:
+        NothingToCompare: no output is a tensor.
+        Exception: PyTorch's own, where it rejects the invocation.
+    """
+    tensors = build_tensors(invocation)
+    feeds = tuple(to_numpy(t) for t in tensors)
+    outputs = _call(invocation, tensors)
+    if not outputs:
+        raise NothingToCompare(f"{invocation.overload} returned no tensor")
+    return Reference(invocation, feeds, tuple(to_numpy(t) for t in outputs))
+
+
+def _widened(argument: Argument) -> Argument:
+    if isinstance(argument, Enumerated) and argument.kind == "dtype":
+        return replace(argument, name=wider_float(argument.name))
+    return argument
+
+
+def _in_float64(invocation: Invocation, *, magnitudes: bool) -> tuple[Array | None, ...] | None:
+    """The same call with floating tensors in float64, or None where PyTorch has no such call.
+
+    Args:
+        invocation: The case.
+        magnitudes: Take absolute values of the floating inputs.
+    """
+    if not any(is_float(spec.dtype) for spec in invocation.tensors()):
+        return None
+    wide = replace(invocation, arguments=tuple((n, _widened(a)) for n, a in invocation.arguments))
+    tensors = []
+    for tensor in build_tensors(invocation):
+        if tensor.is_floating_point():
+            tensor = tensor.double()
+            tensor = tensor.abs() if magnitudes else tensor
+        tensors.append(tensor)
+    try:
+        outputs = _call(wide, tensors)
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        return None
+    return tuple(to_numpy(t) if t.dtype is torch.float64 else None for t in outputs)

@@ -1,0 +1,98 @@
+"""The process that runs PyTorch, exporters and runtimes, so that it may die in place of the session."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from harness import backends, converters
+from harness.backends.base import Backend, DeviceLost
+from harness.converters.base import Converter
+from harness.pipeline.execute import Executor
+from harness.pipeline.resize import variants
+from harness.pipeline.task import Finished, Message, Ready, Resized, ResizeTask, Started, Step, Task
+from harness.verdict.verdict import Stage
+
+
+def main(connection: Connection, log: str) -> None:
+    """Serve tasks until the other side hangs up.
+
+    Args:
+        connection: `Task` and `ResizeTask` come in, `Message` goes out.
+        log: Where everything that is printed goes: runtimes write to file descriptors 1 and 2 from
+            native code, and a dying process leaves its last words there.
+    """
+    _redirect_output(log)
+    # One thread a process: the harness runs as many processes as the user asks for.
+    torch.set_num_threads(1)
+    # What was imported before the fork lives as long as the process; collecting it again and again
+    # takes a tenth of the time of an export.
+    gc.collect()
+    gc.freeze()
+    worker = _Worker(connection)
+    connection.send(Ready())
+    while True:
+        try:
+            task = connection.recv()
+        except EOFError:
+            return
+        worker.serve(task)
+
+
+class _Worker:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._converters: dict[tuple[str, bool], Converter] = {}
+        self._backends: dict[str, Backend] = {}
+
+    def serve(self, task: Task | ResizeTask) -> None:
+        try:
+            if isinstance(task, ResizeTask):
+                self._resize(task)
+            else:
+                self._execute(task)
+        except DeviceLost as error:
+            self._send(Finished(lost=str(error) or "the device was lost"))
+        else:
+            self._send(Finished())
+
+    def _send(self, message: Message) -> None:
+        self._connection.send(message)
+
+    def _resize(self, task: ResizeTask) -> None:
+        for index, base in task.bases:
+            self._send(Step(Stage.REFERENCE, None, ((index, 0),)))
+            try:
+                found = variants(base, task.count)
+            except Exception:
+                # PyTorch rejects the base itself, which the task that runs it will report.
+                found = ()
+            self._send(Resized(index, found))
+
+    def _execute(self, task: Task) -> None:
+        key = (task.converter, task.settings.public_api)
+        if key not in self._converters:
+            entry = converters.find(task.converter)
+            self._converters[key] = entry.create(task.settings.public_api)
+        for name in task.backends:
+            if name not in self._backends:
+                backend_entry, argument = backends.find(name)
+                self._backends[name] = backend_entry.create(argument)
+            backend = self._backends[name]
+            self._send(Started(name, backend.version, backend.device))
+        Executor(task, self._converters[key], self._backends, self._send).execute()
+
+
+def _redirect_output(log: str) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    sys.stdout = sys.stderr = Path(log).open("a", buffering=1)  # noqa: SIM115 - lives as long as the process
+    faulthandler.enable(file=2, all_threads=False)
