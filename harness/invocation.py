@@ -103,7 +103,7 @@ class Enumerated:
 ENUMERATED_KINDS = ("dtype", "layout", "memory_format", "device")
 
 Argument: TypeAlias = (
-    "TensorSpec | Enumerated | None | bool | int | float | complex | str | tuple[Argument, ...]"
+    "TensorSpec | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
 )
 
 

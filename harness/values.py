@@ -210,6 +210,12 @@ def _finite(raw: Raw, dtype: str, style: str) -> Values:
     return np.where(np.isfinite(values), values, _plain(raw, dtype)) if is_float(dtype) else values
 
 
+def _at_least(raw: Raw, dtype: str, style: str, low: float) -> Values:
+    """Not below `low`, which is at most −4, the least of the plain values; NaN occurs."""
+    values = _any(raw, dtype, style)
+    return np.where(values < low, _plain(raw, dtype), values)
+
+
 def _nonzero(raw: Raw, dtype: str, style: str) -> Values:
     """Integer divisors: PyTorch raises on zero. Floats keep theirs."""
     values = _any(raw, dtype, style)
@@ -296,10 +302,28 @@ def _offsets(raw: Raw, dtype: str, style: str, end: int, closed: int) -> Values:
     return values
 
 
+def _packed(raw: Raw, dtype: str, style: str, top: int, floor: int) -> Values:
+    """top, top - 1 … but not below `floor`: how many sequences of a packed batch last how many steps."""
+    return np.maximum(top - np.arange(len(raw), dtype=np.int64), floor)
+
+
+def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Values:
+    """Consecutive `side` × `side` matrices whose diagonal outweighs the rest, so that they are well
+    conditioned; with `symmetric` positive definite, too."""
+    area = max(side * side, 1)
+    padded = np.resize(_unit(raw) * 2.0 - 1.0, -(-len(raw) // area) * area).reshape(
+        -1, max(side, 1), max(side, 1)
+    )
+    if symmetric:
+        padded = (padded + padded.transpose(0, 2, 1)) * 0.5
+    return (padded + np.eye(max(side, 1)) * (side + 1.0)).reshape(-1)[: len(raw)]
+
+
 #: Domain name → values; called with the raw stream, dtype, style and the domain's parameters.
 DOMAINS: dict[str, Callable[..., Values]] = {
     "any": _any,
     "finite": _finite,
+    "at_least": _at_least,
     "nonzero": _nonzero,
     "range": _range,
     "index": _index,
@@ -312,6 +336,8 @@ DOMAINS: dict[str, Callable[..., Values]] = {
     "descending": _descending,
     "countdown": _countdown,
     "offsets": _offsets,
+    "packed": _packed,
+    "dominant": _dominant,
 }
 
 

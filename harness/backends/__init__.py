@@ -7,12 +7,11 @@ a backend's file must not import its runtime.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from importlib import metadata
 
-from harness.availability import Unavailable
+from harness.availability import Unavailable, UnknownName
 from harness.backends.base import REGISTRY, BackendEntry, register
 
 __all__ = ["ENTRY_POINT_GROUP", "UnknownBackend", "defaults", "entries", "find"]
@@ -20,7 +19,7 @@ __all__ = ["ENTRY_POINT_GROUP", "UnknownBackend", "defaults", "entries", "find"]
 ENTRY_POINT_GROUP = "harness.backends"
 
 
-class UnknownBackend(LookupError):
+class UnknownBackend(UnknownName):
     """No backend has that name; the message is one line with near matches."""
 
 
@@ -50,10 +49,8 @@ def find(name: str) -> tuple[BackendEntry, str]:
     entry = REGISTRY.get(head + colon)
     if entry is not None:
         return entry, argument
-    near = difflib.get_close_matches(name, REGISTRY, n=3, cutoff=0.5)
-    near += [known for known in sorted(REGISTRY) if known.rstrip(":") == head and known not in near]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(sorted(REGISTRY))}"
-    raise UnknownBackend(f"unknown backend {name!r}; {hint}")
+    # `onnx-api` without its module is near to `onnx-api:`.
+    raise UnknownBackend("backend", name, sorted(REGISTRY))
 
 
 def _load_package() -> None:

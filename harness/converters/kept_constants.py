@@ -15,6 +15,7 @@ import importlib
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,7 @@ _PLACES = {
     "decompositions": (f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table"),
     "decompose": (f"{_EXPORTER}._fx_passes", "decompose_with_registry"),
     "composites": ("torch.export.exported_program", "_collect_all_valid_cia_ops"),
+    "overrides": ("torch.export.exported_program", "_override_composite_implicit_decomp"),
 }
 
 
@@ -56,11 +58,14 @@ def missing() -> list[str]:
 def kept() -> Iterator[None]:
     """Let exports in this block reuse the process's constants."""
     originals = _originals()
+    if "decompositions" not in originals:
+        originals = {name: place for name, place in originals.items() if name != "decompose"}
     replacements = {
         "registry": classmethod(_from_torchlib),
         "decompositions": _decomposition_table,
         "decompose": _decompose_where_needed,
         "composites": _composites,
+        "overrides": _overridden,
     }
     for name, (owner, attribute, _) in originals.items():
         setattr(owner, attribute, replacements[name])
@@ -89,12 +94,15 @@ def _from_torchlib(cls: Any, opset_version: int = 18) -> Any:
 _tables: dict[frozenset[Any], dict[Any, Callable[..., Any]]] = {}
 
 
+def _kept_table(registered: frozenset[Any]) -> dict[Any, Callable[..., Any]]:
+    if registered not in _tables:
+        _tables[registered] = _originals()["decompositions"][2](set(registered))
+    return _tables[registered]
+
+
 def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:
-    key = frozenset(registered)
-    if key not in _tables:
-        _tables[key] = _originals()["decompositions"][2](registered)
     # PyTorch removes entries from the table that it gets.
-    return dict(_tables[key])
+    return dict(_kept_table(frozenset(registered)))
 
 
 @cache
@@ -106,23 +114,70 @@ def _composites() -> set[Any]:
     return set(_composite_operators())
 
 
+@dataclass(frozen=True)
+class _Kernels:
+    """What one operator's entries in PyTorch's dispatch tables are outside and inside an override."""
+
+    before: dict[Any, Any]
+    within: dict[Any, Any]
+    fake_rule: Any
+
+
+_snapshots: dict[frozenset[Any], dict[Any, _Kernels]] = {}
+
+
+@contextmanager
+def _overridden(callables: dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """PyTorch's override of some seven hundred composite operators, put in place from a snapshot of what
+    it was the first time."""
+    from torch._subclasses.fake_impls import op_implementations_dict as fake_rules
+
+    key = frozenset(callables.items())
+    snapshot = _snapshots.get(key)
+    if snapshot is None or any(op.py_kernels != kernels.before for op, kernels in snapshot.items()):
+        before = {op: dict(op.py_kernels) for op in callables}
+        with _originals()["overrides"][2](callables):
+            _snapshots[key] = {
+                op: _Kernels(before[op], dict(op.py_kernels), fake_rules.get(op)) for op in callables
+            }
+            yield
+        return
+    for op, kernels in snapshot.items():
+        _replace_kernels(op, kernels.within)
+        if kernels.fake_rule is not None:
+            fake_rules.setdefault(op, kernels.fake_rule)
+    try:
+        yield
+    finally:
+        for op, kernels in snapshot.items():
+            _replace_kernels(op, kernels.before)
+            # As PyTorch does on leaving.
+            fake_rules.pop(op, None)
+
+
+def _replace_kernels(op: Any, kernels: dict[Any, Any]) -> None:
+    op.py_kernels.clear()
+    op.py_kernels.update(kernels)
+    op._dispatch_cache.clear()
+
+
 def _decompose_where_needed(program: Any, registry: Any) -> Any:
-    if all(_stays(node, registry) for node in program.graph.nodes):
+    implemented = importlib.import_module(_PLACES["decompositions"][0]).get_onnx_implemented_overloads
+    table = _kept_table(frozenset(implemented(registry)))
+    if all(_stays(node, table) for node in program.graph.nodes):
         return program
     return _originals()["decompose"][2](program, registry)
 
 
-def _stays(node: torch.fx.Node, registry: Any) -> bool:
+def _stays(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> bool:
     """Whether decomposition would leave `node` as it is.
 
-    It replaces operators that have a decomposition and no ONNX function, rewrites what mutates, and
-    retraces the rest unchanged.
+    It replaces the operators that are in its table (those with a decomposition, or composed of others,
+    that have no ONNX function), rewrites what mutates, and retraces the rest unchanged.
     """
     if node.op != "call_function" or node.target is operator.getitem:
         return node.op != "get_attr"
     target = node.target
     return (
-        isinstance(target, torch._ops.OpOverload)
-        and target.name() in registry.functions
-        and not target._schema.is_mutable
+        isinstance(target, torch._ops.OpOverload) and target not in table and not target._schema.is_mutable
     )

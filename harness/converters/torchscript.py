@@ -39,7 +39,7 @@ class TorchScriptConverter:
                 torch.onnx.export(
                     request.program,
                     request.inputs,
-                    buffer,
+                    buffer,  # type: ignore[arg-type]
                     input_names=list(request.input_names),
                     output_names=list(request.output_names),
                     opset_version=request.opset,

@@ -8,7 +8,7 @@ machine and lets Hypothesis shrink them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
@@ -19,6 +19,13 @@ from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_stride
 from harness.values import STYLE_WEIGHTS
 
 T = TypeVar("T")
+
+#: The name of a value domain and its parameters.
+Domain: TypeAlias = tuple[str | int | float, ...]
+Number: TypeAlias = bool | int | float
+# `Draw` has methods named `int` and `float`, which hide the types within it.
+Int: TypeAlias = int
+Float: TypeAlias = float
 
 
 class _Omit:
@@ -55,6 +62,11 @@ def ascending(run: int) -> tuple[str, int]:
     return ("ascending", run)
 
 
+#: `Draw` has methods of these names, which hide the builtins in its annotations.
+Int: TypeAlias = int
+Float: TypeAlias = float
+
+
 class Draw:
     """Draws the parts of one invocation.
 
@@ -72,7 +84,7 @@ class Draw:
         """One of `options`, the first being the plainest; repeat one to make it likelier."""
         return self._draw(st.sampled_from(options))
 
-    def integer(self, low: int, high: int) -> int:
+    def integer(self, low: Int, high: Int) -> Int:
         """An integer in [low, high], shrinking towards `low`."""
         return self._draw(st.integers(low, high))
 
@@ -87,26 +99,26 @@ class Draw:
 
     # Shapes and dims
 
-    def size(self, low: int = 0, high: int = 33) -> int:
+    def size(self, low: Int = 0, high: Int = 33) -> Int:
         """A dimension's size in [low, high], tails of vector widths included."""
         return self._draw(sizes(low, high))
 
     def shape(
-        self, min_rank: int = 0, max_rank: int = 5, *, min_size: int = 0, max_size: int = 33
-    ) -> tuple[int, ...]:
+        self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 33
+    ) -> tuple[Int, ...]:
         """A shape of a small tensor."""
         return self._draw(shapes(min_rank, max_rank, min_size, max_size))
 
-    def broadcastable(self, shape: Sequence[int]) -> tuple[int, ...]:
+    def broadcastable(self, shape: Sequence[Int]) -> tuple[Int, ...]:
         """A shape that broadcasts with `shape` to `shape`."""
         return self._draw(broadcastable_to(tuple(shape)))
 
-    def dim(self, rank: int) -> int:
+    def dim(self, rank: Int) -> Int:
         """A valid `dim` for `rank` dimensions, negative as often as not; 0 and −1 for a 0-d tensor."""
         rank = max(rank, 1)
         return self._draw(st.integers(0, rank - 1)) - (rank if self.boolean() else 0)
 
-    def dims(self, rank: int, *, min_count: int = 0, max_count: int | None = None) -> list[int]:
+    def dims(self, rank: Int, *, min_count: Int = 0, max_count: Int | None = None) -> list[Int]:
         """Distinct valid dims in any order, each positive or negative; may be empty."""
         rank = max(rank, 1)
         count = self.integer(min(min_count, rank), min(rank, rank if max_count is None else max_count))
@@ -115,24 +127,24 @@ class Draw:
 
     # Values
 
-    def number(self, *, edges: bool = False) -> bool | int | float:
+    def number(self, *, edges: bool = False) -> bool | Int | Float:
         """A Scalar of any Python type (promotion); for bool and integer dtypes too."""
         return self._draw(scalars.numbers(edges=edges))
 
-    def float(self, *, edges: bool = False) -> float:
+    def float(self, *, edges: bool = False) -> Float:
         """A Python float."""
         return self._draw(scalars.floats(edges=edges))
 
-    def int(self, *, edges: bool = False) -> int:
+    def int(self, *, edges: bool = False) -> Int:
         """A Python int."""
         return self._draw(scalars.ints(edges=edges))
 
-    def fitting(self, dtype: str | None = None) -> bool | int | float:
+    def fitting(self, dtype: str | None = None) -> bool | Int | Float:
         """A Scalar of any Python type that converts to `dtype`, the invocation's by default, without
         overflow."""
         return self._draw(scalars.fitting(dtype or self.dtype))
 
-    def like_dtype(self, *, edges: bool = False) -> bool | int | float:
+    def like_dtype(self, *, edges: bool = False) -> bool | Int | Float:
         """A Scalar of the kind of the invocation's dtype: no promotion."""
         if is_float(self.dtype):
             return self.float(edges=edges)
@@ -140,9 +152,9 @@ class Draw:
 
     def tensor(
         self,
-        shape: Sequence[int],
+        shape: Sequence[Int],
         dtype: str | None = None,
-        domain: tuple[str | int | float, ...] = ANY,
+        domain: tuple[str | Int | Float, ...] = ANY,
         *,
         contiguous: bool = False,
     ) -> TensorSpec:
@@ -164,7 +176,7 @@ class Draw:
         seed = self.integer(0, 1023) * 1024 + self.integer(0, 1023)
         return TensorSpec(shape, dtype or self.dtype, strides, offset, Recipe(domain, style, seed))
 
-    def any_tensor(self, min_rank: int = 0, max_rank: int = 5, *, min_size: int = 0) -> TensorSpec:
+    def any_tensor(self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0) -> TensorSpec:
         """A tensor of the invocation's dtype with any shape and any values."""
         return self.tensor(self.shape(min_rank, max_rank, min_size=min_size))
 
@@ -172,8 +184,8 @@ class Draw:
         self,
         *names: str,
         promote: Sequence[str] = (),
-        domains: Mapping[str, tuple[str | int | float, ...]] | None = None,
-        max_rank: int = 5,
+        domains: Mapping[str, tuple[str | Int | Float, ...]] | None = None,
+        max_rank: Int = 5,
     ) -> dict[str, TensorSpec]:
         """Tensors that broadcast together: one of them to the other, or each to the other.
 
@@ -186,11 +198,11 @@ class Draw:
         shape = self.shape(max_rank=max_rank)
         # The one whose shape is the common one; None where all may lack sizes.
         full = self.choose(*names, *names, None)
-        odd = self.choose(*names) if promote and self.choose(False, False, True) else None
+        odd = self.choose(*names) if self.choose(False, False, True) else None
         return {
             name: self.tensor(
                 shape if name == full else self.broadcastable(shape),
-                self.choose(*promote) if name == odd else self.dtype,
+                self.choose(*promote) if promote and name == odd else self.dtype,
                 (domains or {}).get(name, ANY),
             )
             for name in names

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from harness.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw
+from harness.invocation import TensorSpec
 from harness.tensors import overload
 
 #: Arguments that say where and how a result is stored; exporters take no part in them.
@@ -36,7 +38,7 @@ def draw_by_schema(
     if len(tensors) > 1 and promote:
         operands = d.operands(*tensors, promote=promote)
         common = max((spec.shape for spec in operands.values()), key=len)
-        fixed = {**fixed, **{tensor: lambda d, spec=spec: spec for tensor, spec in operands.items()}}
+        fixed = {**fixed, **{tensor: partial(_given, spec) for tensor, spec in operands.items()}}
         tensors = []
     else:
         common = d.shape()
@@ -54,14 +56,18 @@ def draw_by_schema(
     return arguments
 
 
+def _given(spec: TensorSpec, d: Draw) -> TensorSpec:
+    return spec
+
+
 def _draw_argument(d: Draw, name: str, argument: Any, rank: int) -> Any:
     kind = str(argument.type)
     optional = kind.startswith("Optional[")
     if optional:
         kind = kind[len("Optional[") : -1]
-    if argument.has_default_value() and d.choose(True, False, False):
+    if argument.has_default_value() and d.choose("omit", "give", "give") == "omit":
         return OMIT
-    if optional and d.choose(True, False, False):
+    if optional and d.choose("omit", "give", "give") == "omit":
         return None
     if argument.name == "dim" and kind == "int":
         return d.dim(rank)

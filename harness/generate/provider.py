@@ -42,6 +42,7 @@ class StableProvider(PrimitiveProvider):
     lifetime = "test_case"
 
     def draw_boolean(self, p: float = 0.5) -> bool:
+        """True with probability `p`."""
         return _stream.get().random() < p
 
     def draw_integer(
@@ -52,6 +53,7 @@ class StableProvider(PrimitiveProvider):
         weights: Mapping[int, float] | None = None,
         shrink_towards: int = 0,
     ) -> int:
+        """Uniform in the range; an open end reaches 2³² beyond the other."""
         low = min_value if min_value is not None else (max_value or 0) - 2**32
         high = max_value if max_value is not None else low + 2**33
         return low + _stream.get().getrandbits(64) % (high - low + 1)
@@ -64,14 +66,17 @@ class StableProvider(PrimitiveProvider):
         allow_nan: bool = True,
         smallest_nonzero_magnitude: float = 0.0,
     ) -> float:
+        """Uniform in the range, cut to ±1e9."""
         low, high = max(min_value, -1e9), min(max_value, 1e9)
         return low + _stream.get().random() * (high - low)
 
     def draw_string(self, intervals: Any, *, min_size: int = 0, max_size: int = 10**10) -> str:
+        """At most eight characters more than the least."""
         size = self.draw_integer(min_size, min(max_size, min_size + 8))
         return "".join(chr(intervals[self.draw_integer(0, len(intervals) - 1)]) for _ in range(size))
 
     def draw_bytes(self, min_size: int = 0, max_size: int = 10**10) -> bytes:
+        """At most eight bytes more than the least."""
         size = self.draw_integer(min_size, min(max_size, min_size + 8))
         return bytes(_stream.get().getrandbits(8) for _ in range(size))
 

@@ -1,0 +1,1 @@
+"""From invocations to verdicts: batches, isolation, splitting."""

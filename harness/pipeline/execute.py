@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -28,6 +28,8 @@ from harness.tensors import bind, build_tensors
 from harness.verdict.compare import compare
 from harness.verdict.judge import CLOSE, Array, Judge
 from harness.verdict.verdict import Outcome, Stage
+
+_NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
 
 @dataclass(frozen=True)
@@ -118,26 +120,39 @@ class Executor:
         )
         return _Accepted(group, structure, references)
 
-    def _convert(self, members: Sequence[_Accepted]) -> list[_Converted]:
-        keys = _keys(members)
-        self._send(Step(Stage.CONVERT, None, keys))
-        started = time.perf_counter()
-        try:
-            model = self._converter.convert(
-                export_request(
-                    [m.structure for m in members],
-                    opset=self._settings.opset,
-                    dynamic=self._settings.dynamic,
+    def _convert(self, members: Sequence[_Accepted]) -> Iterator[_Converted]:
+        """Export `members` in as few batches as succeed.
+
+        A batch that fails is tried again in quarters; after a case that fails alone the next is tried
+        alone, and batches grow again from there. An operator without any conversion, where every
+        case fails, so costs one export a case, and a single guilty case about as much as bisection.
+        """
+        start, size = 0, len(members)
+        while start < len(members):
+            batch = members[start : start + size]
+            started = time.perf_counter()
+            keys = _keys(batch)
+            self._send(Step(Stage.CONVERT, None, keys))
+            try:
+                model = self._converter.convert(
+                    export_request(
+                        [m.structure for m in batch],
+                        opset=self._settings.opset,
+                        dynamic=self._settings.dynamic,
+                    )
                 )
-            )
-        except Exception as error:
-            if len(members) > 1:
-                return [c for half in _halves(members) for c in self._convert(half)]
-            outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-            self._fail(keys, Stage.CONVERT, outcome, error, blame="converter")
-            return []
-        elapsed = 1e3 * (time.perf_counter() - started)
-        return self._check(_Converted(model, tuple(members), elapsed / len(keys)))
+            except Exception as error:
+                if len(batch) > 1:
+                    size = max(1, len(batch) // 4)
+                    continue
+                outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+                self._fail(keys, Stage.CONVERT, outcome, error, blame="converter")
+                size = 1
+            else:
+                elapsed = 1e3 * (time.perf_counter() - started)
+                yield from self._check(_Converted(model, tuple(batch), elapsed / len(keys)))
+                size = 2 * len(batch)
+            start += len(batch)
 
     def _check(self, converted: _Converted) -> list[_Converted]:
         keys = _keys(converted.members)
@@ -155,10 +170,7 @@ class Executor:
         narrowed = [m for m in converted.members if self._narrowing(name, m)]
         for member in narrowed:
             self._results(
-                [
-                    self._result(key, name, Stage.LOAD, Outcome.NARROWED, converted)
-                    for key in member.keys
-                ],
+                [self._result(key, name, Stage.LOAD, Outcome.NARROWED, converted) for key in member.keys],
                 self._narrowing(name, member),
             )
         rest = [m for m in converted.members if m not in narrowed]
@@ -268,12 +280,9 @@ class Executor:
         """One failing node fails a whole model: find the members that fail by themselves."""
         active = [m for m in converted.members if pending[m.group.index]]
         if len(converted.members) > 1:
-            named = isinstance(error, UnsupportedModel | InvalidModel | BackendFailure)
-            nodes = error.nodes if named else ()
+            nodes = error.nodes if isinstance(error, _NODES_NAMED) else ()
             for part in _suspects_apart(converted, active, nodes):
-                self._load(
-                    name, converted.part(part), {m.group.index: pending[m.group.index] for m in part}
-                )
+                self._load(name, converted.part(part), {m.group.index: pending[m.group.index] for m in part})
             return
         (member,) = active
         index = member.group.index
@@ -367,7 +376,7 @@ def judge_of(invocation: Invocation) -> Judge:
 
 def describe_error(error: BaseException) -> str:
     """The error's type and words, its causes' too, innermost last; at most a few thousand characters."""
-    parts = []
+    parts: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(parts) < 4:
         parts.append(f"{type(cause).__name__}: {cause}"[:2000])
@@ -395,7 +404,7 @@ def _suspects_apart(
     suspects = [m for m in active if named.intersection(m.structure.output_names)]
     rest = [m for m in active if m not in suspects]
     if suspects and rest:
-        return [[m] for m in suspects] + [rest]
+        return [*([m] for m in suspects), rest]
     return list(_halves(active))
 
 

@@ -41,11 +41,12 @@ def _candidates(base: Invocation) -> Iterator[Invocation]:
     sizes = sorted({n for spec in base.tensors() for n in spec.shape if n > 1})
     if not sizes or any(isinstance(s.values, Literal) for s in base.tensors()):
         return
-    for grow in (lambda n: n + 1, lambda n: 2 * n, lambda n: n + 3, lambda n: n - 1):
-        yield _resized(base, {n: grow(n) for n in sizes})
-    for grow in (lambda n: n + 1, lambda n: 2 * n, lambda n: n - 1):
+    # (factor, summand): one more, twice as many, three more, one less.
+    for factor, summand in ((1, 1), (2, 0), (1, 3), (1, -1)):
+        yield _resized(base, {n: factor * n + summand for n in sizes})
+    for factor, summand in ((1, 1), (2, 0), (1, -1)):
         for n in reversed(sizes):
-            yield _resized(base, {n: grow(n)})
+            yield _resized(base, {n: factor * n + summand})
 
 
 def _resized(base: Invocation, sizes: dict[int, int]) -> Invocation:

@@ -27,9 +27,9 @@ from harness.pipeline.task import (
     Finished,
     Group,
     Ready,
-    Result,
     Resized,
     ResizeTask,
+    Result,
     Started,
     Step,
     Task,
@@ -298,7 +298,9 @@ def _after_death(
     for left, groups in pending.items():
         for part in [*split, None]:
             chosen = [
-                g for g in groups if (g.index in part if part is not None else not any(g.index in s for s in split))
+                g
+                for g in groups
+                if (g.index in part if part is not None else not any(g.index in s for s in split))
             ]
             if chosen:
                 tasks.append(replace(task, groups=tuple(chosen), backends=left))

@@ -11,14 +11,15 @@ a notebook runs the same units in the same way:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness import converters
 from harness.generate.draws import Drawn, draw_cases
 from harness.generate.operator_case import REGISTRY
 from harness.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import CaseKey, Group, Result, Settings, Task
+from harness.pipeline.task import Group, Result, Settings, Task
+from harness.replay import Replayed
 from harness.verdict.signature import normalise
 from harness.verdict.verdict import Outcome, Verdict
 
@@ -51,8 +52,8 @@ class Unit:
     examples: int = 100
     values: int = 4
     dtypes: tuple[str, ...] | None = None
-    replay: tuple[Invocation, ...] | None = None
-    settings: Settings = Settings()
+    replay: tuple[Replayed, ...] | None = None
+    settings: Settings = field(default_factory=Settings)
 
 
 def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
@@ -77,12 +78,13 @@ def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
 
 
 def _groups(unit: Unit, supervisor: Supervisor) -> list[Group]:
+    if unit.replay is not None:
+        return _replayed_groups(unit.replay)
     if unit.shape_mode == "static":
-        return [
-            Group(i, drawn.invocations[0], tuple(enumerate(drawn.invocations)))
-            for i, drawn in enumerate(_static_structures(unit))
-        ]
-    bases = _dynamic_bases(unit)
+        drawn = _draw(unit, structures=-(-unit.examples // unit.values), values=unit.values)
+        return [Group(i, d.invocations[0], tuple(enumerate(d.invocations))) for i, d in enumerate(drawn)]
+    drawn = _draw(unit, structures=-(-unit.examples // (1 + _SHAPES_PER_EXPORT)), values=1)
+    bases = [d.invocations[0] for d in drawn]
     found = supervisor.resize(bases, _SHAPES_PER_EXPORT)
     # A case whose sizes cannot change has nothing dynamic to test.
     return [
@@ -92,32 +94,26 @@ def _groups(unit: Unit, supervisor: Supervisor) -> list[Group]:
     ]
 
 
-def _static_structures(unit: Unit) -> list[Drawn]:
-    if unit.replay is None:
-        return draw_cases(
-            REGISTRY[unit.overload],
-            seed=unit.seed,
-            structures=-(-unit.examples // unit.values),
-            values=unit.values,
-            dtypes=unit.dtypes,
+def _replayed_groups(replay: Sequence[Replayed]) -> list[Group]:
+    together: dict[str, list[Replayed]] = {}
+    for recorded in replay:
+        exported = recorded.exported
+        key = recorded.invocation.structure_id if exported is None else exported.case_id
+        together.setdefault(key, []).append(recorded)
+    return [
+        Group(
+            i,
+            members[0].exported or members[0].invocation,
+            tuple(enumerate(member.invocation for member in members)),
         )
-    by_structure: dict[str, list[Invocation]] = {}
-    for invocation in unit.replay:
-        by_structure.setdefault(invocation.structure_id, []).append(invocation)
-    return [Drawn(tuple(group)) for group in by_structure.values()]
+        for i, members in enumerate(together.values())
+    ]
 
 
-def _dynamic_bases(unit: Unit) -> Sequence[Invocation]:
-    if unit.replay is not None:
-        return unit.replay
-    drawn = draw_cases(
-        REGISTRY[unit.overload],
-        seed=unit.seed,
-        structures=-(-unit.examples // (1 + _SHAPES_PER_EXPORT)),
-        values=1,
-        dtypes=unit.dtypes,
+def _draw(unit: Unit, *, structures: int, values: int) -> list[Drawn]:
+    return draw_cases(
+        REGISTRY[unit.overload], seed=unit.seed, structures=structures, values=values, dtypes=unit.dtypes
     )
-    return [d.invocations[0] for d in drawn]
 
 
 def _verdict(

@@ -1,0 +1,1 @@
+"""Which outputs are right, and what to call what became of a case."""

@@ -49,6 +49,9 @@ class Judge:
         accumulates: Each output is a sum of products of inputs (a reduction, a product of
             matrices, a convolution), so that its rounding error scales with the sum of the terms'
             magnitudes, not with the result: see `harness.verdict.compare`.
+        terms: For an operator that accumulates and also subtracts or scales, so that the call on absolute
+            inputs does not give it: the sum of the terms' magnitudes, in float64, from the arguments,
+            whose tensors come as float64.
         tolerances: dtype → tolerance in place of the default, with `reason`.
         reason: Why the tolerances differ.
         rules: Output index → a rule that accepts exactly the right answers, for operators that
@@ -60,6 +63,7 @@ class Judge:
     exact: bool = False
     signed_zeros: bool = False
     accumulates: bool = False
+    terms: Callable[[Mapping[str, Any]], Array] | None = None
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     reason: str = ""
     rules: Mapping[int, OutputRule] = field(default_factory=dict)

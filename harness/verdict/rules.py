@@ -99,7 +99,7 @@ def any_order(dim: str, unless: str, *, default: int = -1) -> OutputRule:
 
 
 def unique_inverse(evidence: Evidence, output: int) -> Mask:
-    """Where each element of `self` is found among the unique ones (output 0), in whatever order those come."""
+    """Where each element of `self` is found among the unique ones (output 0), whose order is open."""
     unique, got = evidence.got[0], evidence.got[output]
     if not got.size or not unique.size:
         return np.zeros(got.shape, dtype=bool)
@@ -114,7 +114,7 @@ def unique_counts(evidence: Evidence, output: int) -> Mask:
         return np.zeros(got.shape, dtype=bool)
     values, counts = np.unique(_plain(evidence.arguments["self"]), return_counts=True, equal_nan=False)
     right = dict(zip(values.tolist(), counts.tolist(), strict=True))
-    return got != np.array([right.get(v, 1) for v in unique.tolist()])
+    return np.asarray(got != np.array([right.get(v, 1) for v in unique.tolist()]))
 
 
 def index_along(dim: str, *, values: int = 0, source: str = "self", default: int = -1) -> OutputRule:

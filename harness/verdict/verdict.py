@@ -45,9 +45,7 @@ class Outcome(str, Enum):
         return self in _FAILURES
 
 
-_FAILURES = frozenset(
-    {Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT}
-)
+_FAILURES = frozenset({Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT})
 
 
 @dataclass(frozen=True, kw_only=True)

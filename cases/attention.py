@@ -1,0 +1,233 @@
+"""Attention and recurrent layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.dtypes import FLOATS
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
+from harness.invocation import TensorSpec
+
+ops = Family("attention")
+
+
+# Scaled dot product
+
+
+def _scale(d: Draw) -> Any:
+    return d.maybe(lambda: d.choose(1.0, 0.5, 0.125, 2.0), none=True)
+
+
+def _attention(d: Draw) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Query, key and value, whether heads are shared (`enable_gqa`), and the shape of the scores."""
+    queries, keys = d.choose(4, 1, 2, 3, 7, 17, 33), d.choose(4, 1, 2, 3, 8, 33)
+    width, value_width = d.choose(4, 1, 8, 2, 16), d.choose(None, None, 3)
+    grouped = d.choose(OMIT, False, True)
+    key_lead: tuple[int, ...]
+    query_lead: tuple[int, ...]
+    if grouped is True:
+        kv_heads = d.choose(1, 2, 3)
+        heads, lead = kv_heads * d.choose(1, 2, 3), (d.size(1, 3),)
+        query_lead, key_lead = (*lead, heads), (*lead, kv_heads)
+    else:
+        query_lead = d.choose((d.size(1, 3), d.size(1, 3)), d.shape(0, 3, min_size=1, max_size=3))
+        key_lead = query_lead
+    arguments = {
+        "query": d.tensor((*query_lead, queries, width)),
+        "key": d.tensor((*key_lead, keys, width)),
+        "value": d.tensor((*key_lead, keys, value_width or width)),
+        "enable_gqa": grouped,
+    }
+    return arguments, (*query_lead, queries, keys)
+
+
+def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
+    """A mask of bools or of summands that broadcasts to the scores."""
+    rank = len(scores)
+    start = d.choose(rank - 2, 0, d.integer(0, rank - 2))
+    shape = [1 if i < rank - 2 and d.boolean() else size for i, size in enumerate(scores)][start:]
+    return d.tensor(shape, d.choose(d.dtype, "bool"))
+
+
+@ops.case("scaled_dot_product_attention", dtypes=FLOATS)
+def attention(d: Draw) -> Arguments:
+    arguments, scores = _attention(d)
+    causal = d.choose(OMIT, False, True)
+    # A mask excludes the causal one.
+    mask = d.choose(OMIT, None) if causal is True else d.maybe(lambda: _mask(d, scores), none=True)
+    return {
+        **arguments,
+        "attn_mask": mask,
+        "dropout_p": d.choose(OMIT, 0.0),
+        "is_causal": causal,
+        "scale": _scale(d),
+    }
+
+
+@ops.case("_scaled_dot_product_attention_math", dtypes=FLOATS)
+def attention_math(d: Draw) -> Arguments:
+    return {**attention(d), "dropout_mask": d.choose(OMIT, None)}
+
+
+@ops.case("_scaled_dot_product_flash_attention_for_cpu", dtypes=FLOATS)
+def flash_attention(d: Draw) -> Arguments:
+    batch, heads, width = d.size(1, 3), d.size(1, 3), d.choose(4, 1, 8, 16)
+    queries, keys = d.choose(4, 1, 2, 7, 33), d.choose(4, 1, 3, 8, 33)
+    causal = d.choose(OMIT, False, True)
+    mask = OMIT if causal is True else d.maybe(lambda: _mask(d, (batch, heads, queries, keys)), none=True)
+    if isinstance(mask, TensorSpec) and (mask.dtype == "bool" or len(mask.shape) == 3):
+        # The dispatcher in front of the kernel turns bools into summands and adds dims.
+        mask = d.tensor((queries, keys))
+    return {
+        "query": d.tensor((batch, heads, queries, width)),
+        "key": d.tensor((batch, heads, keys, width)),
+        "value": d.tensor((batch, heads, keys, width)),
+        "dropout_p": d.choose(OMIT, 0.0),
+        "is_causal": causal,
+        "attn_mask": mask,
+        "scale": _scale(d),
+    }
+
+
+@ops.case("_native_multi_head_attention", dtypes=FLOATS)
+def multi_head_attention(d: Draw) -> Arguments:
+    heads = d.choose(1, 2, 3)
+    width = heads * d.choose(2, 4, 8)
+    batch, length = d.size(1, 3), d.size(1, 5)
+    source = d.tensor((batch, length, width), contiguous=True)
+    return {
+        "query": source,
+        "key": source,
+        "value": source,
+        "embed_dim": width,
+        "num_head": heads,
+        "qkv_weight": d.tensor((3 * width, width), contiguous=True),
+        "qkv_bias": d.tensor((3 * width,), contiguous=True),
+        "proj_weight": d.tensor((width, width), contiguous=True),
+        "proj_bias": d.tensor((width,), contiguous=True),
+        "mask": d.choose(OMIT, None),
+        "need_weights": d.maybe(d.boolean),
+        "average_attn_weights": d.maybe(d.boolean),
+    }
+
+
+# Recurrent cells: one step
+
+
+def _cell(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Input, weights and biases of a cell, and the shape of its state."""
+    inputs, hidden = d.size(1, 9), d.size(1, 9)
+    batch = d.size(0, 5)
+    biased = d.choose("both", "omitted", "none")
+
+    def bias() -> Any:
+        return d.tensor((gates * hidden,)) if biased == "both" else None if biased == "none" else OMIT
+
+    arguments = {
+        "input": d.tensor((batch, inputs)),
+        "w_ih": d.tensor((gates * hidden, inputs)),
+        "w_hh": d.tensor((gates * hidden, hidden)),
+        "b_ih": bias(),
+        "b_hh": bias(),
+    }
+    return arguments, (batch, hidden)
+
+
+@ops.case("rnn_tanh_cell", "rnn_relu_cell", dtypes=FLOATS)
+def rnn_cell(d: Draw) -> Arguments:
+    arguments, state = _cell(d, 1)
+    return {**arguments, "hx": d.tensor(state)}
+
+
+@ops.case("gru_cell", dtypes=FLOATS)
+def gru_cell(d: Draw) -> Arguments:
+    arguments, state = _cell(d, 3)
+    return {**arguments, "hx": d.tensor(state)}
+
+
+@ops.case("lstm_cell", dtypes=FLOATS)
+def lstm_cell(d: Draw) -> Arguments:
+    arguments, state = _cell(d, 4)
+    return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
+
+
+# Recurrent layers: whole sequences
+
+
+def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any], int, int, int]:
+    """What the layers of a network share, with the sizes of its input and state and how many states."""
+    inputs, hidden, layers = d.size(1, 5), d.size(1, 5), d.choose(1, 1, 2, 3)
+    both, biased = d.boolean(), d.boolean()
+    directions = 2 if both else 1
+    parameters: list[TensorSpec] = []
+    for layer in range(layers):
+        width = inputs if layer == 0 else hidden * directions
+        for _ in range(directions):
+            shapes: list[tuple[int, ...]] = [(gates * hidden, width), (gates * hidden, hidden)]
+            shapes += [(gates * hidden,)] * 2 if biased else []
+            parameters += [d.tensor(shape, domain=between(-1.0, 1.0), contiguous=True) for shape in shapes]
+    shared = {
+        "params": parameters,
+        "has_biases": biased,
+        "num_layers": layers,
+        "dropout": 0.0,
+        "train": False,
+        "bidirectional": both,
+    }
+    return shared, inputs, hidden, layers * directions
+
+
+def _sequence(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
+    shared, inputs, hidden, states = _layers(d, gates)
+    batch_first = d.boolean()
+    batch, steps = d.size(1, 4), d.size(1, 5)
+    shape = (batch, steps, inputs) if batch_first else (steps, batch, inputs)
+    return {**shared, "input": d.tensor(shape), "batch_first": batch_first}, (states, batch, hidden)
+
+
+@ops.case("rnn_tanh.input", "rnn_relu.input", dtypes=FLOATS)
+def rnn(d: Draw) -> Arguments:
+    arguments, state = _sequence(d, 1)
+    return {**arguments, "hx": d.tensor(state)}
+
+
+@ops.case("gru.input", dtypes=FLOATS)
+def gru(d: Draw) -> Arguments:
+    arguments, state = _sequence(d, 3)
+    return {**arguments, "hx": d.tensor(state)}
+
+
+@ops.case("lstm.input", dtypes=FLOATS)
+def lstm(d: Draw) -> Arguments:
+    arguments, state = _sequence(d, 4)
+    return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
+
+
+# Packed sequences: each step holds the sequences that last so long
+
+
+def _packed(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
+    shared, inputs, hidden, states = _layers(d, gates)
+    batch, steps, shortest = d.size(1, 4), d.size(1, 5), d.choose(1, 2, 4)
+    rows = sum(max(batch - step, min(shortest, batch)) for step in range(steps))
+    batch_sizes = d.tensor((steps,), "int64", ("packed", batch, min(shortest, batch)), contiguous=True)
+    return {**shared, "data": d.tensor((rows, inputs)), "batch_sizes": batch_sizes}, (states, batch, hidden)
+
+
+@ops.case("rnn_tanh.data", "rnn_relu.data", dtypes=FLOATS)
+def rnn_packed(d: Draw) -> Arguments:
+    arguments, state = _packed(d, 1)
+    return {**arguments, "hx": d.tensor(state)}
+
+
+@ops.case("gru.data", dtypes=FLOATS)
+def gru_packed(d: Draw) -> Arguments:
+    arguments, state = _packed(d, 3)
+    return {**arguments, "hx": d.tensor(state)}
+
+
+@ops.case("lstm.data", dtypes=FLOATS)
+def lstm_packed(d: Draw) -> Arguments:
+    arguments, state = _packed(d, 4)
+    return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}

@@ -1,0 +1,280 @@
+"""Arithmetic and elementwise functions of two or three operands, tensors and Scalars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, INTS, NUMBERS, is_float
+from harness.generate.draw import ANY, NONZERO, Draw, between
+from harness.generate.operator_case import Arguments, Family
+from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Judge
+from harness.verdict.rules import overflow_undefined
+
+ops = Family("binary")
+
+NO_HALF = (*FULL_FLOATS, *INTEGRAL)
+
+
+def _scalar(d: Draw) -> bool | int | float:
+    return d.number(edges=True)
+
+
+def _unboolean(d: Draw) -> int | float:
+    """Subtraction rejects bools."""
+    return d.choose(d.int(edges=True), d.float(edges=True))
+
+
+def _multiplier(d: Draw, *operands: Any) -> Any:
+    """`alpha` or `value`: integral where all operands are, since a factor may not raise the category."""
+    dtypes = {getattr(o, "dtype", type(o).__name__) for o in operands}
+    if any(is_float(dtype) or dtype == "float" for dtype in dtypes):
+        return d.maybe(lambda: d.choose(d.float(), d.int()))
+    factor = d.int()
+    return d.maybe(lambda: abs(factor) if "uint8" in dtypes else factor)
+
+
+# Sums and products
+
+
+def _sum(a: Any) -> Any:
+    return a["self"] + a.get("alpha", 1) * a["other"]
+
+
+def _difference(a: Any) -> Any:
+    return a["self"] - a.get("alpha", 1) * a["other"]
+
+
+def _reverse_difference(a: Any) -> Any:
+    return a["other"] - a.get("alpha", 1) * a["self"]
+
+
+def _terms(exact: Any) -> Any:
+    """The sum of the terms' magnitudes: that of absolute operands, the second's sign being turned."""
+
+    def magnitudes(a: Any) -> Any:
+        turned = -1 if exact is not _sum else 1
+        factor = turned * abs(a.get("alpha", 1))
+        return exact({"self": abs(a["self"]), "other": abs(a["other"]), "alpha": factor})
+
+    return magnitudes
+
+
+for names, dtypes, exact in (
+    (("add",), ALL, _sum),
+    (("sub", "subtract"), NUMBERS, _difference),
+    (("rsub",), NUMBERS, _reverse_difference),
+):
+    judge = Judge(signed_zeros=True, undefined=overflow_undefined(exact), terms=_terms(exact))
+
+    @ops.case(*(f"{name}.Tensor" for name in names), dtypes=dtypes, judge=judge)
+    def add_tensor(d: Draw, dtypes: tuple[str, ...] = dtypes) -> Arguments:
+        operands = d.operands("self", "other", promote=dtypes)
+        return {**operands, "alpha": _multiplier(d, *operands.values())}
+
+    @ops.case(*(f"{name}.Scalar" for name in names), dtypes=dtypes, judge=judge)
+    def add_scalar(d: Draw, dtypes: tuple[str, ...] = dtypes) -> Arguments:
+        tensor = d.any_tensor()
+        other = _scalar(d) if "bool" in dtypes else _unboolean(d)
+        return {"self": tensor, "other": other, "alpha": _multiplier(d, tensor, other)}
+
+
+PRODUCT = Judge(signed_zeros=True, undefined=overflow_undefined(lambda a: a["self"] * a["other"]))
+ops.simple("mul.Tensor", "multiply.Tensor", dtypes=ALL, promote=ALL, judge=PRODUCT)
+ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRODUCT)
+
+
+@ops.case(
+    "addcmul",
+    dtypes=NUMBERS,
+    judge=Judge(
+        undefined=overflow_undefined(lambda a: a["self"] + a.get("value", 1) * a["tensor1"] * a["tensor2"]),
+        terms=lambda a: abs(a["self"]) + abs(a.get("value", 1) * a["tensor1"] * a["tensor2"]),
+    ),
+)
+def addcmul(d: Draw) -> Arguments:
+    operands = d.operands("self", "tensor1", "tensor2", promote=NUMBERS)
+    return {**operands, "value": _multiplier(d, *operands.values())}
+
+
+@ops.case(
+    "addcdiv",
+    dtypes=FLOATS,
+    judge=Judge(terms=lambda a: abs(a["self"]) + abs(a.get("value", 1) * a["tensor1"] / a["tensor2"])),
+)
+def addcdiv(d: Draw) -> Arguments:
+    # Two integer operands in the quotient are rejected: at most one tensor is promoted.
+    operands = d.operands("self", "tensor1", "tensor2", promote=ALL)
+    return {**operands, "value": _multiplier(d, *operands.values())}
+
+
+LERP = Judge(terms=lambda a: abs(a["self"]) + abs(a["weight"]) * (abs(a["end"]) + abs(a["self"])))
+ops.simple("lerp.Scalar", dtypes=FLOATS, judge=LERP, weight=lambda d: d.choose(d.float(), d.int()))
+ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
+
+
+# Quotients
+
+
+def _divisor(d: Draw, dtype: str) -> bool | int | float:
+    """A Scalar that is not an integral zero, nor one in `dtype`, which wraps it."""
+    number = d.choose(d.number(edges=True), d.int())
+    if isinstance(number, float):
+        return number
+    modulus = {"int8": 2**8, "uint8": 2**8, "int16": 2**16, "int32": 2**32}.get(dtype, 2**64)
+    return number if number % modulus else 1
+
+
+def _mode(d: Draw) -> str | None:
+    return d.choose("trunc", "floor", None)
+
+
+ops.simple("div.Tensor", "divide.Tensor", "true_divide.Tensor", dtypes=ALL, promote=ALL, judge=IEEE)
+ops.simple("div.Scalar", "divide.Scalar", "true_divide.Scalar", dtypes=ALL, other=_scalar, judge=IEEE)
+
+
+@ops.case("div.Tensor_mode", "divide.Tensor_mode", dtypes=NUMBERS)
+def div_mode(d: Draw) -> Arguments:
+    return {**_dividend_and_divisor(d), "rounding_mode": _mode(d)}
+
+
+@ops.case("floor_divide", "fmod.Tensor", "remainder.Tensor", dtypes=NUMBERS)
+def divide_integrally(d: Draw) -> Arguments:
+    return _dividend_and_divisor(d)
+
+
+def _dividend_and_divisor(d: Draw) -> dict[str, Any]:
+    return d.operands("self", "other", promote=ALL, domains={"other": NONZERO})
+
+
+@ops.case("div.Scalar_mode", "divide.Scalar_mode", dtypes=NUMBERS)
+def div_mode_scalar(d: Draw) -> Arguments:
+    return {**divide_by_scalar(d), "rounding_mode": _mode(d)}
+
+
+@ops.case("floor_divide.Scalar", "fmod.Scalar", "remainder.Scalar", dtypes=NUMBERS)
+def divide_by_scalar(d: Draw) -> Arguments:
+    return {"self": d.any_tensor(), "other": _divisor(d, d.dtype)}
+
+
+@ops.case("remainder.Scalar_Tensor", dtypes=NUMBERS)
+def remainder_of_scalar(d: Draw) -> Arguments:
+    return {"self": _scalar(d), "other": d.tensor(d.shape(), domain=NONZERO)}
+
+
+# Powers
+
+
+def _power(base: str, exponent: str) -> Any:
+    def exact(a: Any) -> Any:
+        # Beyond 64 the exponent decides between overflow and bases of magnitude at most 1 by parity alone;
+        # negative ones give 0 or ±1.
+        b, e = np.asarray(a[base], dtype=object), np.asarray(a[exponent], dtype=object)
+        return np.where(e < 0, 0, b ** np.where(e > 64, 64 + e % 2, np.maximum(e, 0)))
+
+    return Judge(undefined=overflow_undefined(exact))
+
+
+ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=NUMBERS, judge=_power("self", "exponent"))
+ops.simple("float_power.Tensor_Tensor", dtypes=ALL, promote=ALL)
+ops.simple("float_power.Tensor_Scalar", dtypes=ALL, exponent=_scalar)
+ops.simple("float_power.Scalar", dtypes=ALL, self=_scalar)
+
+
+@ops.case("pow.Tensor_Scalar", dtypes=ALL, judge=_power("self", "exponent"))
+def pow_scalar(d: Draw) -> Arguments:
+    exponent = d.choose(2, 3, 0.5, -1.0, -2.0, 0, 1, -0.5, 1.5, 4, 7, 2.0, 3.0, 0.0, -1, -2, _scalar(d))
+    if d.dtype in INTEGRAL and isinstance(exponent, int):
+        # Integers have no negative integer powers, and the exponent must fit the dtype.
+        exponent = abs(exponent) % 128
+    return {"self": d.any_tensor(), "exponent": exponent}
+
+
+@ops.case("pow.Scalar", dtypes=ALL, judge=_power("self", "exponent"))
+def pow_of_scalar(d: Draw) -> Arguments:
+    base = _scalar(d)
+    # A power of two bools has no kernel.
+    return {"self": int(base) if isinstance(base, bool) else base, "exponent": d.any_tensor()}
+
+
+# Selection
+
+
+ops.simple(
+    *("maximum", "minimum", "max.other", "min.other", "fmax", "fmin"), dtypes=ALL, promote=ALL, judge=EQUAL
+)
+
+# Functions
+
+ops.simple("atan2", "arctan2", dtypes=ALL, promote=ALL)
+ops.simple("copysign.Tensor", dtypes=ALL, promote=ALL, judge=EXACT)
+ops.simple("copysign.Scalar", dtypes=ALL, other=_scalar, judge=EXACT)
+ops.simple("hypot", "logaddexp", "logaddexp2", dtypes=FLOATS, promote=NUMBERS)
+ops.simple("nextafter", dtypes=FLOATS, judge=EXACT)
+ops.simple("heaviside", dtypes=ALL, judge=EXACT)
+ops.simple("xlogy.Tensor", "special_xlogy", "special_xlog1py", dtypes=ALL, promote=ALL)
+ops.simple(
+    *("xlogy.Scalar_Other", "special_xlogy.other_scalar", "special_xlog1py.other_scalar"),
+    dtypes=ALL,
+    other=_scalar,
+)
+ops.simple(
+    *("xlogy.Scalar_Self", "special_xlogy.self_scalar", "special_xlog1py.self_scalar"),
+    dtypes=ALL,
+    self=_scalar,
+)
+#: The kernel sums a series term by term up from its second argument: fractions far below zero take it hours.
+NOT_FAR_BELOW = ("at_least", -64.0)
+ops.simple(
+    "special_zeta.self_scalar",
+    dtypes=NO_HALF,
+    self=_scalar,
+    other=lambda d: d.tensor(d.shape(), domain=NOT_FAR_BELOW),
+)
+
+
+@ops.case("special_zeta", dtypes=NO_HALF)
+def zeta(d: Draw) -> Arguments:
+    return d.operands("self", "other", promote=NO_HALF, domains={"other": NOT_FAR_BELOW})
+
+
+ops.simple("special_zeta.other_scalar", dtypes=NO_HALF, other=_scalar)
+ops.simple("igamma", "igammac", "special_gammainc", "special_gammaincc", dtypes=FLOATS, promote=NUMBERS)
+
+
+@ops.case("ldexp.Tensor", dtypes=ALL, judge=CLOSE)
+def ldexp(d: Draw) -> Arguments:
+    return d.operands("self", "other", promote=ALL, domains={"other": d.choose(between(-9, 9), ANY)})
+
+
+@ops.case("gcd", "lcm", dtypes=INTS)
+def gcd(d: Draw) -> Arguments:
+    return d.operands("self", "other", promote=INTS)
+
+
+# Orthogonal polynomials, by recurrence over the degree
+
+_POLYNOMIALS = (
+    *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+    *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+)
+
+
+def _degree(d: Draw) -> int:
+    return d.choose(2, 1, 0, 3, 5, 8, -1)
+
+
+@ops.case(*(f"special_{name}" for name in _POLYNOMIALS), dtypes=NO_HALF)
+def polynomial(d: Draw) -> Arguments:
+    degrees = between(0 if d.dtype in ("uint8", "bool") else -1, 1 if d.dtype == "bool" else 9)
+    return d.operands("x", "n", promote=("int64", "int32", *FULL_FLOATS), domains={"n": degrees})
+
+
+ops.simple(*(f"special_{name}.n_scalar" for name in _POLYNOMIALS), dtypes=NO_HALF, n=_degree)
+
+
+@ops.case(*(f"special_{name}.x_scalar" for name in _POLYNOMIALS), dtypes=NO_HALF)
+def polynomial_at_scalar(d: Draw) -> Arguments:
+    low, high = (0, 1) if d.dtype == "bool" else (0 if d.dtype == "uint8" else -1, 9)
+    return {"x": d.number(), "n": d.tensor(d.shape(), domain=between(low, high))}

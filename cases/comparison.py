@@ -1,0 +1,139 @@
+"""Comparison, logic and selection between operands, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.dtypes import ALL, NUMBERS, is_float
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
+from harness.verdict.judge import EQUAL, EXACT, Array, Judge, Mask
+
+ops = Family("comparison")
+
+_ORDERS = ("eq", "ne", "lt", "le", "gt", "ge")
+_LONG_NAMES = ("not_equal", "less", "less_equal", "greater", "greater_equal")
+
+ops.simple(*(f"{name}.Tensor" for name in (*_ORDERS, *_LONG_NAMES)), dtypes=ALL, promote=ALL, judge=EXACT)
+ops.simple(
+    *(f"{name}.Scalar" for name in (*_ORDERS, *_LONG_NAMES)),
+    dtypes=ALL,
+    judge=EXACT,
+    other=lambda d: d.number(edges=True),
+)
+ops.simple("logical_and", "logical_or", "logical_xor", dtypes=ALL, promote=ALL, judge=EXACT)
+ops.simple(
+    "logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", dtypes=ALL, judge=EXACT
+)
+
+
+def _within_rounding(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Pairs so near to |self − other| = atol + rtol·|other| that rounding in the operands' precision decides:
+    the four operations err by at most half a unit each, and 2⁻⁷ is bfloat16's unit."""
+    a, b = (np.asarray(arguments[name]) for name in ("self", "other"))
+    if a.dtype.kind in "iub":
+        unit = 2.0**-23
+    else:
+        unit = float(np.finfo(a.dtype).eps) if a.dtype.kind == "f" else 2.0**-7
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        distance, allowed = np.abs(a - b), abs(arguments.get("atol", 1e-8))
+        allowed = allowed + arguments.get("rtol", 1e-5) * np.abs(b)
+        near = np.abs(distance - allowed) <= 2 * unit * np.maximum(distance, allowed)
+    return [np.broadcast_to(near & (distance > 0) & np.isfinite(allowed), expected[0].shape)]
+
+
+@ops.case("isclose", dtypes=ALL, judge=Judge(exact=True, undefined=_within_rounding))
+def isclose(d: Draw) -> Arguments:
+    return {
+        **d.operands("self", "other"),
+        "rtol": d.choose(OMIT, OMIT, 1e-5, 0.0, 0.1, 0.5, 1e-3),
+        "atol": d.choose(OMIT, OMIT, 1e-8, 0.0, 0.1, 1.0, 1e-3),
+        "equal_nan": d.choose(OMIT, True, False),
+    }
+
+
+# Clamping
+
+
+def _bound(d: Draw) -> bool | int | float:
+    # Two bools have no kernel; an int promotes.
+    bound = d.fitting()
+    return int(bound) if isinstance(bound, bool) else bound
+
+
+ops.simple("clamp_min", dtypes=ALL, judge=EQUAL, min=_bound)
+ops.simple("clamp_max", dtypes=ALL, judge=EQUAL, max=_bound)
+
+
+@ops.case("clamp", "clip", dtypes=ALL, judge=EQUAL)
+def clamp(d: Draw) -> Arguments:
+    return {"self": d.any_tensor(), **_some(d, _bound(d), _bound(d))}
+
+
+def _some(d: Draw, low: Any, high: Any) -> dict[str, Any]:
+    """Both bounds or one, the other omitted or None."""
+    absent = d.choose(OMIT, None)
+    given = d.choose("both", "both", "min", "max")
+    return {"min": absent if given == "max" else low, "max": absent if given == "min" else high}
+
+
+ops.simple("clamp_min.Tensor", "clamp_max.Tensor", dtypes=NUMBERS, promote=ALL, judge=EQUAL)
+
+
+@ops.case("clamp.Tensor", "clip.Tensor", dtypes=NUMBERS, judge=EQUAL)
+def clamp_tensor(d: Draw) -> Arguments:
+    operands = d.operands("self", "min", "max", promote=ALL)
+    return {"self": operands["self"], **_some(d, operands["min"], operands["max"])}
+
+
+# Selection
+
+
+def _condition(d: Draw, *names: str, promote: Sequence[str] = ()) -> dict[str, Any]:
+    """`names` and a bool tensor `condition` that broadcast together."""
+    operands = d.operands("condition", *names, promote=promote)
+    return {**operands, "condition": d.tensor(operands["condition"].shape, "bool")}
+
+
+@ops.case("where.self", dtypes=ALL, judge=EXACT)
+def where(d: Draw) -> Arguments:
+    return _condition(d, "self", "other", promote=ALL)
+
+
+ops.simple("where", dtypes=("bool",), judge=EXACT)
+
+
+@ops.case("where.ScalarOther", dtypes=ALL, judge=EXACT)
+def where_scalar_other(d: Draw) -> Arguments:
+    return {**_condition(d, "self"), "other": d.fitting()}
+
+
+@ops.case("where.ScalarSelf", dtypes=ALL, judge=EXACT)
+def where_scalar_self(d: Draw) -> Arguments:
+    return {**_condition(d, "other"), "self": d.fitting()}
+
+
+@ops.case("where.Scalar", dtypes=("bool",), judge=EXACT)
+def where_scalars(d: Draw) -> Arguments:
+    return {"condition": d.any_tensor(), "self": d.number(edges=True), "other": d.number(edges=True)}
+
+
+def _masked(d: Draw) -> dict[str, Any]:
+    operands = d.operands("self", "mask")
+    return {"self": operands["self"], "mask": d.tensor(operands["mask"].shape, "bool")}
+
+
+@ops.case("masked_fill.Scalar", dtypes=ALL, judge=EXACT)
+def masked_fill(d: Draw) -> Arguments:
+    return {**_masked(d), "value": d.fitting()}
+
+
+@ops.case("masked_fill.Tensor", dtypes=ALL, judge=EXACT)
+def masked_fill_tensor(d: Draw) -> Arguments:
+    # The value is converted to the tensor's dtype, so that floats must not meet integers.
+    others = ("float64", "float16", "int64", "bool") if is_float(d.dtype) else ("bool",)
+    return {**_masked(d), "value": d.tensor((), d.choose(d.dtype, d.dtype, *others))}

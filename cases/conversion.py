@@ -1,0 +1,133 @@
+"""Conversions of dtype and copies: every value arrives unchanged, or rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.dtypes import ALL, FLOATS
+from harness.generate.draw import FINITE, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
+from harness.invocation import Enumerated
+from harness.verdict.judge import EXACT, Judge
+from harness.verdict.rules import conversion_undefined
+
+ops = Family("conversion")
+
+CONVERSION = Judge(exact=True, signed_zeros=True, undefined=conversion_undefined)
+CPU = Enumerated("device", "cpu")
+
+
+def memory_format(d: Draw, rank: int) -> Any:
+    """How the result lies in memory, which its values do not depend on."""
+    formats = ["contiguous_format", "preserve_format", *(["channels_last"] if rank == 4 else [])]
+    return d.choose(OMIT, OMIT, Enumerated("memory_format", d.choose(*formats)))
+
+
+def _target(d: Draw) -> Enumerated:
+    return d.dtype_argument(*ALL)
+
+
+def _source(d: Draw) -> Any:
+    """Mostly numbers that every dtype holds: what lies beyond the target's range is not compared."""
+    return d.tensor(d.shape(), domain=d.choose(("any",), ("any",), FINITE, between(0.0, 100.0)))
+
+
+def _copying(d: Draw, rank: int) -> dict[str, Any]:
+    return {
+        "non_blocking": d.choose(OMIT, OMIT, False),
+        "copy": d.choose(OMIT, False, True),
+        "memory_format": memory_format(d, rank),
+    }
+
+
+@ops.case("_to_copy", dtypes=ALL, judge=CONVERSION)
+def to_copy(d: Draw) -> Arguments:
+    source = _source(d)
+    return {
+        "self": source,
+        "dtype": d.maybe(lambda: _target(d), none=True),
+        "device": d.choose(OMIT, OMIT, CPU),
+        "memory_format": memory_format(d, len(source.shape)),
+    }
+
+
+@ops.case("to.dtype", dtypes=ALL, judge=CONVERSION)
+def to_dtype(d: Draw) -> Arguments:
+    source = _source(d)
+    return {"self": source, "dtype": _target(d), **_copying(d, len(source.shape))}
+
+
+@ops.case("to.dtype_layout", dtypes=ALL, judge=CONVERSION)
+def to_dtype_layout(d: Draw) -> Arguments:
+    source = _source(d)
+    dtype = d.maybe(lambda: _target(d), none=True)
+    return {"self": source, "dtype": dtype, **_copying(d, len(source.shape))}
+
+
+@ops.case("to.device", dtypes=ALL, judge=CONVERSION)
+def to_device(d: Draw) -> Arguments:
+    source = _source(d)
+    return {"self": source, "device": CPU, "dtype": _target(d), **_copying(d, len(source.shape))}
+
+
+@ops.case("to.other", dtypes=ALL, judge=CONVERSION)
+def to_other(d: Draw) -> Arguments:
+    source = _source(d)
+    return {"self": source, "other": d.tensor(d.shape(), d.choose(*ALL)), **_copying(d, len(source.shape))}
+
+
+@ops.case("type_as", dtypes=ALL, judge=CONVERSION)
+def type_as(d: Draw) -> Arguments:
+    return {"self": _source(d), "other": d.tensor(d.shape(), d.choose(*ALL))}
+
+
+ops.simple(
+    *(f"_cast_{name}" for name in ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")),
+    dtypes=ALL,
+    judge=CONVERSION,
+)
+
+
+@ops.case(
+    "copy",
+    dtypes=ALL,
+    judge=Judge(exact=True, undefined=lambda a, e: conversion_undefined(a, e, source="src")),
+)
+def copy(d: Draw) -> Arguments:
+    shape = d.shape()
+    return {"self": d.tensor(shape), "src": d.tensor(d.broadcastable(shape), d.other_dtype(*ALL))}
+
+
+# Copies and aliases
+
+ops.simple(
+    *("alias", "alias_copy", "detach", "detach_copy", "lift", "lift_fresh", "lift_fresh_copy"),
+    *("conj", "conj_physical", "_conj_physical", "resolve_conj", "resolve_neg", "real"),
+    dtypes=ALL,
+    judge=EXACT,
+)
+
+
+@ops.case("clone", dtypes=ALL, judge=EXACT)
+def clone(d: Draw) -> Arguments:
+    tensor = d.any_tensor()
+    return {"self": tensor, "memory_format": memory_format(d, len(tensor.shape))}
+
+
+@ops.case("contiguous", dtypes=ALL, judge=EXACT)
+def contiguous(d: Draw) -> Arguments:
+    tensor = d.any_tensor()
+    channels_last = len(tensor.shape) == 4 and d.boolean()
+    layout = Enumerated("memory_format", "channels_last" if channels_last else "contiguous_format")
+    return {"self": tensor, "memory_format": layout if channels_last else d.choose(OMIT, layout)}
+
+
+# Dropout when not training; `cases.randomness` has the rest
+
+ops.simple(
+    *("alpha_dropout", "feature_alpha_dropout"),
+    dtypes=FLOATS,
+    judge=EXACT,
+    p=lambda d: d.choose(0.5, 0.1, 0.0, 1.0),
+    train=lambda d: False,
+)

@@ -1,0 +1,179 @@
+"""Convolutions: sums of products over sliding windows, in one to three dimensions, both ways.
+
+A window is drawn first, then sizes that hold it at least once, so that padding may exceed the input,
+strides may skip parts of it, and the last window need not reach the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from harness.dtypes import FLOATS, INTS
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
+from harness.invocation import TensorSpec
+from harness.verdict.judge import ACCUMULATES
+
+ops = Family("convolution")
+
+#: What the CPU kernels of transposed and of dilated convolutions take; the others take every integer.
+_NARROW = (*FLOATS, "int64")
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """A window and the sizes that it slides over, one entry per spatial dimension."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    size: tuple[int, ...]
+
+
+def _plane(d: Draw, dims: int, *, transposed: bool, unit_stride: bool = False) -> _Plane:
+    axes = []
+    for _ in range(dims):
+        kernel = d.choose(3, 1, 2, 3, 4)
+        stride = 1 if unit_stride else d.choose(1, 2, 1, 3, 5)
+        padding = d.choose(0, 1, 0, 2, kernel)
+        dilation = d.choose(1, 1, 2, 3) if d.dtype in _NARROW else 1
+        extra = d.integer(0, max(stride, dilation) - 1) if transposed else 0
+        reach = dilation * (kernel - 1) + 1
+        least = reach - 2 * padding
+        if transposed:
+            # At least one output: (size - 1)·stride - 2·padding + reach + extra ≥ 1.
+            least = -(-(1 - least - extra) // stride) + 1
+        size = max(least, 1) + d.choose(2, 0, 1, 3, 5, 6)
+        axes.append((kernel, stride, padding, dilation, extra, size))
+    return _Plane(*zip(*axes, strict=True))
+
+
+def _spelled(d: Draw, values: Sequence[int], default: int) -> Any:
+    """`values` as a list, as one number for all dimensions, or left out, where that means the same."""
+    if len(set(values)) > 1:
+        return list(values)
+    return d.choose(list(values), list(values[:1]), *([OMIT] if values[0] == default else []))
+
+
+@dataclass(frozen=True)
+class _Operands:
+    input: TensorSpec
+    weight: TensorSpec
+    groups: int
+
+
+def _operands(d: Draw, plane: _Plane, *, transposed: bool, unbatched: bool) -> _Operands:
+    groups = d.choose(1, 1, 2, 1, 3)
+    # No channels at all is valid too: the sum over them is empty.
+    into = d.choose(1, 2, 3, 4, 1, 2, 5, 3, 0 if groups == 1 and not transposed else 1)
+    out = d.choose(1, 2, 3, 4, 8)
+    batches = [(1,), (2,), (1,), (2,), (3,), (0,) if into else (1,)]
+    batch = d.choose(*batches, *([(), ()] if unbatched else []))
+    channels = (into * groups, out) if transposed else (out * groups, into)
+    return _Operands(
+        input=d.tensor((*batch, into * groups, *plane.size)),
+        weight=d.tensor((*channels, *plane.kernel)),
+        groups=groups,
+    )
+
+
+def _bias(d: Draw, operands: _Operands, *, transposed: bool, required: bool) -> Any:
+    outputs = operands.weight.shape[1] * operands.groups if transposed else operands.weight.shape[0]
+    kind = d.choose("given", "given", "none", *([] if required else ["omitted"]))
+    return d.tensor((outputs,)) if kind == "given" else None if kind == "none" else OMIT
+
+
+def _common(d: Draw, plane: _Plane, *, transposed: bool) -> dict[str, Any]:
+    """The arguments that `conv*` and `conv_transpose*` share."""
+    operands = _operands(d, plane, transposed=transposed, unbatched=True)
+    return {
+        "input": operands.input,
+        "weight": operands.weight,
+        "bias": _bias(d, operands, transposed=transposed, required=False),
+        "stride": _spelled(d, plane.stride, 1),
+        "dilation": _spelled(d, plane.dilation, 1),
+        "groups": d.choose(OMIT, 1) if operands.groups == 1 else operands.groups,
+    }
+
+
+def _conv(dims: int, d: Draw) -> Arguments:
+    plane = _plane(d, dims, transposed=False)
+    return {**_common(d, plane, transposed=False), "padding": _spelled(d, plane.padding, 0)}
+
+
+def _conv_padding(dims: int, d: Draw) -> Arguments:
+    padding = d.choose("valid", "same", "same", OMIT)
+    plane = _plane(d, dims, transposed=False, unit_stride=padding == "same")
+    if padding != "same":
+        # Nothing is padded: the input itself must hold the window.
+        size = tuple(s + 2 * p for s, p in zip(plane.size, plane.padding, strict=True))
+        plane = _Plane(plane.kernel, plane.stride, plane.padding, plane.dilation, plane.output_padding, size)
+    return {**_common(d, plane, transposed=False), "padding": padding}
+
+
+def _conv_transpose(dims: int, d: Draw) -> Arguments:
+    plane = _plane(d, dims, transposed=True)
+    return {
+        **_common(d, plane, transposed=True),
+        "padding": _spelled(d, plane.padding, 0),
+        "output_padding": _spelled(d, plane.output_padding, 0),
+    }
+
+
+for _dims, _overload in ((1, "default"), (2, "input"), (3, "input")):
+    ops.case(f"conv{_dims}d", dtypes=FLOATS + INTS, judge=ACCUMULATES)(partial(_conv, _dims))
+    ops.case(f"conv{_dims}d.padding", dtypes=FLOATS + INTS, judge=ACCUMULATES)(partial(_conv_padding, _dims))
+    ops.case(f"conv_transpose{_dims}d.{_overload}", dtypes=_NARROW, judge=ACCUMULATES)(
+        partial(_conv_transpose, _dims)
+    )
+
+
+@ops.case("convolution", dtypes=FLOATS + INTS, judge=ACCUMULATES)
+def convolution(d: Draw) -> Arguments:
+    transposed = d.boolean() and d.dtype in _NARROW
+    plane = _plane(d, d.choose(2, 1, 3, 2), transposed=transposed)
+    operands = _operands(d, plane, transposed=transposed, unbatched=False)
+    return {
+        "input": operands.input,
+        "weight": operands.weight,
+        "bias": _bias(d, operands, transposed=transposed, required=True),
+        "stride": list(plane.stride),
+        "padding": list(plane.padding),
+        "dilation": list(plane.dilation),
+        "transposed": transposed,
+        "output_padding": list(plane.output_padding),
+        "groups": operands.groups,
+    }
+
+
+# How TorchScript records every convolution; the flags choose among CUDA's algorithms.
+_FLAGS = ("benchmark", "deterministic", "cudnn_enabled")
+
+
+def _with_flags(names: Sequence[str], d: Draw) -> Arguments:
+    return {**convolution(d), **{name: d.boolean() for name in names}}
+
+
+ops.case("_convolution.deprecated", dtypes=FLOATS + INTS, judge=ACCUMULATES)(partial(_with_flags, _FLAGS))
+ops.case("_convolution", dtypes=FLOATS + INTS, judge=ACCUMULATES)(
+    partial(_with_flags, (*_FLAGS, "allow_tf32"))
+)
+
+
+@ops.case("conv_tbc", dtypes=FLOATS + INTS, judge=ACCUMULATES)
+def conv_tbc(d: Draw) -> Arguments:
+    kernel, pad = d.choose(3, 1, 2, 4), d.choose(OMIT, 0, 1, 2)
+    into, out = d.size(1, 5), d.size(1, 5)
+    length = max(kernel - 2 * (0 if pad is OMIT else pad), 1) + d.integer(0, 6)
+    return {
+        # PyTorch views the input: few other layouts will do.
+        "self": d.tensor((length, d.size(1, 3), into), contiguous=d.choose(True, True, False)),
+        "weight": d.tensor((kernel, into, out)),
+        "bias": d.tensor((out,)),
+        "pad": pad,
+    }

@@ -1,0 +1,138 @@
+"""Cumulative operators and differences along one dim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.dtypes import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, is_float
+from harness.generate.draw import ANY, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
+from harness.verdict.judge import ACCUMULATES, Judge
+from harness.verdict.rules import equal, running_index
+
+ops = Family("cumulative")
+
+
+def _shape(d: Draw, min_rank: int = 0) -> tuple[int, ...]:
+    """Any shape; sometimes one long enough for the order of accumulation to matter."""
+    return d.choose((1025,), (3, 700), (257, 9)) if d.integer(0, 15) == 15 else d.shape(min_rank)
+
+
+@ops.case("cumsum", dtypes=ALL, judge=ACCUMULATES)
+@ops.case("cumprod", dtypes=ALL)
+def scan(d: Draw) -> Arguments:
+    shape = _shape(d)
+    dtype = d.choose(OMIT, None)
+    domain: tuple[Any, ...] = ANY
+    if d.boolean():
+        dtype = d.dtype_argument(*FLOATS, *INTS)
+        if is_float(d.dtype) and not is_float(dtype.name):
+            # Values whose conversion C++ defines.
+            domain = between(0 if dtype.name == "uint8" else -5, 5)
+    return {"self": d.tensor(shape, domain=domain), "dim": d.dim(len(shape)), "dtype": dtype}
+
+
+# Which of several equal extrema is reported is open.
+@ops.case("cummax", "cummin", dtypes=ALL, judge=Judge(rules={0: equal, 1: running_index("dim")}))
+@ops.case("logcumsumexp", dtypes=FLOATS)
+@ops.case("_logcumsumexp", dtypes=FLOATS)
+def along(d: Draw) -> Arguments:
+    shape = d.shape()
+    return {"self": d.tensor(shape), "dim": d.dim(len(shape))}
+
+
+@ops.case("diff", dtypes=ALL)
+def diff(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    dim = d.maybe(lambda: d.dim(len(shape)))
+    axis = (-1 if dim is OMIT else dim) % len(shape)
+
+    def beside() -> Any:
+        return d.tensor((*shape[:axis], d.size(0, 3), *shape[axis + 1 :]))
+
+    return {
+        "self": d.tensor(shape),
+        "n": d.maybe(lambda: d.choose(1, 2, 0, 3, 6)),
+        "dim": dim,
+        "prepend": d.maybe(beside, none=True),
+        "append": d.maybe(beside, none=True),
+    }
+
+
+# Evenly spaced, a trapezoid is a sum of products; over abscissae, differences cancel.
+@ops.case("trapezoid.dx", "cumulative_trapezoid.dx", dtypes=NUMBERS, judge=ACCUMULATES)
+def trapezoid(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    # A bool is the one Scalar that PyTorch refuses here.
+    step = d.maybe(lambda: d.choose(d.int(), d.float()))
+    return {"y": d.tensor(shape), "dx": step, "dim": d.maybe(lambda: d.dim(len(shape)))}
+
+
+@ops.case("trapz.dx", dtypes=NUMBERS, judge=ACCUMULATES)
+def trapz(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    return {"y": d.tensor(shape), "dx": d.maybe(d.float), "dim": d.maybe(lambda: d.dim(len(shape)))}
+
+
+@ops.case("trapezoid.x", "cumulative_trapezoid.x", "trapz.x", dtypes=NUMBERS)
+def trapezoid_over(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    dim = d.maybe(lambda: d.dim(len(shape)))
+    flat = d.boolean()
+    abscissae = (shape[-1 if dim is OMIT else dim],) if flat else shape
+    return {"y": d.tensor(shape), "x": d.tensor(abscissae), "dim": dim}
+
+
+def _gradient(d: Draw) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """A tensor long enough for its differences, and their order at the edges."""
+    order = d.maybe(lambda: d.choose(1, 2))
+    low = 3 if order == 2 else 2
+    shape = tuple(max(size, low) for size in d.shape(1, 3, max_size=5))
+    return shape, {"self": d.tensor(shape), "edge_order": order}
+
+
+def _spacing(d: Draw) -> int | float:
+    return d.choose(1, 0.5, 2, -1.0, 0.1, 3)
+
+
+@ops.case("gradient.scalarint", dtypes=FLOATS + SIGNED_INTS)
+def gradient(d: Draw) -> Arguments:
+    shape, arguments = _gradient(d)
+    dim = d.maybe(lambda: d.dim(len(shape)), none=True)
+    return {**arguments, "spacing": d.maybe(lambda: _spacing(d), none=True), "dim": dim}
+
+
+@ops.case("gradient.array", dtypes=FLOATS + SIGNED_INTS)
+def gradient_dims(d: Draw) -> Arguments:
+    shape, arguments = _gradient(d)
+    return {**arguments, "dim": d.dims(len(shape), min_count=1)}
+
+
+@ops.case("gradient.scalararray", dtypes=FLOATS + SIGNED_INTS)
+def gradient_dims_spaced(d: Draw) -> Arguments:
+    return {**gradient_dims(d), "spacing": _spacing(d)}
+
+
+@ops.case("gradient.scalarrayarray", dtypes=FLOATS + SIGNED_INTS)
+def gradient_spacings(d: Draw) -> Arguments:
+    arguments = gradient_dims(d)
+    return {**arguments, "spacing": [_spacing(d) for _ in arguments["dim"]]}
+
+
+@ops.case("gradient.scalarrayint", dtypes=FLOATS + SIGNED_INTS)
+def gradient_spacings_all(d: Draw) -> Arguments:
+    shape, arguments = _gradient(d)
+    return {**arguments, "spacing": [_spacing(d) for _ in shape], "dim": d.choose(OMIT, None)}
+
+
+@ops.case("gradient.tensorarray", dtypes=FLOATS + SIGNED_INTS)
+def gradient_coordinates(d: Draw) -> Arguments:
+    shape, arguments = _gradient(d)
+    dims = d.dims(len(shape), min_count=1)
+    return {**arguments, "spacing": [d.tensor((shape[i],)) for i in dims], "dim": dims}
+
+
+@ops.case("gradient.tensorarrayint", dtypes=FLOATS + SIGNED_INTS)
+def gradient_coordinates_all(d: Draw) -> Arguments:
+    shape, arguments = _gradient(d)
+    return {**arguments, "spacing": [d.tensor((size,)) for size in shape], "dim": d.choose(OMIT, None)}

@@ -1,0 +1,148 @@
+"""Interpolation: resizing by nearest, linear and cubic weights, and sampling at given coordinates.
+
+Resizing takes a size, a scale, or both; a scale that does not belong to the size is valid and changes the
+result, and so is one whose product with the input's size is no integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from harness.dtypes import FLOATS, FULL_FLOATS, INTS
+from harness.generate.draw import ANY, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
+from harness.verdict.judge import EXACT, Array, Judge, Mask
+from harness.verdict.tolerances import Tolerance
+
+ops = Family("interpolation")
+
+_SCALES = (2.0, 1.5, 0.5, 3.0, 1.0, 0.7, 2.3, 1 / 3, 1.25, 0.1)
+_AXES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
+
+_PIXELS = {"uint8": Tolerance(rtol=0.0, atol=1.0)}
+_REASON = (
+    "PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits "
+    "it, else in floating point: its own results differ by one between machines"
+)
+#: Cubic and Lanczos weights are of either sign: absolute inputs then give a bound that is too small at worst.
+_WEIGHTED = Judge(accumulates=True, tolerances=_PIXELS, reason=_REASON)
+
+
+def _resized(d: Draw, dims: int) -> tuple[list[int], list[int], list[float]]:
+    """Input sizes, and output sizes with the scales that they follow from."""
+    high = 9 if dims < 3 else 5
+    inputs = [d.size(1, high) for _ in range(dims)]
+    scales = [d.choose(*(s for s in _SCALES if int(n * s) >= 1)) for n in inputs]
+    return inputs, [int(n * s) for n, s in zip(inputs, scales, strict=True)], scales
+
+
+def _image(d: Draw, inputs: Sequence[int]) -> Any:
+    return d.tensor((d.choose(1, 2, 1, 2, 1, 3, 1, 0), d.choose(1, 3, 2, 4), *inputs))
+
+
+def _by_size(dims: int, align: bool, smooth: bool, d: Draw) -> Arguments:
+    inputs, outputs, scales = _resized(d, dims)
+    kind = d.choose("none", "matching", "matching", "other")
+    if kind != "matching":
+        outputs = [d.size(1, 9 if dims < 3 else 5) for _ in range(dims)]
+    if kind == "other" and smooth:
+        # Smoothing kernels look for the window where the scale puts it, and read beyond the input's end.
+        outputs = [min(o, int(n * s)) for o, n, s in zip(outputs, inputs, scales, strict=True)]
+    arguments = {"self": _image(d, inputs), "output_size": outputs}
+    if align:
+        arguments["align_corners"] = d.boolean()
+    for name, scale in zip(_AXES[dims], scales, strict=True):
+        arguments[name] = d.choose(OMIT, None) if kind == "none" else d.choose(scale, scale, scale, None)
+    return arguments
+
+
+def _by_either(dims: int, align: bool, d: Draw) -> Arguments:
+    inputs, outputs, scales = _resized(d, dims)
+    scaled = d.boolean()
+    if not scaled:
+        outputs = [d.size(1, 17 if dims < 3 else 5) for _ in range(dims)]
+    return {
+        "input": _image(d, inputs),
+        "output_size": None if scaled else outputs,
+        "scale_factors": scales if scaled else None,
+        **({"align_corners": d.boolean()} if align else {}),
+    }
+
+
+def _upsample(name: str, dims: int, dtypes: Sequence[str], judge: Judge, *, align: bool) -> None:
+    ops.case(name, dtypes=dtypes, judge=judge)(partial(_by_size, dims, align, name.endswith("_aa")))
+    ops.case(f"{name}.vec", dtypes=dtypes, judge=judge)(partial(_by_either, dims, align))
+
+
+for _dims in (1, 2, 3):
+    for _kind in ("upsample_nearest", "_upsample_nearest_exact"):
+        _upsample(f"{_kind}{_dims}d", _dims, (*FLOATS, "uint8"), EXACT, align=False)
+_upsample("upsample_linear1d", 1, FLOATS, _WEIGHTED, align=True)
+_upsample("upsample_bilinear2d", 2, (*FLOATS, "uint8"), _WEIGHTED, align=True)
+_upsample("upsample_trilinear3d", 3, FLOATS, _WEIGHTED, align=True)
+_upsample("upsample_bicubic2d", 2, (*FLOATS, "uint8"), _WEIGHTED, align=True)
+_upsample("_upsample_bilinear2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
+_upsample("_upsample_bicubic2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
+_upsample("_upsample_lanczos2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
+
+_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+_CUBIC_MODE = 2
+
+
+def _unplaceable(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Coordinates that PyTorch converts to an integer that cannot hold them, which C++ leaves undefined
+    ([conv.fpint]). With border padding they are clipped first, unless the interpolation is cubic."""
+    grid, data = arguments["grid"], arguments["input"]
+    if arguments["padding_mode"] == _BORDER and arguments["interpolation_mode"] != _CUBIC_MODE:
+        return [None]
+    with np.errstate(all="ignore"):
+        reach = np.abs(grid.astype(np.float64)).max(axis=-1, initial=0.0) * max(data.shape[2:], default=1)
+    # Output: batch, channels, positions; grid: batch, positions, coordinates.
+    return [np.broadcast_to(~(reach < 2.0**31)[:, None], expected[0].shape)]
+
+
+_SAMPLED = Judge(undefined=_unplaceable)
+
+
+def _sampler(dims: int, d: Draw) -> Arguments:
+    mode = d.choose(0, 1, 2) if dims == 2 else d.choose(0, 1)
+    padding = d.choose(_ZEROS, _BORDER, _REFLECTION)
+    # Reflecting from afar loses the place to rounding: nothing is left to compare there.
+    near = (between(-1.25, 1.25), between(-3.0, 3.0))
+    domain = d.choose(*near) if padding == _REFLECTION else d.choose(*near, ANY)
+    batch, channels = d.choose((1, 1), (2, 3), (1, 2), (2, 1), (1, 3), (3, 2), (0, 2), (1, 0))
+    positions = [d.size(0, 5) for _ in range(dims)]
+    inputs = [d.size(1, 9 if dims == 2 else 5) for _ in range(dims)]
+    return {
+        "input": d.tensor((batch, channels, *inputs)),
+        "grid": d.tensor((batch, *positions, dims), domain=domain),
+        "interpolation_mode": mode,
+        "padding_mode": padding,
+        "align_corners": d.boolean(),
+    }
+
+
+ops.case("grid_sampler_2d", dtypes=FLOATS, judge=_SAMPLED)(partial(_sampler, 2))
+ops.case("grid_sampler_3d", dtypes=FLOATS, judge=_SAMPLED)(partial(_sampler, 3))
+
+
+@ops.case("grid_sampler", dtypes=FLOATS, judge=_SAMPLED)
+def grid_sampler(d: Draw) -> Arguments:
+    return _sampler(d.choose(2, 3), d)
+
+
+@ops.case("affine_grid_generator", dtypes=FLOATS + INTS)
+def affine_grid_generator(d: Draw) -> Arguments:
+    dims = d.choose(2, 3)
+    batch = d.choose(1, 2, 1, 3, 2, 0)
+    least = 2 if d.dtype in ("float16", "bfloat16") else 0
+    sizes = [d.size(least, 9 if dims == 2 else 5) for _ in range(dims)]
+    return {
+        "theta": d.tensor((batch, dims, dims + 1)),
+        "size": [batch, d.integer(1, 3), *sizes],
+        "align_corners": d.boolean(),
+    }

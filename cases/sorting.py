@@ -1,0 +1,260 @@
+"""Sorting and what rests on order: top-k, search, membership, unique elements, histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
+from harness.generate.draw import OMIT, Draw, ascending, between
+from harness.generate.operator_case import Arguments, Family
+from harness.verdict.judge import ACCUMULATES, EXACT, Evidence, Judge, Mask, OutputRule
+from harness.verdict.rules import any_order, equal, indices_along, unique_counts, unique_inverse
+
+ops = Family("sorting")
+
+
+# Sort and top-k
+
+
+def _if_unstable(rule: OutputRule) -> OutputRule:
+    """`rule` where the argument `stable` is not true; a stable sort has one answer."""
+
+    def judged(evidence: Evidence, output: int) -> Mask:
+        if evidence.arguments.get("stable"):
+            return np.asarray(evidence.expected[output] != evidence.got[output])
+        return rule(evidence, output)
+
+    return judged
+
+
+SORTED = Judge(rules={0: equal, 1: _if_unstable(indices_along("dim"))})
+ARGSORTED = Judge(rules={0: _if_unstable(indices_along("dim", values=None))})
+
+
+def _sort(d: Draw) -> dict[str, Any]:
+    shape = d.choose((1025,), (3, 200)) if d.integer(0, 15) == 15 else d.shape()
+    dim = d.maybe(lambda: d.dim(len(shape)))
+    return {"self": d.tensor(shape), "dim": dim, "descending": d.maybe(d.boolean)}
+
+
+@ops.case("sort", dtypes=ALL, judge=SORTED)
+@ops.case("argsort", dtypes=ALL, judge=ARGSORTED)
+def sort(d: Draw) -> Arguments:
+    return _sort(d)
+
+
+@ops.case("sort.stable", dtypes=ALL, judge=SORTED)
+def sort_stable(d: Draw) -> Arguments:
+    return {**_sort(d), "stable": d.choose(True, True, False, None)}
+
+
+@ops.case("argsort.stable", dtypes=ALL, judge=ARGSORTED)
+def argsort_stable(d: Draw) -> Arguments:
+    return {**_sort(d), "stable": d.choose(True, True, False)}
+
+
+ops.simple("msort", dtypes=ALL, judge=Judge(rules={0: equal}))
+
+
+@ops.case("topk", dtypes=NUMBERS, judge=Judge(rules={0: any_order("dim", "sorted"), 1: indices_along("dim")}))
+def topk(d: Draw) -> Arguments:
+    shape = d.shape()
+    dim = d.maybe(lambda: d.dim(len(shape)))
+    size = shape[-1 if dim is OMIT else dim] if shape else 1
+    return {
+        "self": d.tensor(shape),
+        "k": d.integer(0, size),
+        "dim": dim,
+        "largest": d.maybe(d.boolean),
+        "sorted": d.maybe(d.boolean),
+    }
+
+
+# Searching
+
+
+def _search(d: Draw) -> dict[str, Any]:
+    return {"out_int32": d.maybe(d.boolean), "right": d.maybe(d.boolean)}
+
+
+@ops.case("bucketize.Tensor", dtypes=NUMBERS, judge=EXACT)
+def bucketize(d: Draw) -> Arguments:
+    count = d.size()
+    boundaries = d.tensor((count,), domain=ascending(count), contiguous=True)
+    return {"self": d.any_tensor(), "boundaries": boundaries, **_search(d)}
+
+
+@ops.case("bucketize.Scalar", dtypes=ALL, judge=EXACT)
+def bucketize_number(d: Draw) -> Arguments:
+    count = d.size()
+    boundaries = d.tensor((count,), domain=ascending(count), contiguous=True)
+    return {"self": d.number(), "boundaries": boundaries, **_search(d)}
+
+
+def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
+    """A sorted sequence with its side; sometimes one that only its sorter brings into order."""
+    count = d.size()
+    shape = (*lead, count)
+    side = d.choose(OMIT, None, "left", "right")
+    # PyTorch refuses sides that contradict each other.
+    right = (
+        d.maybe(d.boolean)
+        if side is OMIT or side is None
+        else OMIT
+        if side == "left"
+        else d.choose(OMIT, True)
+    )
+    search: dict[str, Any] = {"side": side, "right": right, "out_int32": d.maybe(d.boolean)}
+    if d.choose(False, False, True):
+        return {
+            "sorted_sequence": d.tensor(shape, domain=("descending", count), contiguous=True),
+            "sorter": d.tensor(shape, "int64", ("countdown", count), contiguous=True),
+            **search,
+        }
+    sequence = d.tensor(shape, domain=ascending(count), contiguous=True)
+    return {"sorted_sequence": sequence, "sorter": d.choose(OMIT, None), **search}
+
+
+@ops.case("searchsorted.Tensor", dtypes=NUMBERS, judge=EXACT)
+def searchsorted(d: Draw) -> Arguments:
+    if d.boolean():
+        return {**_sequence(d, ()), "self": d.any_tensor()}
+    lead = d.shape(1, 3, max_size=5)
+    return {**_sequence(d, lead), "self": d.tensor((*lead, d.size()))}
+
+
+@ops.case("searchsorted.Scalar", dtypes=ALL, judge=EXACT)
+def searchsorted_number(d: Draw) -> Arguments:
+    return {**_sequence(d, ()), "self": d.number()}
+
+
+# Membership
+
+
+def _membership(d: Draw) -> dict[str, Any]:
+    # Elements may repeat, so that `assume_unique` would be a lie that PyTorch may punish.
+    return {"assume_unique": d.choose(OMIT, False), "invert": d.maybe(d.boolean)}
+
+
+def _number(d: Draw) -> int | float:
+    # A bool is the one Scalar that PyTorch refuses here.
+    return d.choose(d.int(), d.float())
+
+
+@ops.case("isin.Tensor_Tensor", dtypes=NUMBERS, judge=EXACT)
+def isin(d: Draw) -> Arguments:
+    tests = d.tensor(d.shape(0, 2), d.other_dtype(*FLOATS[:2], "int64"))
+    return {"elements": d.any_tensor(), "test_elements": tests, **_membership(d)}
+
+
+@ops.case("isin.Tensor_Scalar", dtypes=NUMBERS, judge=EXACT)
+def isin_number(d: Draw) -> Arguments:
+    return {"elements": d.any_tensor(), "test_element": _number(d), **_membership(d)}
+
+
+@ops.case("isin.Scalar_Tensor", dtypes=NUMBERS, judge=EXACT)
+def number_isin(d: Draw) -> Arguments:
+    return {"element": _number(d), "test_elements": d.any_tensor(), **_membership(d)}
+
+
+# Unique elements: in order only where `sorted` says so
+
+_UNIQUE = Judge(rules={0: any_order("dim", "sorted"), 1: unique_inverse, 2: unique_counts})
+
+
+@ops.case("_unique2", dtypes=ALL, judge=_UNIQUE)
+def unique(d: Draw) -> Arguments:
+    flags = {name: d.maybe(d.boolean) for name in ("sorted", "return_inverse", "return_counts")}
+    return {"self": d.any_tensor(), **flags}
+
+
+@ops.case("_unique", dtypes=ALL, judge=_UNIQUE)
+def unique_without_counts(d: Draw) -> Arguments:
+    return {"self": d.any_tensor(), "sorted": d.maybe(d.boolean), "return_inverse": d.maybe(d.boolean)}
+
+
+def _flags(d: Draw) -> dict[str, Any]:
+    return {name: d.maybe(d.boolean) for name in ("return_inverse", "return_counts")}
+
+
+@ops.case("unique_consecutive", dtypes=ALL, judge=EXACT)
+def unique_consecutive(d: Draw) -> Arguments:
+    shape = d.shape()
+    dim = d.maybe(lambda: d.dim(len(shape)), none=True) if shape else d.choose(OMIT, None)
+    return {"self": d.tensor(_with_elements(shape, dim)), "dim": dim, **_flags(d)}
+
+
+def _with_elements(shape: tuple[int, ...], dim: Any) -> tuple[int, ...]:
+    """PyTorch takes an empty tensor along a dim only where that dim is the one of size 0."""
+    if dim is OMIT or dim is None:
+        return shape
+    return tuple(size if i == dim % len(shape) else size or 1 for i, size in enumerate(shape))
+
+
+@ops.case("unique_dim", dtypes=ALL, judge=Judge(rules={0: equal}))
+def unique_dim(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    dim = d.dim(len(shape))
+    return {
+        "self": d.tensor(_with_elements(shape, dim)),
+        "dim": dim,
+        "sorted": d.maybe(d.boolean),
+        **_flags(d),
+    }
+
+
+@ops.case("unique_dim_consecutive", dtypes=ALL, judge=EXACT)
+def unique_dim_consecutive(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    dim = d.dim(len(shape))
+    return {"self": d.tensor(_with_elements(shape, dim)), "dim": dim, **_flags(d)}
+
+
+# Histograms
+
+
+@ops.case("histc", dtypes=FLOATS)
+def histc(d: Draw) -> Arguments:
+    limits = d.choose((OMIT, OMIT), (0, 0), (-2, 2), (0, 1), (-3.5, 1.25), (1, 1), (0, 10))
+    return {
+        "self": d.tensor(d.shape(), domain=between(-4, 4)),
+        "bins": d.maybe(lambda: d.choose(10, 1, 3, 4, 7)),
+        "min": limits[0],
+        "max": limits[1],
+    }
+
+
+@ops.case("bincount", dtypes=INTS, judge=ACCUMULATES)
+def bincount(d: Draw) -> Arguments:
+    count = d.size()
+    weights = d.maybe(lambda: d.tensor((count,), d.choose(*FULL_FLOATS, "int64", "int32")), none=True)
+    return {
+        "self": d.tensor((count,), domain=between(0, 9)),
+        "weights": weights,
+        "minlength": d.maybe(lambda: d.choose(0, 1, 5, 20)),
+    }
+
+
+@ops.case("histogram.bin_ct", dtypes=FULL_FLOATS)
+def histogram(d: Draw) -> Arguments:
+    shape = d.shape()
+    return {
+        "self": d.tensor(shape, domain=between(-4.0, 4.0)),
+        "bins": d.maybe(lambda: d.choose(10, 1, 3, 4, 7)),
+        "range": d.maybe(lambda: d.choose([-2.0, 2.0], [0.0, 1.0], [-3.5, 1.25]), none=True),
+        "weight": d.maybe(lambda: d.tensor(shape, domain=between(0.0, 2.0)), none=True),
+        "density": d.maybe(d.boolean),
+    }
+
+
+@ops.case("histogram.bins_tensor", dtypes=FLOATS)
+def histogram_bins(d: Draw) -> Arguments:
+    shape, count = d.shape(), d.size(2, 9)
+    return {
+        "self": d.tensor(shape, domain=between(-4.0, 4.0)),
+        "bins": d.tensor((count,), domain=ascending(count), contiguous=True),
+        "weight": d.maybe(lambda: d.tensor(shape, domain=between(0.0, 2.0)), none=True),
+        "density": d.maybe(d.boolean),
+    }

@@ -1,0 +1,198 @@
+"""From a user's options to units of work, or to one clear line about what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cases
+from harness import backends, converters, schema
+from harness.availability import Unavailable, UnknownName
+from harness.dtypes import ALL
+from harness.pipeline.task import Settings
+from harness.pipeline.unit import Unit
+from harness.replay import Replayed
+
+
+class UsageProblem(Exception):
+    """Options that cannot be carried out; the message is one line for a person."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may choose; every default is that of a plain ``pytest harness``.
+
+    Attributes:
+        ops: Overloads, packets or globs; empty for every operator case.
+        converters: Names; empty for the defaults.
+        backends: Names, or ``all``; empty for the defaults that can run here.
+        dtypes: Names; empty for all.
+        examples: Cases per operator, converter and shape mode.
+        values: Value draws per exported structure.
+        seed: Of the draws.
+        shapes: ``static``, ``dynamic`` or ``both``.
+        opset: To emit, None for the converter's default.
+        batch_size: Structures per export.
+        public_api: Plain public calls with nothing kept between exports.
+        replay: Recorded invocations to run in place of drawn ones; None to draw.
+    """
+
+    ops: tuple[str, ...] = ()
+    converters: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    examples: int = 100
+    values: int = 4
+    seed: int = 0
+    shapes: str = "static"
+    opset: int | None = None
+    batch_size: int = 64
+    public_api: bool = False
+    replay: tuple[Replayed, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What will be run.
+
+    Attributes:
+        units: In a stable order.
+        converters: Names taken part.
+        backends: Names taken part.
+        unavailable: (kind, name, why) of what is registered and cannot run here.
+    """
+
+    units: tuple[Unit, ...]
+    converters: tuple[str, ...]
+    backends: tuple[str, ...]
+    unavailable: tuple[tuple[str, str, Unavailable], ...]
+
+
+def make_plan(options: Options) -> Plan:
+    """Resolve names, probe what they name, and list the units.
+
+    Raises:
+        UsageProblem: an unknown name (with near ones), something asked for by name that cannot
+            run here (with how to install it), numbers out of range, or nothing left to run.
+    """
+    try:
+        return _make_plan(options)
+    except (UnknownName, schema.UnknownOperator) as error:
+        raise UsageProblem(str(error)) from None
+
+
+def _make_plan(options: Options) -> Plan:
+    _check_numbers(options)
+    for dtype in options.dtypes:
+        if dtype not in ALL:
+            raise UnknownName("dtype", dtype, ALL)
+    unavailable = _unavailable()
+    converter_names = options.converters or converters.defaults()
+    for name in converter_names:
+        problem = converters.find(name).probe()
+        if problem:
+            raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+    backend_names = _choose_backends(options.backends)
+    units = tuple(
+        unit
+        for overload in _choose_operators(options)
+        for converter in dict.fromkeys(converter_names)
+        for unit in _units(options, overload, converter, backend_names)
+    )
+    if not units:
+        raise UsageProblem("nothing to run: no selected operator takes " + " or ".join(options.dtypes))
+    return Plan(
+        units=units,
+        converters=tuple(dict.fromkeys(converter_names)),
+        backends=backend_names,
+        unavailable=unavailable,
+    )
+
+
+def _check_numbers(options: Options) -> None:
+    for name in ("examples", "values", "batch_size"):
+        if getattr(options, name) < 1:
+            raise UsageProblem(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
+    if options.opset is not None and not 7 <= options.opset <= 99:
+        raise UsageProblem(f"--opset {options.opset}: not an ONNX opset that an exporter emits (7 or more)")
+
+
+def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:
+    found = [("converter", e.name, e.probe()) for e in converters.entries()]
+    # An entry that takes an argument (onnx-api:MODULE) can be asked only with one.
+    found += [("backend", e.name, e.probe("")) for e in backends.entries() if not e.name.endswith(":")]
+    return tuple((kind, name, why) for kind, name, why in found if why is not None)
+
+
+def _choose_backends(asked: Sequence[str]) -> tuple[str, ...]:
+    if not asked:
+        names = [e.name for e in backends.defaults() if e.probe("") is None]
+        if not names:
+            missing = [f"{e.name}: {why.install}" for e in backends.defaults() if (why := e.probe(""))]
+            raise UsageProblem(f"no default backend can run here; {'; '.join(missing)}")
+        return tuple(names)
+    chosen: list[str] = []
+    for word in asked:
+        if word == "all":
+            chosen += [e.name for e in backends.entries() if not e.name.endswith(":") and e.probe("") is None]
+            continue
+        entry, argument = backends.find(word)
+        problem = entry.probe(argument)
+        if problem:
+            raise UsageProblem(f"--backend {word}: {problem.reason}; to get it: {problem.install}")
+        chosen.append(word)
+    return tuple(dict.fromkeys(chosen))
+
+
+def _choose_operators(options: Options) -> list[str]:
+    if options.replay is not None:
+        known: Sequence[str] = tuple(sorted({r.invocation.overload for r in options.replay}))
+    else:
+        known = tuple(cases.load())
+    if not options.ops:
+        return list(known)
+    return sorted({name for pattern in options.ops for name in schema.match(pattern, known)})
+
+
+def _units(options: Options, overload: str, converter: str, backend_names: tuple[str, ...]) -> list[Unit]:
+    modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
+    if options.replay is not None:
+        modes = ("static", "dynamic")
+    units = []
+    for mode in modes:
+        replay = None
+        if options.replay is not None:
+            replay = tuple(r for r in options.replay if _is_replayed(r, options, overload, mode))
+            if not replay:
+                continue
+        elif options.dtypes and not set(options.dtypes) & set(cases.load()[overload].dtypes):
+            continue
+        units.append(
+            Unit(
+                overload=overload,
+                converter=converter,
+                backends=backend_names,
+                shape_mode=mode,
+                seed=options.seed,
+                examples=options.examples,
+                values=options.values,
+                dtypes=options.dtypes or None,
+                replay=replay,
+                settings=Settings(
+                    opset=options.opset,
+                    batch_size=options.batch_size,
+                    public_api=options.public_api,
+                    dynamic=mode == "dynamic",
+                ),
+            )
+        )
+    return units
+
+
+def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str) -> bool:
+    invocation = recorded.invocation
+    return (
+        invocation.overload == overload
+        and (recorded.exported is None) == (mode == "static")
+        and (not options.dtypes or invocation.dtype in options.dtypes)
+    )

@@ -1,0 +1,54 @@
+"""Where a run keeps its files, and where runs are kept.
+
+RESULTS/run.json            what the run was: `harness.record.run_info`
+RESULTS/verdicts.parquet    its rows, once it has finished
+RESULTS/parts/*.parquet     its rows until then
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from harness.record.errors import ResultsError, reason
+
+RUN_FILE = "run.json"
+VERDICTS_FILE = "verdicts.parquet"
+PARTS_DIRECTORY = "parts"
+#: Where runs go that were not told where, below the current directory.
+DEFAULT_PARENT = "results"
+
+
+def default_directory(run_id: str, parent: Path | None = None) -> Path:
+    """Where a run is written by default: ``results/<run_id>`` below `parent` (the current directory)."""
+    return (parent or Path.cwd()) / DEFAULT_PARENT / run_id
+
+
+def holds_run(directory: Path) -> bool:
+    """Whether anything of a run, damaged or not, is in `directory`."""
+    return any(os.path.lexists(directory / name) for name in (RUN_FILE, VERDICTS_FILE, PARTS_DIRECTORY))
+
+
+def part_files(directory: Path) -> list[Path]:
+    """The complete parts of a run, by worker and number."""
+    return sorted((directory / PARTS_DIRECTORY).glob("*.parquet"))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to that becomes `path` at once when the block ends, and vanishes if it fails.
+
+    Raises:
+        ResultsError: the file system refuses.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {reason(error)}; nothing was overwritten") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,182 @@
+"""What a run was: the versions of everything that took part, the options, the seed, the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from harness.record import layout
+from harness.record.errors import ResultsError, reason
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+
+#: Distributions whose versions can change a verdict; those that are installed are recorded.
+DISTRIBUTIONS = (
+    "torch",
+    "numpy",
+    "ml-dtypes",
+    "onnx",
+    "onnxscript",
+    "onnx-ir",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "openvino",
+    "tensorrt",
+    "tensorrt-rtx-cu13-libs",
+    "hypothesis",
+    "pyarrow",
+    "pytest",
+    "pytest-xdist",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """``RESULTS/run.json``.
+
+    Attributes:
+        run_id: Sorts by time; unique.
+        started: ISO 8601, UTC.
+        finished: Likewise; None while the run goes on, and for good where it was killed.
+        versions: Name → version of what takes part, ``python`` first.
+        options: As the user gave them or as they default, by long name.
+        seed: Of the generator.
+        host: Operating system, processor, number of CPUs; nothing that names a person or a place.
+        exit_status: pytest's, once finished.
+    """
+
+    run_id: str
+    started: str
+    seed: int
+    finished: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, JSON] = field(default_factory=dict)
+    host: Mapping[str, JSON] = field(default_factory=dict)
+    exit_status: int | None = None
+
+    @classmethod
+    def begin(
+        cls, *, seed: int, options: Mapping[str, JSON], versions: Mapping[str, str] | None = None
+    ) -> RunInfo:
+        """A run that starts now, on this machine, with what is installed here.
+
+        Args:
+            seed: Of the generator.
+            options: Must be plain JSON data.
+            versions: Of converters and backends that are no distribution of `DISTRIBUTIONS`.
+        """
+        now = datetime.now(timezone.utc)
+        return cls(
+            run_id=f"{now:%Y%m%dT%H%M%S}-{now.microsecond // 1000:03d}-{secrets.token_hex(3)}",
+            started=_iso(now),
+            seed=seed,
+            versions={**installed_versions(), **(versions or {})},
+            options=dict(options),
+            host=_host(),
+        )
+
+    def ended(self, exit_status: int | None = None) -> RunInfo:
+        """The same run, finished now."""
+        return dataclasses.replace(self, finished=_iso(datetime.now(timezone.utc)), exit_status=exit_status)
+
+    @property
+    def json(self) -> str:
+        """As the file holds it."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> RunInfo:
+        """Read what `json` gave; what a later version added is ignored.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        data: Any = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        names = {f.name for f in dataclasses.fields(cls)}
+        info = {name: value for name, value in data.items() if name in names}
+        for name, kind in (("run_id", str), ("started", str), ("seed", int)):
+            if not isinstance(info.get(name), kind):
+                raise ValueError(f"no `{name}`")
+        for name in ("versions", "options", "host"):
+            if not isinstance(info.setdefault(name, {}), dict):
+                raise ValueError(f"`{name}` is not an object")
+        return cls(**info)
+
+
+def read_run_info(directory: Path) -> RunInfo:
+    """What the run in `directory` was.
+
+    Raises:
+        ResultsError: there is none, or its file is damaged.
+    """
+    path = directory / layout.RUN_FILE
+    try:
+        return RunInfo.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultsError(f"{directory} holds no run: it has no {layout.RUN_FILE}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise ResultsError(
+            f"{path} is damaged ({reason(error)}); restore it or delete {directory} and run again"
+        ) from None
+
+
+def write_run_info(directory: Path, info: RunInfo) -> None:
+    """Put `info` in place of what was there, at once.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    with layout.replacing(directory / layout.RUN_FILE) as temporary:
+        temporary.write_text(info.json, encoding="utf-8")
+
+
+def newest(parent: Path) -> Path | None:
+    """The run among the directories in `parent` that began last; None without any.
+
+    A run whose file is damaged counts as older than every other.
+    """
+    runs = [child for child in parent.iterdir() if layout.holds_run(child)] if parent.is_dir() else []
+
+    def began(directory: Path) -> str:
+        try:
+            return read_run_info(directory).started
+        except ResultsError:
+            return ""
+
+    return max(runs, key=began, default=None)
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of those of `DISTRIBUTIONS` that are installed; imports none of them."""
+    versions = {"python": platform.python_version()}
+    for name in DISTRIBUTIONS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _host() -> dict[str, JSON]:
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "python_implementation": platform.python_implementation(),
+        "cpu_count": os.cpu_count(),
+    }

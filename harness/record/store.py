@@ -1,0 +1,143 @@
+"""A run as one table, finished or not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.record import layout, parquet
+from harness.record.errors import ResultsError, reason
+from harness.record.run_info import RunInfo, read_run_info, write_run_info
+from harness.record.schema import SCHEMA, to_verdicts
+from harness.verdict.verdict import Verdict
+
+#: Rows that are in memory at once while parts are merged, about 2 kB each.
+_ROW_GROUP = 10_000
+
+
+def finish(results_dir: Path, exit_status: int | None = None) -> RunInfo:
+    """Make one ``verdicts.parquet`` of a run's parts and mark the run finished.
+
+    To be called once every worker has closed its writer. A run that was killed may be finished later,
+    and one that is finished already is left alone.
+
+    Args:
+        results_dir: The run.
+        exit_status: pytest's, for ``run.json``.
+
+    Raises:
+        ResultsError: a part is damaged, or the directory cannot be written; the parts are kept.
+    """
+    info = read_run_info(results_dir)
+    if info.finished:
+        return info
+    verdicts, parts = results_dir / layout.VERDICTS_FILE, layout.part_files(results_dir)
+    if not verdicts.exists():
+        with layout.replacing(verdicts) as temporary, parquet.open_writer(temporary) as file:
+            for rows in _merged(parts):
+                file.write_table(rows)
+    _remove_parts(results_dir)
+    info = info.ended(exit_status)
+    write_run_info(results_dir, info)
+    return info
+
+
+def read(
+    results_dir: Path, columns: Sequence[str] | None = None, where: pc.Expression | None = None
+) -> pa.Table:
+    """The rows of a run, whether it is finished, goes on or was killed.
+
+    Args:
+        results_dir: The run.
+        columns: Those wanted; None for all.
+        where: Keeps only the rows for which it holds: ``pc.field("outcome") == "crash"``.
+
+    Raises:
+        ResultsError: there is no run, or a file of it is damaged.
+    """
+    files = _files(results_dir)
+    tables = [parquet.read(file, columns, where) for file in files]
+    empty = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names]).empty_table()
+    return pa.concat_tables([empty, *tables])
+
+
+def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[Verdict]:
+    """The rows of a run as verdicts; one file of it is in memory at a time.
+
+    Raises:
+        ResultsError: see `read`.
+    """
+    for file in _files(results_dir):
+        try:
+            yield from to_verdicts(parquet.read(file, where=where))
+        except ValueError as error:
+            raise parquet.damaged(file, error) from None
+
+
+def resolve_case(results_dir: Path, wanted: str) -> str:
+    """The id of the one case of a run that `wanted` is, or begins.
+
+    Raises:
+        ResultsError: no case or several begin so; near ones are named.
+    """
+    known = sorted(set(read(results_dir, ["case_id"])["case_id"].to_pylist()))
+    found = [case_id for case_id in known if wanted and case_id.startswith(wanted)]
+    if wanted in found or len(found) == 1:
+        return wanted if wanted in found else found[0]
+    if found:
+        more = ", …" if len(found) > 3 else ""
+        raise ResultsError(
+            f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}"
+        )
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
+    hint = f"; near: {', '.join(near)}" if near else ""
+    raise ResultsError(f"{results_dir} has no case {wanted!r} among its {len(known)}{hint}")
+
+
+def case(results_dir: Path, wanted: str) -> list[Verdict]:
+    """Every row of one case, given its id or an unambiguous beginning of it.
+
+    Raises:
+        ResultsError: see `resolve_case` and `read`.
+    """
+    return list(verdicts(results_dir, pc.field("case_id") == resolve_case(results_dir, wanted)))
+
+
+def _files(results_dir: Path) -> list[Path]:
+    if not layout.holds_run(results_dir):
+        raise ResultsError(f"{results_dir} holds no run; give the directory that holds its {layout.RUN_FILE}")
+    finished = results_dir / layout.VERDICTS_FILE
+    return [finished] if finished.exists() else layout.part_files(results_dir)
+
+
+def _merged(parts: Sequence[Path]) -> Iterator[pa.Table]:
+    """The rows of all parts, in tables of about `_ROW_GROUP`."""
+    waiting: list[pa.Table] = []
+    for part in parts:
+        with parquet.open_reader(part) as file:
+            try:
+                waiting.append(file.read(columns=SCHEMA.names))
+            except (OSError, pa.ArrowException) as error:
+                raise parquet.damaged(part, error) from None
+        if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
+            yield pa.concat_tables(waiting).cast(SCHEMA)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).cast(SCHEMA)
+
+
+def _remove_parts(results_dir: Path) -> None:
+    directory = results_dir / layout.PARTS_DIRECTORY
+    try:
+        for file in directory.glob("*.parquet"):
+            file.unlink()
+        for leftover in directory.glob(".*.tmp"):
+            leftover.unlink()
+        if directory.is_dir():
+            directory.rmdir()
+    except OSError as error:
+        raise ResultsError(f"cannot remove {directory}: {reason(error)}; its rows are kept twice") from None

@@ -1,0 +1,108 @@
+"""Writing a run as it goes, so that a killed one keeps everything but its last batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from harness.record import layout, parquet
+from harness.record.errors import ResultsError, reason
+from harness.record.run_info import RunInfo, read_run_info, write_run_info
+from harness.record.schema import to_table
+from harness.verdict.verdict import Verdict
+
+
+class RunWriter:
+    """Writes one worker's rows of a run.
+
+    The first writer of a run creates its directory; those that come with the same run id and another
+    worker's name join it. Every `flush` makes one more part file, complete from the moment that it has
+    its name.
+    """
+
+    def __init__(self, results_dir: Path, run_info: RunInfo, worker: str = "main") -> None:
+        """Create the run in `results_dir`, or join it there.
+
+        Args:
+            results_dir: May exist, with anything in it but a run.
+            run_info: Workers of one run are given the same.
+            worker: Names this process's parts; letters, digits, ``_`` and ``-``.
+
+        Raises:
+            ResultsError: the directory cannot be written or holds another run or the remains of one.
+        """
+        if not re.fullmatch(r"[\w-]+", worker):
+            raise ValueError(f"{worker!r} cannot name a file")
+        self._directory = results_dir
+        self._run_id = run_info.run_id
+        self._worker = worker
+        self._rows: list[Verdict] = []
+        self._parts = 0
+        if layout.holds_run(results_dir):
+            self._join()
+        else:
+            self._create(run_info)
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(self, verdicts: Iterable[Verdict]) -> None:
+        """Keep rows for the next `flush`."""
+        self._rows.extend(verdicts)
+
+    def flush(self) -> None:
+        """Write what was kept, in one part.
+
+        Raises:
+            ResultsError: it cannot be written; the rows are kept.
+        """
+        if not self._rows:
+            return
+        name = f"{self._worker}-{self._parts + 1:05d}.parquet"
+        table = to_table(self._rows, self._run_id)
+        path = self._directory / layout.PARTS_DIRECTORY / name
+        with layout.replacing(path) as temporary, parquet.open_writer(temporary) as file:
+            file.write_table(table)
+        self._parts += 1
+        self._rows.clear()
+
+    def close(self) -> None:
+        """Flush; the run is left open for other workers and for `store.finish`."""
+        self.flush()
+
+    def _create(self, run_info: RunInfo) -> None:
+        parts = self._directory / layout.PARTS_DIRECTORY
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            parts.mkdir()
+        except OSError as error:
+            # Of two sessions that create a run here at once, `mkdir` lets one through.
+            if parts.exists():
+                raise self._refused() from None
+            raise ResultsError(
+                f"cannot write results to {self._directory}: {reason(error)}; "
+                "choose another place with --results-dir"
+            ) from None
+        write_run_info(self._directory, run_info)
+
+    def _join(self) -> None:
+        try:
+            same = read_run_info(self._directory).run_id == self._run_id
+        except ResultsError:
+            same = False
+        parts = self._directory / layout.PARTS_DIRECTORY
+        if not same or not parts.is_dir() or any(parts.glob(f"{self._worker}-?????.parquet")):
+            raise self._refused()
+
+    def _refused(self) -> ResultsError:
+        return ResultsError(
+            f"{self._directory} already holds a run; nothing was overwritten: "
+            "choose another place with --results-dir, or delete it"
+        )

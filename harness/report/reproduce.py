@@ -1,0 +1,36 @@
+"""The command line that runs one recorded case again."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+
+def shown_path(path: Path, cwd: Path | None = None) -> str:
+    """`path` as a person would type it: relative where it is below `cwd` (the current directory)."""
+    path, here = path.absolute(), (cwd or Path.cwd()).absolute()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def command(
+    results_dir: Path,
+    case_id: str,
+    *,
+    converter: str | None = None,
+    backend: str | None = None,
+    cwd: Path | None = None,
+) -> str:
+    """What to type in `cwd` to run a case again.
+
+    Args:
+        results_dir: The run that recorded it.
+        case_id: Or a beginning of it.
+        converter: Only with this one; None for all that the replay takes.
+        backend: Likewise.
+        cwd: Where it will be typed; None for the current directory.
+    """
+    words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
+    for option, value in (("--converter", converter), ("--backend", backend)):
+        if value:
+            words += [option, value]
+    return shlex.join(words)

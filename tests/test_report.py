@@ -1,0 +1,305 @@
+"""The views of a record, rendered as users see them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.record import store
+from harness.record.errors import ResultsError
+from harness.record.run_info import RunInfo
+from harness.record.schema import to_table
+from harness.record.writer import RunWriter
+from harness.report import counts, failures, matrix, progress, rejections
+from harness.report.plain import plain
+from harness.report.reproduce import command, shown_path
+from harness.report.summary import print_summary, summary_text
+from harness.verdict.verdict import Outcome, Stage, Verdict
+
+
+def invocation(overload: str, *shape: int, dtype: str = "float32") -> Invocation:
+    values = Literal((0.5,) * max(1, TensorSpec(shape, dtype, (), 0, Literal(())).numel))
+    return Invocation(overload, (("self", TensorSpec(shape, dtype, contiguous_strides(shape), 0, values)),))
+
+
+def verdict(number: int, overload: str = "aten.celu.default", *shape: int, **changes: Any) -> Verdict:
+    row = Verdict(
+        case_id=f"{number:012x}",
+        overload=overload,
+        family="activation",
+        dtype="float32",
+        shape_mode="static",
+        source="generated",
+        converter="dynamo",
+        converter_version="2.13.0",
+        opset=18,
+        backend="ort-cpu",
+        backend_version="1.31.1",
+        device="cpu",
+        stage=Stage.COMPARE,
+        outcome=Outcome.PASS,
+        invocation=invocation(overload, *shape).json,
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def mismatch(number: int, overload: str = "aten.celu.default", *shape: int, **changes: Any) -> Verdict:
+    what = {
+        "outcome": Outcome.MISMATCH,
+        "signature": "values",
+        "message": "values: output 0: expected 1, got 2",
+    }
+    return verdict(number, overload, *shape, **{**what, **changes})
+
+
+def skip(number: int, overload: str, message: str) -> Verdict:
+    return verdict(number, overload, stage=Stage.REFERENCE, outcome=Outcome.SKIP, message=message)
+
+
+def text(renderable: RenderableType, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def matrix_of(*rows: Verdict) -> matrix.Matrix:
+    return matrix.matrix(to_table(rows, "run"))
+
+
+def groups_of(*rows: Verdict) -> list[failures.FailureGroup]:
+    return failures.failure_groups(to_table(rows, "run"))
+
+
+def test_matrix_counts_passes_worst_operator_first() -> None:
+    rows = [verdict(n, "aten.add.Tensor") for n in range(4)]
+    rows += [verdict(n, "aten.celu.default") for n in range(10, 13)] + [mismatch(13)]
+    rows += [mismatch(20, "aten.sub.Tensor"), verdict(21, "aten.sub.Tensor")]
+    rows += [dataclasses.replace(row, converter="torchscript", outcome=Outcome.PASS) for row in rows]
+    found = matrix_of(*rows)
+    assert found.columns == (("dynamo", "ort-cpu"), ("torchscript", "ort-cpu"))
+    assert [row.overload for row in found.rows] == ["aten.sub.Tensor", "aten.celu.default", "aten.add.Tensor"]
+    printed = text(matrix.render(found))
+    assert [line.split() for line in printed.splitlines() if line.startswith("aten.")] == [
+        ["aten.sub.Tensor", "1/2", "2/2"],
+        ["aten.celu.default", "3/4", "4/4"],
+    ]
+    assert "1 operator not shown: every case passed in every column" in printed
+    assert "8/10" in printed
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.PASS])
+def test_only_a_pass_is_a_pass(outcome: Outcome) -> None:
+    found = matrix_of(*[verdict(n, outcome=outcome) for n in range(3)])
+    [row] = found.rows
+    [cell] = row.cells.values()
+    assert cell.passes == 0
+    assert cell.total == (0 if outcome is Outcome.SKIP else 3)
+    assert not row.passing
+    assert row.failing == outcome.is_failure
+    printed = text(matrix.render(found))
+    assert "aten.celu.default" in printed
+    assert "passed in every column" not in printed
+    assert (f"(3 {outcome})" in printed) == (not outcome.is_failure)
+
+
+def test_a_few_skips_do_not_spoil_an_operator() -> None:
+    found = matrix_of(verdict(1), verdict(2), skip(3, "aten.celu.default", "no"))
+    assert found.rows[0].passing
+    assert str(found.totals["dynamo", "ort-cpu"]) == "2/2"
+
+
+def test_an_operator_without_rows_in_a_column_shows_so() -> None:
+    found = matrix_of(mismatch(1), verdict(2, "aten.add.Tensor", backend="trt"))
+    assert "-" in next(line for line in text(matrix.render(found)).splitlines() if "celu" in line).split()
+
+
+def test_matrix_says_what_it_leaves_out() -> None:
+    rows = [mismatch(n, f"aten.op{n:02d}.default") for n in range(30)]
+    rows += [verdict(100 + n, f"aten.built{n}.default", outcome=Outcome.BUILT) for n in range(2)]
+    printed = text(matrix.render(matrix_of(*rows), limit=20))
+    assert sum(line.startswith("aten.") for line in printed.splitlines()) == 20
+    assert "and 10 more operators with failures" in printed
+    assert "and 2 more operators without failures, but not all passed" in printed
+
+
+def test_counts_outcomes_by_stage() -> None:
+    rows = [verdict(1), verdict(2), mismatch(3), skip(4, "aten.celu.default", "no")]
+    rows += [verdict(5, stage=Stage.LOAD, outcome=Outcome.BUILT)]
+    printed = text(counts.render(counts.counts(to_table(rows, "run"))))
+    table = [line.split() for line in printed.splitlines() if line.strip("─ ")]
+    assert table == [
+        ["outcome", "reference", "load", "compare", "all"],
+        ["pass", "2", "2"],
+        ["mismatch", "1", "1"],
+        ["built", "1", "1"],
+        ["skip", "1", "1"],
+    ]
+
+
+def test_operators_that_pytorch_rejects_too_often_are_named() -> None:
+    rows = [verdict(n, "aten.good.default") for n in range(9)] + [
+        skip(9, "aten.good.default", "bad shape [1]")
+    ]
+    rows += [verdict(n, "aten.bad.default") for n in range(20, 28)]
+    rows += [skip(28, "aten.bad.default", "one thing")]
+    rows += [skip(n, "aten.bad.default", f"size {n} is [not] allowed") for n in (29, 30)]
+    # Rows of other backends are the same draws.
+    rows += [dataclasses.replace(row, backend="onnx-reference") for row in rows]
+    table = to_table(rows, "run")
+    found = rejections.rejections(table, table.filter(rejections.REJECTED))
+    assert [(r.overload, r.rejected, r.drawn) for r in found] == [("aten.bad.default", 3, 11)]
+    printed = text(rejections.render(found))
+    assert "aten.bad.default: 3 of 11 rejected, mostly: size 29 is [not] allowed" in printed
+
+
+def test_failures_of_one_defect_are_one_group_with_its_smallest_case() -> None:
+    error = {
+        "stage": Stage.CONVERT,
+        "outcome": Outcome.ERROR,
+        "signature": "in aten_celu: no",
+        "message": "no",
+    }
+    rows = [
+        verdict(1, "aten.celu.default", 2, 3, **error),
+        verdict(2, "aten.celu.default", 2, **error),
+        verdict(3, "aten.celu.default", 1, 1, 2, **error),
+        verdict(4, "aten.elu.default", 50, dtype="float16", **error),
+    ]
+    rows += [dataclasses.replace(row, backend="onnx-reference") for row in rows]
+    [group] = groups_of(*rows)
+    assert (group.cases, group.backend) == (4, "")
+    assert group.overloads == ("aten.celu.default", "aten.elu.default")
+    assert group.dtypes == ("float16", "float32")
+    assert group.case_id == f"{2:012x}"
+    assert group.call == "aten.celu.default(self=float32[2]=[0.5,0.5])"
+
+
+def test_backends_fail_apart_and_silent_outcomes_by_operator() -> None:
+    load = {"stage": Stage.LOAD, "outcome": Outcome.ERROR, "signature": "no", "message": "no"}
+    assert len(groups_of(verdict(1, **load), verdict(1, backend="trt", **load))) == 2
+    rows = [
+        mismatch(n, name) for n, name in enumerate(("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor"))
+    ]
+    assert [g.overloads for g in groups_of(*rows)] == [
+        ("aten.add.Scalar", "aten.add.Tensor"),
+        ("aten.sub.Tensor",),
+    ]
+
+
+def test_silently_wrong_numbers_come_first_and_gaps_last() -> None:
+    rows = [
+        verdict(n, outcome=outcome, stage=Stage.RUN, signature=str(outcome))
+        for n, outcome in enumerate(Outcome)
+        for _ in range(n)
+    ]
+    assert tuple(group.outcome for group in groups_of(*rows)) == failures.SEVERITY
+    assert set(failures.SEVERITY) == {outcome for outcome in Outcome if outcome.is_failure}
+
+
+def test_failures_say_how_many_they_leave_out() -> None:
+    rows = [mismatch(n, f"aten.op{n}.default") for n in range(8)]
+    rows += [verdict(9, outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="No rule")]
+    printed = text(failures.render(groups_of(*rows), limit=3))
+    assert "9 distinct failures, worst first" in printed
+    assert "and 6 more: 5 mismatch, 1 unsupported" in printed
+
+
+def test_an_invocation_of_another_version_is_shown_as_it_is() -> None:
+    [group] = groups_of(mismatch(1, invocation='{"strange":1}'))
+    assert group.call == '{"strange":1}'
+
+
+def test_words_of_others_are_never_markup() -> None:
+    said = "[red]danger[/red] [/] \x1b[31mred\x1b[0m \\[x] :smile:"
+    printed = text(
+        failures.render(groups_of(verdict(1, stage=Stage.RUN, outcome=Outcome.ERROR, signature=said)))
+    )
+    assert "[red]danger[/red] [/] red \\[x] :smile:" in printed
+    assert "\x1b" not in printed
+    assert "[bold]" in text(matrix.render(matrix_of(mismatch(1, "aten.[bold].default", backend="[/x]"))))
+    assert plain("a\x07\r\n\tb" + "c" * 20, 8) == "a bcccc…"
+
+
+def test_command_is_what_a_shell_takes_apart_again(tmp_path: Path) -> None:
+    results = tmp_path / "my results" / "run"
+    line = command(results, "abc123", converter="dynamo", backend="onnx-api:x.y", cwd=tmp_path)
+    assert shlex.split(line) == [
+        *("pytest", "harness", "--replay", "my results/run", "--case", "abc123"),
+        *("--converter", "dynamo", "--backend", "onnx-api:x.y"),
+    ]
+    assert command(Path("/elsewhere/run"), "a", cwd=tmp_path).split()[3] == "/elsewhere/run"
+    assert shown_path(tmp_path, tmp_path) == "."
+
+
+def test_progress_line() -> None:
+    now = 100.0
+    run = progress.Progress(180, clock=lambda: now)
+    assert run.line() == "0 cases, 0.0/s, 0/180 items, 0 failures, time left unknown"
+    now = 110.0
+    run.add(items=12, cases=1234, failures=1)
+    assert run.line() == "1,234 cases, 123.4/s, 12/180 items, 1 failure, 2:20 left"
+    run.add(items=200)
+    assert run.line().endswith("0:00 left")
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (3751, "1:02:31")])
+def test_duration(seconds: float, shown: str) -> None:
+    assert progress.duration(seconds) == shown
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    directory = tmp_path / "results" / "a run"
+    with RunWriter(directory, RunInfo.begin(seed=1, options={})) as writer:
+        writer.write(verdict(n, "aten.add.Tensor", 2) for n in range(5))
+        writer.write([mismatch(10, "aten.celu.default", 2, 3), mismatch(11, "aten.celu.default", 1)])
+        writer.write([skip(12, "aten.celu.default", "celu: [no]")])
+    return directory
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_summary_has_everything(run: Path, tmp_path: Path, finished: bool) -> None:
+    if finished:
+        store.finish(run)
+    printed = summary_text(run, width=80, cwd=tmp_path)
+    for part in (
+        "aten.celu.default",
+        "0/2",
+        "1 operator not shown",
+        "mismatch",
+        "1 distinct failure",
+        "values: output 0: expected 1, got 2",
+        "aten.celu.default: 1 of 3 rejected, mostly: celu: [no]",
+        f"pytest harness --replay 'results/a run' --case {11:012x} --converter dynamo --backend ort-cpu\n",
+        "8 cases, 8 verdicts, written to results/a run/" + ("verdicts.parquet" if finished else "parts"),
+    ):
+        assert part in printed
+    assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_summary_keeps_to_the_width_but_for_what_is_to_be_copied(run: Path, width: int) -> None:
+    for line in summary_text(run, width=width, cwd=run).splitlines():
+        assert len(line) <= width or "pytest harness" in line or "written to" in line
+
+
+def test_summary_is_coloured_only_where_asked_for(run: Path) -> None:
+    assert "\x1b[" in summary_text(run, width=80, colour=True)
+    file = io.StringIO()
+    print_summary(Console(file=file, width=80), run)
+    assert "\x1b" not in file.getvalue()
+
+
+def test_summary_of_nothing(tmp_path: Path) -> None:
+    RunWriter(tmp_path / "run", RunInfo.begin(seed=1, options={})).close()
+    assert summary_text(tmp_path / "run", width=80, cwd=tmp_path) == "No case was drawn; the run is in run\n"
+    with pytest.raises(ResultsError, match="holds no run"):
+        summary_text(tmp_path / "absent", width=80)
