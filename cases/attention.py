@@ -75,14 +75,14 @@ def flash_attention(d: Draw) -> Arguments:
     batch, heads, width = d.size(1, 3), d.size(1, 3), d.choose(4, 1, 8, 16)
     queries, keys = d.choose(4, 1, 2, 7, 33), d.choose(4, 1, 3, 8, 33)
     causal = d.choose(OMIT, False, True)
-    mask = OMIT if causal is True else d.maybe(lambda: _mask(d, (batch, heads, queries, keys)), none=True)
-    if isinstance(mask, TensorSpec) and (mask.dtype == "bool" or len(mask.shape) == 3):
-        # The dispatcher in front of the kernel turns bools into summands and adds dims.
-        mask = d.tensor((queries, keys))
+    # The dispatcher in front of the kernel turns bools into summands, and keeps strided tensors away.
+    masks = ((queries, keys), (batch, heads, queries, keys), (1, 1, queries, keys), (batch, 1, queries, keys))
+    given = d.maybe(lambda: d.tensor(d.choose(*masks), contiguous=True), none=True)
+    mask = OMIT if causal is True else given
     return {
-        "query": d.tensor((batch, heads, queries, width)),
-        "key": d.tensor((batch, heads, keys, width)),
-        "value": d.tensor((batch, heads, keys, width)),
+        "query": d.tensor((batch, heads, queries, width), contiguous=True),
+        "key": d.tensor((batch, heads, keys, width), contiguous=True),
+        "value": d.tensor((batch, heads, keys, width), contiguous=True),
         "dropout_p": d.choose(OMIT, 0.0),
         "is_causal": causal,
         "attn_mask": mask,
@@ -157,7 +157,7 @@ def lstm_cell(d: Draw) -> Arguments:
 
 def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any], int, int, int]:
     """What the layers of a network share, with the sizes of its input and state and how many states."""
-    inputs, hidden, layers = d.size(1, 5), d.size(1, 5), d.choose(1, 1, 2, 3)
+    inputs, hidden, layers = d.size(1, 5), d.size(1, 5), d.choose(1, 1, 1, 2, 3)
     both, biased = d.boolean(), d.boolean()
     directions = 2 if both else 1
     parameters: list[TensorSpec] = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.dtypes import ALL, NUMBERS, is_float
-from harness.generate.draw import OMIT, Draw
+from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import EQUAL, EXACT, Array, Judge, Mask
 
@@ -134,6 +134,7 @@ def masked_fill(d: Draw) -> Arguments:
 
 @ops.case("masked_fill.Tensor", dtypes=ALL, judge=EXACT)
 def masked_fill_tensor(d: Draw) -> Arguments:
-    # The value is converted to the tensor's dtype, so that floats must not meet integers.
-    others = ("float64", "float16", "int64", "bool") if is_float(d.dtype) else ("bool",)
-    return {**_masked(d), "value": d.tensor((), d.choose(d.dtype, d.dtype, *others))}
+    # The value is converted to the tensor's dtype, which has to hold it.
+    other = d.choose(*(("float64", "float16", "int64", "bool") if is_float(d.dtype) else ("bool",)))
+    value = d.choose(d.tensor(()), d.tensor((), other, between(0.0, 1.0)))
+    return {**_masked(d), "value": value}

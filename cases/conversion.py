@@ -122,6 +122,25 @@ def contiguous(d: Draw) -> Arguments:
     return {"self": tensor, "memory_format": layout if channels_last else d.choose(OMIT, layout)}
 
 
+# Reinterpretation of bits
+
+_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+_BYTES |= {"int8": 1, "uint8": 1, "bool": 1}
+
+
+@ops.case("view.dtype", "view_copy.dtype", dtypes=tuple(_BYTES), judge=EXACT)
+def view_dtype(d: Draw) -> Arguments:
+    # A byte other than 0 and 1 is no bool: only bool itself may be read as one.
+    target = d.choose(*(name for name in _BYTES if name != "bool"), d.dtype)
+    size, target_size = _BYTES[d.dtype], _BYTES[target]
+    if size == target_size:
+        return {"self": d.any_tensor(), "dtype": Enumerated("dtype", target)}
+    # Another element size regroups the last dimension, which has to be dense and whole.
+    shape = d.shape(1, min_size=1)
+    shape = (*shape[:-1], shape[-1] * max(target_size // size, 1))
+    return {"self": d.tensor(shape, contiguous=True), "dtype": Enumerated("dtype", target)}
+
+
 # Dropout when not training; `cases.randomness` has the rest
 
 ops.simple(

@@ -25,10 +25,12 @@ def _momentum(d: Draw) -> float:
     return d.choose(0.1, 0.0, 1.0, 0.3)
 
 
-def _optional(d: Draw, shape: Sequence[int], *, omit: bool = False) -> Any:
+def _optional(d: Draw, shape: Sequence[int], *, omit: bool = False, contiguous: bool = False) -> Any:
     """A weight or bias of `shape`, or None, or left out where the schema has a default."""
     kind = d.choose("given", "given", "none", *(("omit",) if omit else ()))
-    return d.tensor(shape) if kind == "given" else None if kind == "none" else OMIT
+    if kind == "given":
+        return d.tensor(shape, contiguous=contiguous)
+    return None if kind == "none" else OMIT
 
 
 # Over trailing dims
@@ -119,10 +121,10 @@ def native_group_norm(d: Draw) -> Arguments:
     for size in shape[2:]:
         space *= size
     return {
-        # The kernel is given its sizes beside the tensor and reads it as row-major.
+        # The kernel reads its tensors as row-major; `group_norm` sees to it.
         "input": d.tensor(shape, contiguous=True),
-        "weight": _optional(d, (channels,)),
-        "bias": _optional(d, (channels,)),
+        "weight": _optional(d, (channels,), contiguous=True),
+        "bias": _optional(d, (channels,), contiguous=True),
         "N": shape[0],
         "C": channels,
         "HxW": space,

@@ -58,7 +58,7 @@ def missing() -> list[str]:
 def kept() -> Iterator[None]:
     """Let exports in this block reuse the process's constants."""
     originals = _originals()
-    if "decompositions" not in originals:
+    if not {"decompositions", "composites"} <= originals.keys():
         originals = {name: place for name, place in originals.items() if name != "decompose"}
     replacements = {
         "registry": classmethod(_from_torchlib),
@@ -173,11 +173,23 @@ def _stays(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> bool:
     """Whether decomposition would leave `node` as it is.
 
     It replaces the operators that are in its table (those with a decomposition, or composed of others,
-    that have no ONNX function), rewrites what mutates, and retraces the rest unchanged.
+    that have no ONNX function), takes apart composites that PyTorch cannot preserve and operators whose
+    Python kernels retracing would run, ONNX function or not, rewrites what mutates, and retraces the
+    rest unchanged.
     """
     if node.op != "call_function" or node.target is operator.getitem:
         return node.op != "get_attr"
     target = node.target
     return (
-        isinstance(target, torch._ops.OpOverload) and target not in table and not target._schema.is_mutable
+        isinstance(target, torch._ops.OpOverload)
+        and target not in table
+        and not target._schema.is_mutable
+        and not (target.py_kernels.keys() - {torch._C.DispatchKey.Meta})
+        and (not _is_composite(target) or target in _composite_operators())
     )
+
+
+def _is_composite(target: torch._ops.OpOverload) -> bool:
+    name: str = target.name()  # type: ignore[no-untyped-call]
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)

@@ -62,11 +62,6 @@ def ascending(run: int) -> tuple[str, int]:
     return ("ascending", run)
 
 
-#: `Draw` has methods of these names, which hide the builtins in its annotations.
-Int: TypeAlias = int
-Float: TypeAlias = float
-
-
 class Draw:
     """Draws the parts of one invocation.
 

@@ -55,6 +55,21 @@ class Reference:
         supply = iter(self.feeds)
         return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
 
+    @property
+    def has_strided_input(self) -> bool:
+        """Whether an input does not lie row-major in memory, which runtimes never see."""
+        return not all(spec.is_contiguous for spec in self.invocation.tensors())
+
+    def on_contiguous_inputs(self) -> Reference:
+        """The same call on row-major copies of the inputs.
+
+        Raises:
+            Exception: PyTorch's own, where it rejects them.
+        """
+        tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
+        outputs = _call(self.invocation, tensors)
+        return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
+
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
         """The outputs in float64; None for an output, or as a whole, where there is none."""

@@ -188,9 +188,8 @@ def categories(evidence: Evidence, output: int) -> Mask:
     wrong = (index < 0) | (index >= weights.shape[-1])
     chosen = np.where(wrong, 0, index)
     if not a.get("replacement", False):
-        wrong = wrong | np.array(
-            [[row[:i].tolist().count(v) > 0 for i, v in enumerate(row)] for row in index]
-        )
+        repeated = [[v in row[:i] for i, v in enumerate(row)] for row in index.tolist()]
+        wrong = wrong | np.array(repeated, dtype=bool).reshape(index.shape)
         chosen = chosen[:, :1]
     share = weights / weights.sum(-1, keepdims=True)
     upto = np.take_along_axis(np.cumsum(share, -1), chosen, -1)

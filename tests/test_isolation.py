@@ -1,0 +1,278 @@
+"""What kills, hangs or starves a process costs its own case and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from harness_runs import (
+    ROOT,
+    command,
+    environment,
+    literal_unit,
+    output,
+    record_of,
+    rows,
+    run_harness,
+    unary,
+    vector,
+)
+from planted._guilty import SIZE, VALUE
+
+from harness.invocation import Invocation
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
+from harness.pipeline.unit import run_unit
+from harness.record import store
+from harness.verdict.verdict import Outcome, Stage, Verdict
+
+INNOCENT = "ort-cpu"
+
+
+def side_by_side(overload: str = "aten.neg.default") -> tuple[list[Invocation], Invocation, Invocation]:
+    """Calls of several structures, with two that planted defects are after.
+
+    Returns:
+        All; the one with the guilty value, among others of its structure and of its batch; the one of the
+        guilty size.
+    """
+    value = unary(overload, [1.0, VALUE, 2.0])
+    size = unary(overload, [0.5] * SIZE)
+    calls = [unary(overload, [float(k)] * n) for n in range(1, 7) for k in range(2)]
+    return [*calls[:4], value, size, *calls[4:]], value, size
+
+
+def verdicts_of(
+    invocations: Sequence[Invocation],
+    *backends: str,
+    timeout: float = 120.0,
+    memory_limit: int = 4 * 2**30,
+    batch_size: int = 64,
+) -> list[Verdict]:
+    unit = literal_unit(invocations, backends=backends, settings=Settings(batch_size=batch_size))
+    with Supervisor(timeout=timeout, memory_limit=memory_limit) as supervisor:
+        return [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
+
+
+def assert_complete(verdicts: Sequence[Verdict], invocations: Sequence[Invocation], *backends: str) -> None:
+    """One row per case and backend, whatever happened."""
+    assert Counter((v.case_id, v.backend) for v in verdicts) == Counter(
+        (i.case_id, b) for i in invocations for b in backends
+    )
+
+
+def failures(verdicts: Sequence[Verdict]) -> list[tuple[str, str, Stage, Outcome, str]]:
+    return [
+        (v.case_id, v.backend, v.stage, v.outcome, v.blame) for v in verdicts if v.outcome != Outcome.PASS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("crime", "outcome", "words"),
+    [
+        ("segfault", Outcome.CRASH, "SIGSEGV"),
+        ("abort", Outcome.CRASH, "planted::Error"),
+        ("leaves", Outcome.CRASH, "exited with status 0"),
+    ],
+)
+def test_a_backend_that_dies_costs_the_guilty_case_alone(crime: str, outcome: Outcome, words: str) -> None:
+    invocations, guilty, _ = side_by_side()
+    backend = f"onnx-api:planted.{crime}"
+    verdicts = verdicts_of(invocations, backend, INNOCENT)
+    assert_complete(verdicts, invocations, backend, INNOCENT)
+    assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, outcome, "backend")]
+    assert words in next(v.message for v in verdicts if v.outcome is outcome)
+
+
+def test_a_backend_that_dies_while_loading_costs_the_guilty_structure_alone() -> None:
+    invocations, _, guilty = side_by_side()
+    backend = "onnx-api:planted.segfault_at_load"
+    verdicts = verdicts_of(invocations, INNOCENT, backend)
+    assert_complete(verdicts, invocations, backend, INNOCENT)
+    assert failures(verdicts) == [(guilty.case_id, backend, Stage.LOAD, Outcome.CRASH, "backend")]
+
+
+def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
+    invocations, guilty, _ = side_by_side()
+    backend = "onnx-api:planted.hang"
+    # Each step of the search waits for the timeout: three of eight structures in batches of four.
+    verdicts = verdicts_of(invocations, backend, INNOCENT, timeout=4.0, batch_size=4)
+    assert_complete(verdicts, invocations, backend, INNOCENT)
+    assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, Outcome.TIMEOUT, "backend")]
+
+
+def test_a_backend_that_takes_all_memory_is_stopped_at_the_limit() -> None:
+    invocations, guilty, _ = side_by_side()
+    backend = "onnx-api:planted.hoard"
+    verdicts = verdicts_of(invocations, backend, INNOCENT, memory_limit=3 * 2**29, batch_size=4)
+    assert_complete(verdicts, invocations, backend, INNOCENT)
+    assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, Outcome.CRASH, "backend")]
+    assert "1.5 GiB of memory" in next(v.message for v in verdicts if v.outcome is Outcome.CRASH)
+
+
+def test_a_backend_that_raises_costs_the_guilty_case_an_error() -> None:
+    invocations, guilty, _ = side_by_side()
+    backend = "onnx-api:planted.raises"
+    verdicts = verdicts_of(invocations, backend, INNOCENT)
+    assert_complete(verdicts, invocations, backend, INNOCENT)
+    assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, Outcome.ERROR, "unknown")]
+    assert "planted: no such kernel" in next(v.message for v in verdicts if v.outcome is Outcome.ERROR)
+
+
+def test_two_guilty_cases_in_one_batch_are_both_found() -> None:
+    invocations, guilty, _ = side_by_side()
+    second = unary("aten.neg.default", [VALUE] * 5)
+    backend = "onnx-api:planted.segfault"
+    verdicts = verdicts_of([*invocations, second], backend, INNOCENT)
+    assert_complete(verdicts, [*invocations, second], backend, INNOCENT)
+    assert sorted(failures(verdicts)) == sorted(
+        (case.case_id, backend, Stage.RUN, Outcome.CRASH, "backend") for case in (guilty, second)
+    )
+
+
+def division(dtype: str, dividend: int, divisor: int) -> Invocation:
+    tensors = (("self", vector([dividend, 6], dtype)), ("other", vector([divisor, 2], dtype)))
+    return Invocation("aten.div.Tensor_mode", (*tensors, ("rounding_mode", "trunc")))
+
+
+OVERFLOWING = division("int32", -(2**31), -1)
+
+
+def pytorch_dies() -> bool:
+    """Whether the division overflows into a signal here (on x86) or into a number (elsewhere)."""
+    code = (
+        "from harness.invocation import Invocation; from harness.pipeline.reference import run_reference; "
+        f"run_reference(Invocation.from_json({OVERFLOWING.json!r}))"
+    )
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=False).returncode < 0
+
+
+def test_a_call_that_kills_pytorch_costs_its_own_case() -> None:
+    others = [division("int32", n, 3) for n in range(4)]
+    others += [division("int64", n, -1) for n in range(4)]
+    invocations = [*others[:3], OVERFLOWING, *others[3:]]
+    verdicts = verdicts_of(invocations, INNOCENT, "onnx-reference")
+    assert_complete(verdicts, invocations, INNOCENT, "onnx-reference")
+    hit = [v for v in verdicts if v.case_id == OVERFLOWING.case_id]
+    if pytorch_dies():
+        assert {(v.stage, v.outcome, v.blame) for v in hit} == {(Stage.REFERENCE, Outcome.CRASH, "pytorch")}
+        assert all("SIGFPE" in v.message for v in hit)
+    assert all(v.stage is Stage.COMPARE for v in verdicts if v.case_id != OVERFLOWING.case_id)
+
+
+@pytest.fixture(scope="module")
+def criminal_record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three operators of which two have guilty cases."""
+    calls, *_ = side_by_side("aten.neg.default")
+    more, *_ = side_by_side("aten.abs.default")
+    innocent = [unary("aten.relu.default", [float(n)] * n) for n in range(1, 9)]
+    return record_of(tmp_path_factory.mktemp("record") / "run", [*calls, *more, *innocent])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_with_and_without_xdist_every_crash_is_recorded_and_nothing_else_lost(
+    workers: str, criminal_record: Path, tmp_path: Path
+) -> None:
+    at_run, at_load = "onnx-api:planted.segfault", "onnx-api:planted.segfault_at_load"
+    done = run_harness(
+        *("--replay", criminal_record, "--results-dir", tmp_path / "run", "-n", workers),
+        *("--converter", "dynamo", "--converter", "planted-segfault"),
+        *("--backend", at_run, "--backend", INNOCENT, "--backend", at_load),
+    )
+    assert done.returncode == 1, output(done)
+    recorded = rows(tmp_path / "run")
+    replayed = rows(criminal_record, "case_id", "overload")
+    assert Counter((r["case_id"], r["converter"], r["backend"]) for r in recorded) == Counter(
+        (case["case_id"], converter, backend)
+        for case in replayed
+        for converter in ("dynamo", "planted-segfault")
+        for backend in (at_run, INNOCENT, at_load)
+    )
+    expected = set()
+    for overload in ("aten.neg.default", "aten.abs.default"):
+        _, value, size = side_by_side(overload)
+        expected |= {
+            (value.case_id, "dynamo", at_run, "run", "crash"),
+            (value.case_id, "planted-segfault", at_run, "run", "crash"),
+            (size.case_id, "dynamo", at_load, "load", "crash"),
+            *((size.case_id, "planted-segfault", b, "convert", "crash") for b in (at_run, INNOCENT, at_load)),
+        }
+    assert {
+        (r["case_id"], r["converter"], r["backend"], r["stage"], r["outcome"])
+        for r in recorded
+        if r["outcome"] != "pass"
+    } == expected
+    assert "relu" in done.stdout or "6 items" in done.stdout, output(done)
+
+
+def processes_below(pid: int) -> list[psutil.Process]:
+    return [process for process in psutil.Process(pid).children(recursive=True)]
+
+
+def wait_until(condition: Any, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_killed_session_keeps_what_it_flushed_and_leaves_no_process(workers: str, tmp_path: Path) -> None:
+    # One operator is through before the other hangs.
+    through = [unary("aten.abs.default", [float(n)] * n) for n in range(1, 9)]
+    hanging = [unary("aten.neg.default", [VALUE])]
+    replay = record_of(tmp_path / "record", [*through, *hanging])
+    results = tmp_path / "run"
+    session = subprocess.Popen(
+        command(
+            *("--replay", replay, "--results-dir", results, "-n", workers),
+            *("--backend", "onnx-api:planted.hang", "--timeout", "600"),
+        ),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert wait_until(lambda: any((results / "parts").glob("*.parquet")), 120)
+        # The other operator's process is by now in its hanging run, or about to be.
+        time.sleep(1.0)
+        below = processes_below(session.pid)
+        assert below
+    finally:
+        session.send_signal(signal.SIGKILL)
+        session.wait()
+    kept = rows(results)
+    assert {r["case_id"] for r in kept} == {invocation.case_id for invocation in through}
+    assert {r["outcome"] for r in kept} == {"pass"}
+    gone = wait_until(lambda: not any(p.is_running() and p.status() != "zombie" for p in below), 20)
+    assert gone, [p.cmdline() for p in below if p.is_running()]
+    # What was killed can be finished later.
+    assert store.finish(results).finished
+    assert len(rows(results)) == len(through)
+
+
+def test_a_worker_that_is_killed_from_outside_costs_no_verdict() -> None:
+    invocations = [unary("aten.neg.default", [float(n)] * n) for n in range(1, 20)]
+    unit = literal_unit(invocations, backends=[INNOCENT], settings=Settings(batch_size=4))
+    verdicts: list[Verdict] = []
+    with Supervisor() as supervisor:
+        for part in run_unit(unit, supervisor):
+            if not verdicts:
+                assert supervisor.worker_pid is not None
+                os.kill(supervisor.worker_pid, signal.SIGKILL)
+            verdicts += part
+    assert_complete(verdicts, invocations, INNOCENT)
+    # The kernel's out-of-memory killer strikes so, too: at most the case under way pays for it.
+    assert sum(v.outcome is not Outcome.PASS for v in verdicts) <= 1
