@@ -77,7 +77,7 @@ def make_plan(options: Options) -> Plan:
     """
     try:
         return _make_plan(options)
-    except (UnknownName, schema.UnknownOperator) as error:
+    except (UnknownName, schema.UnknownOperator, cases.CaseFileError) as error:
         raise UsageProblem(str(error)) from None
 
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from harness.conftest import Conformance
-    from harness.pipeline.unit import Unit
+from harness.pipeline.unit import Unit
+from harness.session import Session
 
 
 def test_conformance(
     unit: Unit,
-    conformance: Conformance,
-    record_property: pytest.RecordProperty,  # type: ignore[name-defined]
+    conformance: Session,
+    record_property: Callable[[str, Any], None],
+    pytestconfig: pytest.Config,
 ) -> None:
     """Every case of the operator gives PyTorch's result in every backend."""
-    result = conformance.run(unit)
-    record_property("cases", len(result.cases))
-    record_property("failures", result.failed)
-    if result.failed and not conformance.config.option.record_only:
-        pytest.fail(result.text(), pytrace=False)
-    if not result.cases:
+    summary = conformance.run(unit)
+    record_property("cases", summary.cases)
+    record_property("failures", summary.failed)
+    if summary.failed and not pytestconfig.option.record_only:
+        pytest.fail(summary.text(), pytrace=False)
+    if not summary.cases:
         pytest.skip("no case was drawn: nothing varies in the sizes of its arguments")
-    if not result.failed and not result.outcomes.get("pass"):
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(result.outcomes.items()))
+    if not summary.failed and not summary.outcomes["pass"]:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
         pytest.skip(f"nothing could be compared: {counts}")

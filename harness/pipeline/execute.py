@@ -141,6 +141,9 @@ class Executor:
                         dynamic=self._settings.dynamic,
                     )
                 )
+                if len(batch) > 1:
+                    # An exporter that cannot bring one case to the opset may leave all at another.
+                    _check_opset(model, self._settings.opset)
             except Exception as error:
                 if len(batch) > 1:
                     size = max(1, len(batch) // 4)
@@ -429,12 +432,16 @@ def _suspects_apart(
     return list(_halves(active))
 
 
-def _check_model(converted: _Converted, opset: int | None) -> None:
-    """Raise where the model is not valid ONNX, not at the opset asked for, or not what was exported."""
-    model = converted.model
+def _check_opset(model: onnx.ModelProto, opset: int | None) -> None:
     emitted = emitted_opset(model)
     if opset is not None and emitted != opset:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
+
+
+def _check_model(converted: _Converted, opset: int | None) -> None:
+    """Raise where the model is not valid ONNX, not at the opset asked for, or not what was exported."""
+    model = converted.model
+    _check_opset(model, opset)
     outputs = [o.name for o in model.graph.output]
     wanted = [n for m in converted.members for n in m.structure.output_names]
     if outputs != wanted:

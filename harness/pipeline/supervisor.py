@@ -84,6 +84,8 @@ class Supervisor:
         self._recycle_after = recycle_after
         self._process: Any = None
         self._connection: Connection | None = None
+        #: Never written to; it closes with this process, however that ends.
+        self._alive: Connection | None = None
         self._served = 0
         self._directory = tempfile.TemporaryDirectory(prefix="harness-worker-")
         self._log = Path(self._directory.name) / "output"
@@ -160,10 +162,12 @@ class Supervisor:
 
         self._log.write_bytes(b"")
         ours, theirs = context.Pipe()
-        process = context.Process(target=main, args=(theirs, str(self._log)), daemon=True)
+        watched, alive = context.Pipe(duplex=False)
+        process = context.Process(target=main, args=(theirs, watched, str(self._log)), daemon=True)
         process.start()
         theirs.close()
-        self._process, self._connection, self._served = process, ours, 0
+        watched.close()
+        self._process, self._connection, self._alive, self._served = process, ours, alive, 0
         # The first process waits for the imports and the first export of the fork server.
         answer = self._next(timeout=_START_TIMEOUT)
         if not isinstance(answer, Ready):
@@ -173,13 +177,15 @@ class Supervisor:
         if self._process is None:
             return
         assert self._connection is not None
+        assert self._alive is not None
         self._connection.close()
         self._process.join(0.2)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
         self._process.close()
-        self._process = self._connection = None
+        self._alive.close()
+        self._process = self._connection = self._alive = None
 
     def _serve(self, task: Task | ResizeTask) -> Iterator[Any]:
         """Messages of one task; a `_Death` comes last where the worker did not survive it."""

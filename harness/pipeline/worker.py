@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import gc
 import os
 import sys
@@ -20,15 +21,17 @@ from harness.pipeline.task import Finished, Message, Ready, Resized, ResizeTask,
 from harness.verdict.verdict import Stage
 
 
-def main(connection: Connection, log: str) -> None:
+def main(connection: Connection, alive: Connection, log: str) -> None:
     """Serve tasks until the other side hangs up.
 
     Args:
         connection: `Task` and `ResizeTask` come in, `Message` goes out.
+        alive: A pipe on which nothing comes, and whose closing ends the process.
         log: Where everything that is printed goes: runtimes write to file descriptors 1 and 2 from
             native code, and a dying process leaves its last words there.
     """
     _redirect_output(log)
+    _die_with_session(alive)
     # One thread a process: the harness runs as many processes as the user asks for.
     torch.set_num_threads(1)
     # What was imported before the fork lives as long as the process; collecting it again and again
@@ -87,6 +90,19 @@ class _Worker:
             backend = self._backends[name]
             self._send(Started(name, backend.version, backend.device))
         Executor(task, self._converters[key], self._backends, self._send).execute()
+
+
+def _die_with_session(alive: Connection) -> None:
+    """Have the kernel end this process when the other end of `alive` closes, because its session died.
+
+    Inside native code that hangs a process never learns that its connection is closed, and the fork server
+    lives as long as its children do. The default action of SIGIO is to end the process.
+    """
+    fcntl.fcntl(alive.fileno(), fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(alive.fileno(), fcntl.F_SETFL, os.O_ASYNC)
+    if alive.poll():
+        # It closed before the kernel was asked to watch it.
+        os._exit(1)
 
 
 def _redirect_output(log: str) -> None:

@@ -1,0 +1,160 @@
+"""A run: its plan carried out unit by unit and recorded. What the command line does, for Python.
+
+plan = make_plan(Options(ops=("aten::celu",), examples=40))
+with Session(plan, Path("out")) as session:
+    for unit in plan.units:
+        print(session.run(unit).text())
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import harness
+from harness import backends, converters
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.unit import Unit, run_unit
+from harness.plan import Plan
+from harness.record import layout, store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+from harness.verdict.verdict import Verdict
+
+#: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
+_FLUSH_INTERVAL = 2.0
+
+
+class UnitSummary:
+    """What one unit came to.
+
+    Attributes:
+        verdicts: How many rows it has in the record.
+        cases: How many distinct cases were drawn.
+        outcomes: Outcome → how many verdicts.
+    """
+
+    def __init__(self) -> None:
+        self.verdicts = 0
+        self.outcomes: Counter[str] = Counter()
+        self._cases: set[tuple[str, str]] = set()
+        self._failures: dict[str, tuple[int, str]] = {}
+
+    def add(self, verdicts: Sequence[Verdict]) -> None:
+        """Count more of the unit's verdicts."""
+        for verdict in verdicts:
+            self.verdicts += 1
+            self._cases.add((verdict.case_id, verdict.exported_invocation))
+            self.outcomes[verdict.outcome.value] += 1
+            if verdict.outcome.is_failure:
+                key = f"{verdict.backend}: {verdict.outcome} at {verdict.stage}: {verdict.signature}"
+                count, case_id = self._failures.get(key, (0, verdict.case_id))
+                self._failures[key] = (count + 1, case_id)
+
+    @property
+    def cases(self) -> int:
+        """How many distinct cases were drawn."""
+        return len(self._cases)
+
+    @property
+    def failed(self) -> int:
+        """How many verdicts are failures."""
+        return sum(count for count, _ in self._failures.values())
+
+    def text(self) -> str:
+        """The failures, one line per signature, commonest first."""
+        lines = [f"{self.failed} of {self.verdicts} verdicts are failures"]
+        for key, (count, case_id) in sorted(self._failures.items(), key=lambda failure: -failure[1][0]):
+            lines.append(f"  {count:>4} × {key} (first: {case_id})")
+        return "\n".join(lines)
+
+
+class Session:
+    """Carries out units in a worker process and records their verdicts.
+
+    Args:
+        plan: What will be run.
+        results_dir: Where the run is written; None for ``results/RUN_ID`` below the current directory.
+        options: What the user chose, for ``run.json``.
+        seed: Of the draws, likewise.
+        timeout: Seconds per step of a batch.
+        memory_limit: Bytes that the worker process may take.
+        joins: A run that another process began, which this one adds to as `worker`.
+        worker: Names this process's parts of the record.
+
+    Raises:
+        harness.record.errors.ResultsError: the directory cannot be written, or holds a run already.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        results_dir: Path | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        timeout: float = 120.0,
+        memory_limit: int = 4 * 2**30,
+        joins: RunInfo | None = None,
+        worker: str = "main",
+    ) -> None:
+        self.run_info = joins or RunInfo.begin(
+            seed=seed,
+            options={**(options or {}), "converter": list(plan.converters), "backend": list(plan.backends)},
+            versions={"harness": harness.__version__, **_versions(plan)},
+        )
+        self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
+        self._owns_run = joins is None
+        self._writer = RunWriter(self.results_dir, self.run_info, worker)
+        self._supervisor = Supervisor(timeout=timeout, memory_limit=memory_limit)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, unit: Unit) -> UnitSummary:
+        """Draw, run and record the cases of one unit.
+
+        Raises:
+            harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+            harness.record.errors.ResultsError: the record cannot be written.
+        """
+        summary = UnitSummary()
+        flushed = time.monotonic()
+        try:
+            for verdicts in run_unit(unit, self._supervisor):
+                self._writer.write(verdicts)
+                summary.add(verdicts)
+                if time.monotonic() - flushed > _FLUSH_INTERVAL:
+                    self._writer.flush()
+                    flushed = time.monotonic()
+        finally:
+            self._writer.flush()
+        return summary
+
+    def close(self, exit_status: int | None = None) -> None:
+        """End the worker process and complete the record.
+
+        Args:
+            exit_status: pytest's, for ``run.json``.
+        """
+        self._supervisor.close()
+        self._writer.close()
+        if self._owns_run:
+            store.finish(self.results_dir, exit_status)
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    named = {f"converter {name}": converters.find(name).version() for name in plan.converters}
+    for name in plan.backends:
+        entry, argument = backends.find(name)
+        named[f"backend {name}"] = entry.version(argument)
+    return named

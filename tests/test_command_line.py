@@ -1,0 +1,284 @@
+"""`pytest harness` as users start it: what runs, what is recorded, and how it ends."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_runs import output, record_of, rows, run_harness, unary
+
+from harness.invocation import Invocation
+from harness.record import store
+from harness.record.run_info import read_run_info
+
+#: avg_pool2d ignores its divisor in both exporters; the others are right.
+FAILING, FINE = "aten.avg_pool2d.default", ("aten.celu.default", "aten.relu.default")
+SELECTION = ("--op", "avg_pool2d", "--op", "aten::celu", "--op", "aten.relu", "--dtype", "float32")
+FEW = (*SELECTION, "--examples", "24")
+#: What a repetition of a run may not change.
+VERDICT = (
+    *("case_id", "overload", "dtype", "converter", "opset", "backend", "stage", "outcome", "blame"),
+    *("signature", "max_abs_error", "max_rel_error", "max_ulp_error"),
+    *("mismatched_elements", "total_elements", "invocation"),
+)
+
+
+class Run:
+    """A finished session and its record."""
+
+    def __init__(self, directory: Path, *options: str | Path) -> None:
+        self.directory = directory
+        self.done = run_harness("--results-dir", directory, *options)
+
+    @property
+    def status(self) -> int:
+        return self.done.returncode
+
+    def rows(self, *columns: str) -> list[dict[str, Any]]:
+        assert (self.directory / "run.json").exists(), output(self.done)
+        return rows(self.directory, *columns)
+
+    def verdicts(self) -> Counter[str]:
+        return Counter(repr(row) for row in self.rows(*VERDICT))
+
+    def overloads(self) -> set[str]:
+        return {row["overload"] for row in self.rows("overload")}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache") / "pytest"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Run:
+    """Three operators with the default converter and backend, in one process."""
+    return Run(tmp_path_factory.mktemp("plain") / "run", *FEW, "-o", f"cache_dir={cache}")
+
+
+def test_a_failing_operator_fails_its_item_and_the_session(plain: Run) -> None:
+    assert plain.status == pytest.ExitCode.TESTS_FAILED, output(plain.done)
+    assert "1 failed, 2 passed" in plain.done.stdout
+    outcomes = Counter((row["overload"], row["outcome"]) for row in plain.rows("overload", "outcome"))
+    assert outcomes[FAILING, "mismatch"] > 0
+    assert {overload for overload, outcome in outcomes if outcome != "pass"} == {FAILING}
+
+
+def test_every_drawn_case_has_a_row(plain: Run) -> None:
+    counts = Counter(row["overload"] for row in plain.rows("overload"))
+    assert counts == {FAILING: 24, FINE[0]: 24, FINE[1]: 24}
+    assert all(Invocation.from_json(r["invocation"]).case_id == r["case_id"] for r in plain.rows())
+
+
+def test_the_header_says_who_takes_part_and_who_cannot_and_why(plain: Run) -> None:
+    assert re.search(r"converters: dynamo \(also here: .*torchscript", plain.done.stdout)
+    assert re.search(r"backends: ort-cpu", plain.done.stdout)
+    assert re.search(r"ort-cuda unavailable: .+; to get it: pip ", plain.done.stdout), output(plain.done)
+
+
+def test_the_run_says_how_it_was_made(plain: Run) -> None:
+    info = read_run_info(plain.directory)
+    assert info.exit_status == 1
+    assert info.seed == 0
+    assert info.options["dtype"] == ["float32"]
+    assert {"torch", "onnx", "onnxruntime", "harness", "converter dynamo"} <= set(info.versions)
+
+
+def test_two_workers_run_the_same_cases_to_the_same_verdicts(plain: Run, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", *FEW, "-n", "2")
+    assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
+    assert run.verdicts() == plain.verdicts()
+
+
+def test_last_failed_runs_the_failing_operator_alone(plain: Run, cache: Path, tmp_path: Path) -> None:
+    assert plain.status == pytest.ExitCode.TESTS_FAILED
+    run = Run(tmp_path / "run", *FEW, "--lf", "-o", f"cache_dir={cache}")
+    assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
+    assert run.overloads() == {FAILING}
+
+
+def test_x_stops_at_the_first_failing_operator(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", *FEW, "-x")
+    assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
+    # Operators run in the order of their names.
+    assert run.overloads() == {FAILING}
+
+
+def test_record_only_records_failures_and_is_green_and_k_selects(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", *FEW, "-k", "avg_pool2d or relu", "--record-only")
+    assert run.status == pytest.ExitCode.OK, output(run.done)
+    assert run.overloads() == {FAILING, "aten.relu.default"}
+    assert "mismatch" in {row["outcome"] for row in run.rows("outcome")}
+
+
+def test_collecting_runs_nothing_and_leaves_no_results(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", *FEW, "--converter", "torchscript", "--shapes", "both", "--co", "-q")
+    assert run.status == pytest.ExitCode.OK, output(run.done)
+    for overload in (FAILING, *FINE):
+        for name in (f"{overload}-torchscript", f"{overload}-torchscript-dynamic"):
+            assert f"test_conformance[{name}]" in run.done.stdout
+    assert not run.directory.exists()
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two converters, two backends, both kinds of shapes, one dtype."""
+    return Run(
+        tmp_path_factory.mktemp("wide") / "run",
+        *("--op", "aten.add.Tensor", "--op", "relu", "--examples", "16", "--dtype", "float16"),
+        *("--converter", "dynamo", "--converter", "torchscript", "--shapes", "both"),
+        *("--backend", "ort-cpu", "--backend", "onnx-reference"),
+    )
+
+
+def test_every_converter_meets_every_backend_on_the_same_cases(wide: Run) -> None:
+    cases: dict[tuple[str, str, str], set[str]] = {}
+    for row in wide.rows():
+        cases.setdefault((row["shape_mode"], row["converter"], row["backend"]), set()).add(row["case_id"])
+    for mode in ("static", "dynamic"):
+        columns = [found for (m, *_), found in cases.items() if m == mode]
+        assert len(columns) == 4, output(wide.done)
+        assert all(found == columns[0] for found in columns)
+
+
+def test_dtype_restricts_the_cases(wide: Run) -> None:
+    assert {row["dtype"] for row in wide.rows("dtype")} == {"float16"}
+
+
+def test_a_dynamic_export_runs_at_sizes_that_it_was_not_exported_with(wide: Run) -> None:
+    dynamic = [row for row in wide.rows() if row["shape_mode"] == "dynamic"]
+    shapes: dict[str, set[tuple[tuple[int, ...], ...]]] = {}
+    for row in dynamic:
+        exported = Invocation.from_json(row["exported_invocation"])
+        run = tuple(spec.shape for spec in Invocation.from_json(row["invocation"]).tensors())
+        other = tuple(spec.shape for spec in exported.tensors())
+        shapes.setdefault(exported.case_id, {other}).add(run)
+        assert [len(a) for a in run] == [len(b) for b in other]
+    assert shapes
+    # The exported sizes and at least one other, each reaching the comparison.
+    assert all(len(found) > 1 for found in shapes.values())
+    varied = [row for row in dynamic if row["exported_invocation"] != row["invocation"]]
+    assert sum(row["outcome"] == "pass" for row in varied) > len(varied) / 2
+    assert all(not row["exported_invocation"] for row in wide.rows() if row["shape_mode"] == "static")
+
+
+def test_the_opset_asked_for_is_emitted_or_an_error(tmp_path: Path) -> None:
+    run = Run(
+        tmp_path / "run",
+        *("--op", "aten.split.Tensor", "--op", "aten.relu", "--op", "aten.grid_sampler", "--examples", "8"),
+        *("--converter", "dynamo", "--converter", "torchscript", "--opset", "15", "--dtype", "float32"),
+    )
+    assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
+    endings = Counter(
+        (row["overload"], row["converter"], row["opset"], row["stage"], row["outcome"]) for row in run.rows()
+    )
+    assert endings["aten.relu.default", "dynamo", 15, "compare", "pass"] == 8
+    assert endings["aten.relu.default", "torchscript", 15, "compare", "pass"] == 8
+    # Below 16 there is no GridSample: dynamo silently stays at 18, TorchScript says so.
+    assert endings["aten.grid_sampler.default", "dynamo", 18, "check", "error"] == 8
+    assert endings["aten.grid_sampler.default", "torchscript", None, "convert", "unsupported"] == 8
+    assert all(opset in (15, None) or outcome == "error" for _, _, opset, _, outcome in endings)
+
+
+def test_replaying_one_case_reproduces_its_verdict(plain: Run, tmp_path: Path) -> None:
+    case = next(row["case_id"] for row in plain.rows() if row["outcome"] == "mismatch")
+    # The summary names a command that does it.
+    assert f"pytest harness --replay {plain.directory} --case" in plain.done.stdout
+    run = Run(
+        tmp_path / "run", "--replay", plain.directory, "--case", case[:10], "--converter", "dynamo"
+    )
+    assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
+    again = [{name: row[name] for name in VERDICT} for row in run.rows()]
+    assert again == [{n: row[n] for n in VERDICT} for row in plain.rows() if row["case_id"] == case]
+    assert {row["source"] for row in run.rows("source")} == {"replay"}
+
+
+def test_a_run_that_drew_no_case_is_not_green(tmp_path: Path) -> None:
+    # Without a tensor there is nothing whose size a dynamic export could vary.
+    run = Run(tmp_path / "run", "--op", "aten.linspace", "--shapes", "dynamic", "--examples", "4")
+    assert run.status == pytest.ExitCode.NO_TESTS_COLLECTED, output(run.done)
+    assert run.rows() == []
+
+
+def test_a_selection_that_selects_nothing_is_not_green(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", *FEW, "-k", "no_such_operator")
+    assert run.status == pytest.ExitCode.NO_TESTS_COLLECTED, output(run.done)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--op", "celluu"), ("celluu", "aten.celu.default")),
+        (("--op", "aten.zzz_*"), ("aten.zzz_*", "matches none")),
+        (("--op", "celu", "--dtype", "int64"), ("nothing to run", "int64")),
+        (("--converter", "dynamoo"), ("dynamoo", "dynamo?")),
+        (("--backend", "ort-cpuu"), ("ort-cpuu", "ort-cpu")),
+        (("--backend", "onnx-api:no_such_module"), ("no_such_module", "onnx-api:onnxruntime.backend")),
+        (("--backend", "ort-cuda"), ("ort-cuda", "to get it: pip ")),
+        (("--dtype", "float23"), ("float23", "float32")),
+        (("--examples", "0"), ("--examples 0", "at least 1")),
+        (("--opset", "3"), ("--opset 3",)),
+        (("--case", "0123456789ab"), ("--case", "--replay")),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if value[0].startswith("--") else "",
+)
+def test_what_cannot_be_carried_out_is_refused_in_one_line(
+    options: Sequence[str], words: Sequence[str], tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "run", *options)
+    assert_refused(run.done, *words)
+    assert not run.directory.exists()
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, output(done)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    assert len(said) == 1, output(done)
+    assert said[0].startswith("ERROR: ")
+    for word in words:
+        assert word in said[0]
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def test_a_directory_that_holds_a_run_is_left_as_it_is(tmp_path: Path) -> None:
+    directory = record_of(tmp_path / "run", [unary("aten.relu.default", [1.0])])
+    before = contents(directory)
+    assert_refused(Run(directory, "--op", "relu").done, str(directory), "already holds a run", "--results-dir")
+    assert contents(directory) == before
+
+
+def test_a_results_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    assert_refused(Run(tmp_path / "file", "--op", "relu").done, "cannot write results", "--results-dir")
+    assert contents(tmp_path) == {"file": b"precious"}
+
+
+@pytest.mark.parametrize("harm", ["truncated", "scribbled"])
+def test_a_damaged_record_is_refused_and_kept(harm: str, tmp_path: Path) -> None:
+    replay = record_of(tmp_path / "record", [unary("aten.relu.default", [float(n)]) for n in range(50)])
+    file = replay / "verdicts.parquet"
+    content = bytearray(file.read_bytes())
+    if harm == "truncated":
+        del content[len(content) // 2 :]
+    else:
+        content[len(content) // 8 : len(content) // 4] = b"\x5a" * (len(content) // 4 - len(content) // 8)
+    file.write_bytes(content)
+    run = Run(tmp_path / "run", "--replay", replay)
+    assert_refused(run.done, str(file), "damaged")
+    assert file.read_bytes() == content
+    assert not run.directory.exists()
+
+
+def test_a_case_that_the_record_lacks_is_refused_with_near_ones(tmp_path: Path) -> None:
+    replay = record_of(tmp_path / "record", [unary("aten.relu.default", [1.0])])
+    known = store.read(replay, ["case_id"])["case_id"][0].as_py()
+    wrong = known[:-1] + ("0" if known[-1] != "0" else "1")
+    assert_refused(run_harness("--replay", replay, "--case", wrong), wrong, known)

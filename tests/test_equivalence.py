@@ -1,0 +1,193 @@
+"""Batching never changes a verdict: a case in a batch ends as it does alone with the public exporter."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from functools import cache
+
+import onnx
+import pytest
+
+import cases
+from harness import converters
+from harness.generate.draws import draw_cases
+from harness.invocation import Invocation
+from harness.pipeline.divide import extract
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.reference import run_reference
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import CaseKey, Group, Result, Settings, Task
+from harness.tensors import bind, build_tensors
+from harness.verdict.signature import normalise
+from harness.verdict.verdict import Outcome, Stage
+
+#: Converter → cases. The naive export of dynamo takes most of a second each, TorchScript's a few
+#: milliseconds.
+CASES = {"dynamo": 60, "torchscript": 240}
+
+
+@cache
+def random_groups(count: int) -> tuple[Group, ...]:
+    """Cases of random operators, families taking turns, in random order: what one batch never holds."""
+    choose = random.Random(20261121)
+    families: dict[str, list[str]] = defaultdict(list)
+    for overload, case in cases.load().items():
+        families[case.family].append(overload)
+    chosen: list[Invocation] = []
+    while len(chosen) < count:
+        for family in sorted(families):
+            overload = choose.choice(families[family])
+            drawn = draw_cases(
+                cases.load()[overload], seed=choose.randrange(1000), structures=choose.randint(1, 6), values=1
+            )
+            chosen.append(drawn[-1].invocations[0])
+    chosen = chosen[:count]
+    assert {cases.load()[invocation.overload].family for invocation in chosen} == set(families)
+    choose.shuffle(chosen)
+    return tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(chosen))
+
+
+def results_of(converter: str, settings: Settings) -> dict[CaseKey, Result]:
+    groups = random_groups(CASES[converter])
+    with Supervisor() as supervisor:
+        ran = supervisor.run(Task(groups, converter, ("ort-cpu",), settings))
+        found = [result for results in ran for result in results]
+    assert len(found) == len({result.case for result in found}) == len(groups)
+    return {result.case: result for result in found}
+
+
+@pytest.mark.parametrize("converter", CASES)
+def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter: str) -> None:
+    batched = results_of(converter, Settings())
+    alone = results_of(converter, Settings(batch_size=1, public_api=True))
+    groups = random_groups(CASES[converter])
+    different = {
+        str(groups[index].exported): (batched[index, case], alone[index, case])
+        for index, case in alone
+        if ending(batched[index, case]) != ending(alone[index, case])
+    }
+    assert not different
+    # A comparison of failures alone would prove nothing.
+    assert sum(result.stage is Stage.COMPARE for result in alone.values()) > len(groups) / 3
+
+
+def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> None:
+    # dynamo converts back from opset 18 and, where it cannot, silently leaves the whole model there.
+    stuck, free = "aten.grid_sampler.default", ("aten.neg.default", "aten.relu.default", "aten.mul.Tensor")
+    drawn = [
+        structure.invocations[0]
+        for overload in (*free, stuck)
+        for structure in draw_cases(
+            cases.load()[overload], seed=0, structures=2, values=1, dtypes=["float32"]
+        )
+    ]
+    groups = tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(drawn))
+    endings = []
+    for settings in (Settings(opset=14), Settings(opset=14, batch_size=1, public_api=True)):
+        with Supervisor() as supervisor:
+            ran = supervisor.run(Task(groups, "dynamo", ("ort-cpu",), settings))
+            found = {result.case: ending(result) for results in ran for result in results}
+        endings.append(found)
+    batched, alone = endings
+    assert batched == alone
+    by_overload = {groups[index].exported.overload: batched[index, case] for index, case in batched}
+    assert by_overload[stuck][:2] == (Stage.CHECK, Outcome.ERROR)
+    assert all(by_overload[overload][:2] == (Stage.COMPARE, Outcome.PASS) for overload in free)
+
+
+def ending(result: Result) -> tuple[object, ...]:
+    """What the verdict is made of; of an error's words what groups it with others, since they may name
+    values of the batch."""
+    # As text, in which NaN equals NaN.
+    comparison = repr(result.comparison)
+    return result.stage, result.outcome, result.blame, result.opset, comparison, normalise(result.message)
+
+
+def exportable(index: int, invocation: Invocation) -> Exportable:
+    tensors = build_tensors(invocation)
+    return Exportable(
+        index,
+        bind(invocation),
+        tensors,
+        len(run_reference(invocation).expected),
+        tuple(frozenset() for _ in tensors),
+    )
+
+
+@pytest.mark.parametrize(("converter", "count"), [("dynamo", 27), ("torchscript", 60)])
+def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_alone(
+    converter: str, count: int
+) -> None:
+    groups = random_groups(CASES[converter])
+    result = results_of(converter, Settings())
+    members = [
+        exportable(group.index, group.exported)
+        for group in groups
+        # One case that cannot be exported takes its batch with it, which the test above is about.
+        if result[group.index, 0].stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE)
+    ][:count]
+    assert len(members) == count
+    entry = converters.find(converter)
+    batch = entry.create(False).convert(export_request(members, opset=None, dynamic=False))
+    public = entry.create(True)
+    for member in members:
+        invocation = groups[member.index].exported
+        cut = extract(batch, member.input_names, member.output_names)
+        alone = public.convert(export_request([exportable(0, invocation)], opset=None, dynamic=False))
+        assert Canonical(cut).lines == Canonical(alone).lines, str(invocation)
+
+
+class Canonical:
+    """A model as lines of text in which values are numbered as they appear and nodes have no names."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = model.graph
+        self._names: dict[str, str] = {"": ""}
+        self._weights = {tensor.name: tensor for tensor in graph.initializer}
+        self.lines = [
+            f"ir {model.ir_version}",
+            *sorted(f"opset {o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import),
+            *(f"input {self._typed(value)}" for value in graph.input),
+        ]
+        for node in graph.node:
+            self._node(node, "")
+        self.lines += [f"output {self._typed(value)}" for value in graph.output]
+        self.lines += sorted(f"function {f.domain}::{f.name}" for f in model.functions)
+
+    def _name(self, name: str) -> str:
+        if name in self._weights:
+            # Where it is first used: a batch lists all of its initializers together.
+            tensor = self._weights.pop(name)
+            array = onnx.numpy_helper.to_array(tensor)
+            number = self._names.setdefault(name, f"v{len(self._names)}")
+            self.lines.append(f"weight {number} {tensor.data_type} {array.shape} {array.tobytes()!r}")
+        return self._names.setdefault(name, f"v{len(self._names)}")
+
+    def _typed(self, value: onnx.ValueInfoProto) -> str:
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value if dim.HasField("dim_value") else "?" for dim in tensor.shape.dim]
+        return f"{self._name(value.name)} {tensor.elem_type} {shape}"
+
+    def _node(self, node: onnx.NodeProto, indent: str) -> None:
+        inputs = [self._name(name) for name in node.input]
+        outputs = [self._name(name) for name in node.output]
+        self.lines.append(f"{indent}{outputs} = {node.domain}::{node.op_type} {inputs}")
+        for attribute in sorted(node.attribute, key=lambda a: a.name):
+            if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+                for graph in [attribute.g, *attribute.graphs]:
+                    self._subgraph(graph, indent + "  ")
+            elif attribute.type == onnx.AttributeProto.TENSOR:
+                array = onnx.numpy_helper.to_array(attribute.t)
+                value = (attribute.t.data_type, array.shape, array.tobytes())
+                self.lines.append(f"{indent}  {attribute.name} {value}")
+            else:
+                value = onnx.helper.get_attribute_value(attribute)
+                self.lines.append(f"{indent}  {attribute.name} {value!r}")
+
+    def _subgraph(self, graph: onnx.GraphProto, indent: str) -> None:
+        self._weights.update({tensor.name: tensor for tensor in graph.initializer})
+        self.lines += [f"{indent}input {self._typed(value)}" for value in graph.input]
+        for node in graph.node:
+            self._node(node, indent)
+        self.lines += [f"{indent}output {self._typed(value)}" for value in graph.output]
