@@ -12,7 +12,7 @@ from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT
+from harness.verdict.judge import ACCUMULATES, EXACT, Judge
 
 ops = Family("arranging")
 
@@ -290,7 +290,12 @@ def channel_shuffle(d: Draw) -> Arguments:
     return {"self": d.tensor((d.integer(0, 2), groups * d.integer(1, 3), *tail)), "groups": groups}
 
 
-@ops.case("as_strided", "as_strided_copy", dtypes=ALL, judge=EXACT)
+@ops.case(
+    "as_strided",
+    "as_strided_copy",
+    dtypes=ALL,
+    judge=Judge(exact=True, signed_zeros=True, reads_layout=True),
+)
 def as_strided(d: Draw) -> Arguments:
     shape = d.shape(1, min_size=1)
     tensor = d.tensor(shape)

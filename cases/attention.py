@@ -8,6 +8,7 @@ from harness.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
+from harness.verdict.judge import ACCUMULATES
 
 ops = Family("attention")
 
@@ -134,7 +135,7 @@ def _cell(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
     return arguments, (batch, hidden)
 
 
-@ops.case("rnn_tanh_cell", "rnn_relu_cell", dtypes=FLOATS)
+@ops.case("rnn_tanh_cell", "rnn_relu_cell", dtypes=FLOATS, judge=ACCUMULATES)
 def rnn_cell(d: Draw) -> Arguments:
     arguments, state = _cell(d, 1)
     return {**arguments, "hx": d.tensor(state)}
@@ -186,7 +187,7 @@ def _sequence(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
     return {**shared, "input": d.tensor(shape), "batch_first": batch_first}, (states, batch, hidden)
 
 
-@ops.case("rnn_tanh.input", "rnn_relu.input", dtypes=FLOATS)
+@ops.case("rnn_tanh.input", "rnn_relu.input", dtypes=FLOATS, judge=ACCUMULATES)
 def rnn(d: Draw) -> Arguments:
     arguments, state = _sequence(d, 1)
     return {**arguments, "hx": d.tensor(state)}
@@ -215,7 +216,7 @@ def _packed(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
     return {**shared, "data": d.tensor((rows, inputs)), "batch_sizes": batch_sizes}, (states, batch, hidden)
 
 
-@ops.case("rnn_tanh.data", "rnn_relu.data", dtypes=FLOATS)
+@ops.case("rnn_tanh.data", "rnn_relu.data", dtypes=FLOATS, judge=ACCUMULATES)
 def rnn_packed(d: Draw) -> Arguments:
     arguments, state = _packed(d, 1)
     return {**arguments, "hx": d.tensor(state)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, INTS, NUMBERS, is_float
 from harness.generate.draw import ANY, NONZERO, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Judge
+from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
 from harness.verdict.rules import overflow_undefined
 
 ops = Family("binary")
@@ -173,7 +174,17 @@ def _power(base: str, exponent: str) -> Any:
         b, e = np.asarray(a[base], dtype=object), np.asarray(a[exponent], dtype=object)
         return np.where(e < 0, 0, b ** np.where(e > 64, 64 + e % 2, np.maximum(e, 0)))
 
-    return Judge(undefined=overflow_undefined(exact))
+    overflown = overflow_undefined(exact)
+
+    def undefined(a: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+        # No integer is 0 to a negative power: the reciprocal of zero. Neither PyTorch nor ONNX says a word.
+        if expected[0].dtype.kind not in "iu":
+            return [None]
+        poles = np.broadcast_to((np.asarray(a[base]) == 0) & (np.asarray(a[exponent]) < 0), expected[0].shape)
+        (outside,) = overflown(a, expected)
+        return [poles if outside is None else poles | outside]
+
+    return Judge(undefined=undefined)
 
 
 ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=NUMBERS, judge=_power("self", "exponent"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from harness.dtypes import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, is_float
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES, Judge
+from harness.verdict.judge import ACCUMULATES, Array, Judge, Mask
 from harness.verdict.rules import equal, running_index
 
 ops = Family("cumulative")
@@ -74,7 +77,33 @@ def trapz(d: Draw) -> Arguments:
     return {"y": d.tensor(shape), "dx": d.maybe(d.float), "dim": d.maybe(lambda: d.dim(len(shape)))}
 
 
-@ops.case("trapezoid.x", "cumulative_trapezoid.x", "trapz.x", dtypes=NUMBERS)
+def _trapezoid_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Outputs of slices of integers whose differences, sums or products leave the range of their dtype, which
+    C++ leaves undefined for int32 and int64 ([expr.pre]/4); the quotient of the sums is a float."""
+    y, x = arguments["y"], arguments["x"]
+    if y.dtype not in (np.int32, np.int64):
+        return [None]
+    axis = arguments.get("dim", -1) % y.ndim
+    heights = np.moveaxis(y.astype(object), axis, -1)
+    places = x.astype(object) if x.ndim == 1 else np.moveaxis(x.astype(object), axis, -1)
+    widths, sides = places[..., 1:] - places[..., :-1], heights[..., 1:] + heights[..., :-1]
+    areas = widths * sides
+    limits = np.iinfo(y.dtype)
+    outside = np.zeros(areas.shape[:-1], dtype=bool)
+    for met in (widths, sides, areas):
+        outside = outside | ((met < int(limits.min)) | (met > int(limits.max))).astype(bool).any(axis=-1)
+    # Whatever the order of the sum, which is one of int64, it stays below the sum of magnitudes.
+    outside = outside | np.asarray(abs(areas).sum(axis=-1) > int(np.iinfo(np.int64).max), dtype=bool)
+    if expected[0].ndim == y.ndim:
+        outside = np.expand_dims(outside, axis)
+    return [np.broadcast_to(outside, expected[0].shape)]
+
+
+@ops.case(
+    *("trapezoid.x", "cumulative_trapezoid.x", "trapz.x"),
+    dtypes=NUMBERS,
+    judge=Judge(undefined=_trapezoid_undefined),
+)
 def trapezoid_over(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.maybe(lambda: d.dim(len(shape)))

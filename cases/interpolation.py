@@ -32,6 +32,64 @@ _REASON = (
 _WEIGHTED = Judge(accumulates=True, tolerances=_PIXELS, reason=_REASON)
 
 
+def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) -> tuple[Mask, Mask]:
+    """Along one axis, for each output place which input places have a weight, and which have one or lie just
+    where the weights become zero, so that rounding of coordinates decides."""
+    image = arguments["self"] if "self" in arguments else arguments["input"]
+    size, scales = image.shape[2 + axis], arguments.get("scale_factors")
+    scale = scales[axis] if scales else arguments.get(_AXES[dims][axis])
+    sizes = arguments["output_size"]
+    count = sizes[axis] if sizes else int(size * scale)
+    place = np.arange(count)
+    if arguments.get("align_corners"):
+        at = place * ((size - 1) / (count - 1) if count > 1 else 0.0)
+    else:
+        at = (place + 0.5) * (1.0 / scale if scale else size / count) - 0.5
+        at = at if radius > 1 else np.maximum(at, 0.0)
+    sure, near = np.zeros((count, size), dtype=bool), np.zeros((count, size), dtype=bool)
+    for step in range(-radius - 1, radius + 2):
+        neighbour = np.floor(at) + step
+        apart = np.abs(neighbour - at)
+        index = np.clip(neighbour, 0, size - 1).astype(np.int64)
+        vanishing = (np.abs(apart - np.round(apart)) < 1e-5) & (apart > 0.5)
+        near[place, index] |= apart < radius + 1e-5
+        sure[place, index] |= (apart < radius) & ~vanishing
+    return sure, near
+
+
+def _weighted(dims: int, radius: int) -> Judge:
+    """Weights are functions of coordinates, whose rounding changes them by units in the last place of the
+    coordinate, not of the weight: what a neighbour contributes by it goes with the neighbour's magnitude."""
+
+    def window_maximum(arguments: Mapping[str, Any]) -> Array:
+        image = arguments["self"] if "self" in arguments else arguments["input"]
+        magnitude: Array = np.nan_to_num(np.abs(image), nan=0.0, posinf=0.0)
+        for axis in range(dims):
+            near = _touched(arguments, axis, dims, radius)[1]
+            last = np.moveaxis(magnitude, 2 + axis, -1)
+            rows = [np.where(row, last, 0.0).max(axis=-1, initial=0.0) for row in near]
+            magnitude = np.moveaxis(np.stack(rows, axis=-1), -1, 2 + axis)
+        return magnitude
+
+    def zero_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+        # Neither PyTorch nor ONNX says whether a neighbour of weight zero takes part; 0 · inf is NaN
+        # (IEEE 754-2019 §7.2).
+        image = arguments["self"] if "self" in arguments else arguments["input"]
+        wild = (~np.isfinite(image.astype(np.float64))).astype(np.float64)
+        if not wild.any():
+            return [None]
+        counts = [wild, wild]
+        for axis in range(dims):
+            touched = _touched(arguments, axis, dims, radius)
+            counts = [
+                np.moveaxis(np.moveaxis(count, 2 + axis, -1) @ mask.T.astype(np.float64), -1, 2 + axis)
+                for count, mask in zip(counts, touched, strict=True)
+            ]
+        return [np.asarray(counts[1] > counts[0])]
+
+    return Judge(terms=window_maximum, undefined=zero_times_infinity, tolerances=_PIXELS, reason=_REASON)
+
+
 def _resized(d: Draw, dims: int) -> tuple[list[int], list[int], list[float]]:
     """Input sizes, and output sizes with the scales that they follow from."""
     high = 9 if dims < 3 else 5
@@ -81,10 +139,10 @@ def _upsample(name: str, dims: int, dtypes: Sequence[str], judge: Judge, *, alig
 for _dims in (1, 2, 3):
     for _kind in ("upsample_nearest", "_upsample_nearest_exact"):
         _upsample(f"{_kind}{_dims}d", _dims, (*FLOATS, "uint8"), EXACT, align=False)
-_upsample("upsample_linear1d", 1, FLOATS, _WEIGHTED, align=True)
-_upsample("upsample_bilinear2d", 2, (*FLOATS, "uint8"), _WEIGHTED, align=True)
-_upsample("upsample_trilinear3d", 3, FLOATS, _WEIGHTED, align=True)
-_upsample("upsample_bicubic2d", 2, (*FLOATS, "uint8"), _WEIGHTED, align=True)
+_upsample("upsample_linear1d", 1, FLOATS, _weighted(1, 1), align=True)
+_upsample("upsample_bilinear2d", 2, (*FLOATS, "uint8"), _weighted(2, 1), align=True)
+_upsample("upsample_trilinear3d", 3, FLOATS, _weighted(3, 1), align=True)
+_upsample("upsample_bicubic2d", 2, (*FLOATS, "uint8"), _weighted(2, 2), align=True)
 _upsample("_upsample_bilinear2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
 _upsample("_upsample_bicubic2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
 _upsample("_upsample_lanczos2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)

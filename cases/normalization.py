@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import Judge
-from harness.verdict.rules import anything
+from harness.verdict.rules import anything, infinite_mean
 
 ops = Family("normalization")
 
@@ -55,7 +55,15 @@ def layer_norm(d: Draw) -> Arguments:
     }
 
 
-@ops.case("native_layer_norm", dtypes=FLOATS)
+def _normalized(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(range(-len(arguments["normalized_shape"]), 0))
+
+
+@ops.case(
+    "native_layer_norm",
+    dtypes=FLOATS,
+    judge=Judge(undefined=infinite_mean(_normalized, source="input", output=1)),
+)
 def native_layer_norm(d: Draw) -> Arguments:
     shape, normalized = _trailing(d)
     return {

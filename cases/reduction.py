@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import ACCUMULATES, EXACT, Judge
-from harness.verdict.rules import equal, index_along
+from harness.verdict.rules import equal, index_along, infinite_mean
 
 ops = Family("reduction")
 
@@ -219,12 +219,21 @@ def logsumexp(d: Draw) -> Arguments:
 # Moments
 
 
-@ops.case("var", "std", "var_mean", "std_mean", dtypes=FLOATS)
+def _averaged(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
+    return tuple(arguments.get("dim") or ()) or None
+
+
+MOMENTS = Judge(undefined=infinite_mean(_averaged, source="self", output=1))
+
+
+@ops.case("var_mean", "std_mean", dtypes=FLOATS, judge=MOMENTS)
+@ops.case("var", "std", dtypes=FLOATS)
 def moments(d: Draw) -> Arguments:
     return {"self": d.tensor(long_or_any_shape(d)), "unbiased": d.maybe(d.boolean)}
 
 
-@ops.case("var.dim", "std.dim", "var_mean.dim", "std_mean.dim", dtypes=FLOATS)
+@ops.case("var_mean.dim", "std_mean.dim", dtypes=FLOATS, judge=MOMENTS)
+@ops.case("var.dim", "std.dim", dtypes=FLOATS)
 def moments_dim(d: Draw) -> Arguments:
     shape = long_or_any_shape(d)
     return {
@@ -235,7 +244,8 @@ def moments_dim(d: Draw) -> Arguments:
     }
 
 
-@ops.case("var.correction", "std.correction", "var_mean.correction", "std_mean.correction", dtypes=FLOATS)
+@ops.case("var_mean.correction", "std_mean.correction", dtypes=FLOATS, judge=MOMENTS)
+@ops.case("var.correction", "std.correction", dtypes=FLOATS)
 def moments_correction(d: Draw) -> Arguments:
     shape = long_or_any_shape(d)
     return {

@@ -9,7 +9,7 @@ import numpy as np
 from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
 from harness.generate.draw import OMIT, Draw, ascending, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES, EXACT, Evidence, Judge, Mask, OutputRule
+from harness.verdict.judge import ACCUMULATES, EXACT, Array, Evidence, Judge, Mask, OutputRule
 from harness.verdict.rules import any_order, equal, indices_along, unique_counts, unique_inverse
 
 ops = Family("sorting")
@@ -193,7 +193,46 @@ def _with_elements(shape: tuple[int, ...], dim: Any) -> tuple[int, ...]:
     return tuple(size if i == dim % len(shape) else size or 1 for i, size in enumerate(shape))
 
 
-@ops.case("unique_dim", dtypes=ALL, judge=Judge(rules={0: equal}))
+def _slices(array: Array, dim: int) -> list[bytes]:
+    """The slices along `dim` as comparable values; zeros of either sign are equal."""
+    rows = np.moveaxis(array, dim, 0)
+    return [(row + 0).tobytes() for row in rows]
+
+
+def _unless_sorted(rule: OutputRule) -> OutputRule:
+    """`rule` where the argument `sorted` is false: then the order of the unique slices is open."""
+
+    def judged(evidence: Evidence, output: int) -> Mask:
+        if evidence.arguments.get("sorted", True) or not evidence.got[output].size:
+            return equal(evidence, output)
+        return rule(evidence, output)
+
+    return judged
+
+
+def _same_slices(evidence: Evidence, output: int) -> Mask:
+    dim = evidence.arguments["dim"]
+    expected, got = (_slices(arrays[output], dim) for arrays in (evidence.expected, evidence.got))
+    return np.full(evidence.got[output].shape, sorted(expected) != sorted(got))
+
+
+def _slice_inverse(evidence: Evidence, output: int) -> Mask:
+    dim, index = evidence.arguments["dim"], evidence.got[output]
+    unique, data = _slices(evidence.got[0], dim), _slices(evidence.arguments["self"], dim)
+    inside = (index >= 0) & (index < len(unique))
+    return np.array([not ok or unique[i] != row for ok, i, row in zip(inside, index, data, strict=True)])
+
+
+def _slice_counts(evidence: Evidence, output: int) -> Mask:
+    dim = evidence.arguments["dim"]
+    unique, data = _slices(evidence.got[0], dim), _slices(evidence.arguments["self"], dim)
+    return np.array([n != data.count(row) for n, row in zip(evidence.got[output], unique, strict=True)])
+
+
+_UNIQUE_SLICES = (_same_slices, _slice_inverse, _slice_counts)
+
+
+@ops.case("unique_dim", dtypes=ALL, judge=Judge(rules=dict(enumerate(map(_unless_sorted, _UNIQUE_SLICES)))))
 def unique_dim(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.dim(len(shape))

@@ -240,8 +240,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--converter", default="dynamo")
-    parser.add_argument("--overloads", type=int, default=40, help="how many operators (%(default)s)")
-    parser.add_argument("--examples", type=int, default=8, help="cases per operator (%(default)s)")
+    parser.add_argument("--overloads", type=int, default=14, help="how many operators (%(default)s)")
+    parser.add_argument("--examples", type=int, default=24, help="cases per operator (%(default)s)")
     parser.add_argument("--values", type=int, default=4, help="value draws per structure (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory", type=int, default=0, metavar="CASES", help="watch memory instead")

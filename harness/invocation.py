@@ -276,7 +276,7 @@ def _decode(data: Any, where: str) -> Argument:
         kind, value = next(iter(data.items()))
         if kind == "float" and value in ("nan", "inf", "-inf"):
             return float(value)
-        if kind == "complex":
+        if kind == "complex" and isinstance(value, list) and len(value) == 2:
             real, imaginary = (_decode(part, where) for part in value)
             if isinstance(real, int | float) and isinstance(imaginary, int | float):
                 return complex(real, imaginary)
@@ -295,13 +295,13 @@ def _decode_tensor(data: Mapping[str, Any], where: str) -> TensorSpec:
             values = Recipe(tuple(domain), str(style), int(seed))
         else:
             values = Literal(tuple(_decode(v, where) for v in data["values"]))  # type: ignore[misc]
-        return TensorSpec(
-            shape=tuple(data["shape"]),
-            dtype=data["dtype"],
-            strides=tuple(data["strides"]),
-            offset=data["offset"],
-            values=values,
-        )
+        shape, strides, dtype = tuple(data["shape"]), tuple(data["strides"]), data["dtype"]
+        places = (*shape, *strides, data["offset"])
+        if len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in places):
+            raise ValueError("a size and a stride per dimension, and an offset, none negative")
+        if not isinstance(dtype, str):
+            raise ValueError("no dtype")
+        return TensorSpec(shape, dtype, strides, data["offset"], values)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInvocation(f"{where}: not a tensor: {error!r}") from None
 

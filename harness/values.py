@@ -71,7 +71,9 @@ def special_floats(dtype: str) -> tuple[float, ...]:
         2.0 ** min(53, high),
         2.0 ** min(63, high),
     ]
-    return (float("nan"), *positive, *(-v for v in positive), *_SATURATION[dtype])
+    # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
+    non_finite = (float("nan"),) * 6 + (float("inf"), float("-inf")) * 2
+    return (*non_finite, 0.0, -0.0, *positive, *(-v for v in positive), *_SATURATION[dtype])
 
 
 @cache

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness_runs import output, record_of, rows, run_harness, unary
+from harness_runs import ROOT, environment, output, record_of, rows, run_harness, unary
 
 from harness.invocation import Invocation
 from harness.record import store
@@ -189,9 +190,7 @@ def test_replaying_one_case_reproduces_its_verdict(plain: Run, tmp_path: Path) -
     case = next(row["case_id"] for row in plain.rows() if row["outcome"] == "mismatch")
     # The summary names a command that does it.
     assert f"pytest harness --replay {plain.directory} --case" in plain.done.stdout
-    run = Run(
-        tmp_path / "run", "--replay", plain.directory, "--case", case[:10], "--converter", "dynamo"
-    )
+    run = Run(tmp_path / "run", "--replay", plain.directory, "--case", case[:10], "--converter", "dynamo")
     assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
     again = [{name: row[name] for name in VERDICT} for row in run.rows()]
     assert again == [{n: row[n] for n in VERDICT} for row in plain.rows() if row["case_id"] == case]
@@ -210,28 +209,63 @@ def test_a_selection_that_selects_nothing_is_not_green(tmp_path: Path) -> None:
     assert run.status == pytest.ExitCode.NO_TESTS_COLLECTED, output(run.done)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--op", "celluu"), ("celluu", "aten.celu.default")),
-        (("--op", "aten.zzz_*"), ("aten.zzz_*", "matches none")),
-        (("--op", "celu", "--dtype", "int64"), ("nothing to run", "int64")),
-        (("--converter", "dynamoo"), ("dynamoo", "dynamo?")),
-        (("--backend", "ort-cpuu"), ("ort-cpuu", "ort-cpu")),
-        (("--backend", "onnx-api:no_such_module"), ("no_such_module", "onnx-api:onnxruntime.backend")),
-        (("--backend", "ort-cuda"), ("ort-cuda", "to get it: pip ")),
-        (("--dtype", "float23"), ("float23", "float32")),
-        (("--examples", "0"), ("--examples 0", "at least 1")),
-        (("--opset", "3"), ("--opset 3",)),
-        (("--case", "0123456789ab"), ("--case", "--replay")),
-    ],
-    ids=lambda value: " ".join(value[-2:]) if value[0].startswith("--") else "",
-)
+REFUSED: dict[str, tuple[str, ...]] = {
+    "--op celluu": ("celluu", "aten.celu.default"),
+    "--op aten.zzz_*": ("aten.zzz_*", "matches none"),
+    "--op celu --dtype int64": ("nothing to run", "int64"),
+    "--converter dynamoo": ("dynamoo", "dynamo?"),
+    "--backend ort-cpuu": ("ort-cpuu", "ort-cpu"),
+    "--backend onnx-api:no_such_module": ("no_such_module", "onnx-api:onnxruntime.backend"),
+    "--backend ort-cuda": ("ort-cuda", "to get it: pip "),
+    "--dtype float23": ("float23", "float32"),
+    "--examples 0": ("--examples 0", "at least 1"),
+    "--opset 3": ("--opset 3",),
+    "--case 0123456789ab": ("--case", "--replay"),
+}
+
+#: Sessions one after the other in a process, since most of a refusal's time is the import of PyTorch.
+_SESSIONS = """
+import contextlib, io, json, pytest, sys
+for options in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        status = pytest.main(["harness", "-p", "no:cacheprovider", *options])
+    print(json.dumps([int(status), said.getvalue()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
+    results = tmp_path_factory.mktemp("refused") / "run"
+    sessions = [[*options.split(), "--results-dir", str(results)] for options in REFUSED]
+    done = subprocess.run(
+        [sys.executable, "-c", _SESSIONS, json.dumps(sessions)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, output(done)
+    assert not results.exists()
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        options: subprocess.CompletedProcess(session, status, said, "")
+        for options, session, (status, said) in zip(REFUSED, sessions, answers, strict=True)
+    }
+
+
+@pytest.mark.parametrize("options", REFUSED)
 def test_what_cannot_be_carried_out_is_refused_in_one_line(
-    options: Sequence[str], words: Sequence[str], tmp_path: Path
+    options: str, refusals: dict[str, subprocess.CompletedProcess[str]]
 ) -> None:
-    run = Run(tmp_path / "run", *options)
-    assert_refused(run.done, *words)
+    assert_refused(refusals[options], *REFUSED[options])
+
+
+def test_a_requested_backend_that_is_missing_ends_the_session_with_how_to_install_it(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", "--backend", "ort-cuda", "-n", "2")
+    assert_refused(run.done, "ort-cuda", "to get it: pip ")
     assert not run.directory.exists()
 
 
@@ -251,7 +285,9 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_a_directory_that_holds_a_run_is_left_as_it_is(tmp_path: Path) -> None:
     directory = record_of(tmp_path / "run", [unary("aten.relu.default", [1.0])])
     before = contents(directory)
-    assert_refused(Run(directory, "--op", "relu").done, str(directory), "already holds a run", "--results-dir")
+    assert_refused(
+        Run(directory, "--op", "relu").done, str(directory), "already holds a run", "--results-dir"
+    )
     assert contents(directory) == before
 
 

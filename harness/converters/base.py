@@ -6,7 +6,7 @@ invocations or batches: the program that it gets may hold one operator call or t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,7 +17,18 @@ from harness.availability import Unavailable
 
 
 class UnsupportedOperator(Exception):
-    """The converter has no conversion for an operator (as opposed to failing in one)."""
+    """The converter has no conversion for an operator (as opposed to failing in one).
+
+    Args:
+        message: The converter's own words.
+        missing: Output name of the request → the operator without a conversion that it depends on, where
+            the converter knows it of every output. A program that holds many calls then tells at once
+            which of them would fail alone.
+    """
+
+    def __init__(self, message: str, missing: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.missing = dict(missing or {})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ class DynamoConverter:
                 )
             except Exception as error:
                 if _lacks_conversion(error):
-                    raise UnsupportedOperator(str(error)) from error
+                    missing = kept_constants.missing_functions(request.output_names)
+                    raise UnsupportedOperator(str(error), missing) from error
                 raise
             assert program is not None
             return program.model_proto
@@ -58,9 +59,14 @@ class DynamoConverter:
 
 def _lacks_conversion(error: BaseException) -> bool:
     cause: BaseException | None = error
+    converting = False
     while cause is not None:
-        if type(cause).__name__ == "DispatchError":
+        kind = type(cause).__name__
+        # A conversion function refuses an attribute or a dtype with NotImplementedError. Raised elsewhere, as
+        # by a meta kernel of PyTorch, it says nothing of conversions.
+        if kind == "DispatchError" or (converting and isinstance(cause, NotImplementedError)):
             return True
+        converting = kind == "GraphConstructionError"
         cause = cause.__cause__
     return False
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -67,6 +67,7 @@ def kept() -> Iterator[None]:
         "composites": _composites,
         "overrides": _overridden,
     }
+    _last.clear()
     for name, (owner, attribute, _) in originals.items():
         setattr(owner, attribute, replacements[name])
     try:
@@ -161,7 +162,54 @@ def _replace_kernels(op: Any, kernels: dict[Any, Any]) -> None:
     op._dispatch_cache.clear()
 
 
+@dataclass(frozen=True)
+class _Decomposed:
+    """What the last export in this process was about to translate."""
+
+    program: Any
+    registry: Any
+
+
+_last: list[_Decomposed] = []
+
+
+def missing_functions(outputs: Sequence[str]) -> dict[str, str]:
+    """Which outputs of the program last exported under `kept()` need an operator without ONNX function.
+
+    The exporter stops at the first such operator. All of them are known by then: it looks functions up
+    by operator alone, so an operator that has none fails wherever it stands.
+
+    Args:
+        outputs: Names for the program's outputs, in order.
+
+    Returns:
+        Output name → operator; empty where no program is known.
+    """
+    if not _last:
+        return {}
+    program, registry = _last[-1].program, _last[-1].registry
+    lacking: dict[torch.fx.Node, str] = {}
+    for node in program.graph.nodes:
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload) and not registry.is_registered(target):
+            lacking[node] = str(target)
+        else:
+            inherited = next((lacking[n] for n in node.all_input_nodes if n in lacking), None)
+            if inherited is not None and node.op != "output":
+                lacking[node] = inherited
+    (results,) = program.graph.output_node().args
+    if len(results) != len(outputs):
+        return {}
+    return {name: lacking[r] for name, r in zip(outputs, results, strict=True) if r in lacking}
+
+
 def _decompose_where_needed(program: Any, registry: Any) -> Any:
+    decomposed = _decomposed(program, registry)
+    _last[:] = [_Decomposed(decomposed, registry)]
+    return decomposed
+
+
+def _decomposed(program: Any, registry: Any) -> Any:
     implemented = importlib.import_module(_PLACES["decompositions"][0]).get_onnx_implemented_overloads
     table = _kept_table(frozenset(implemented(registry)))
     if all(_stays(node, table) for node in program.graph.nodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from harness.backends.base import (
     ShapeRange,
     UnsupportedModel,
 )
-from harness.converters.base import Converter, UnsupportedOperator
+from harness.converters.base import Converter, ExportRequest, UnsupportedOperator
 from harness.generate.operator_case import REGISTRY
 from harness.invocation import Invocation
 from harness.pipeline.divide import extract, owners
@@ -92,8 +93,13 @@ class Executor:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
         accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
         size = self._settings.batch_size
-        for start in range(0, len(accepted), size):
-            for converted in self._convert(accepted[start : start + size]):
+        together = [a for a in accepted if not _holds_negative_zero(a.group.exported.arguments)]
+        batches = [together[start : start + size] for start in range(0, len(together), size)]
+        # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
+        # taken for both. In a model of its own a case meets no other case's zero.
+        batches += [[a] for a in accepted if _holds_negative_zero(a.group.exported.arguments)]
+        for batch in batches:
+            for converted in self._convert(batch):
                 for name in self._backends:
                     self._one_backend(name, converted)
 
@@ -123,9 +129,10 @@ class Executor:
     def _convert(self, members: Sequence[_Accepted]) -> Iterator[_Converted]:
         """Export `members` in as few batches as succeed.
 
-        A batch that fails is tried again in quarters; after a case that fails alone the next is tried
-        alone, and batches grow again from there. An operator without any conversion, where every
-        case fails, so costs one export a case, and a single guilty case about as much as bisection.
+        Members that need an operator without any conversion are set apart at once. A batch that fails for
+        another reason is tried again in quarters; after a case that fails alone the next is tried alone,
+        and batches grow again from there: where every case fails that costs one export a case, and a
+        single guilty case costs about as much as bisection.
         """
         start, size = 0, len(members)
         while start < len(members):
@@ -134,18 +141,17 @@ class Executor:
             keys = _keys(batch)
             self._send(Step(Stage.CONVERT, None, keys))
             try:
-                model = self._converter.convert(
-                    export_request(
-                        [m.structure for m in batch],
-                        opset=self._settings.opset,
-                        dynamic=self._settings.dynamic,
-                    )
-                )
+                model = self._converter.convert(self._request(batch))
                 if len(batch) > 1:
                     # An exporter that cannot bring one case to the opset may leave all at another.
                     _check_opset(model, self._settings.opset)
             except Exception as error:
                 if len(batch) > 1:
+                    rest = self._without_unsupported(batch, error)
+                    if len(rest) < len(batch):
+                        members = [*rest, *members[start + len(batch) :]]
+                        start, size = 0, max(1, len(rest))
+                        continue
                     size = max(1, len(batch) // 4)
                     continue
                 outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
@@ -156,6 +162,33 @@ class Executor:
                 yield from self._check(_Converted(model, tuple(batch), elapsed / len(keys)))
                 size = 2 * len(batch)
             start += len(batch)
+
+    def _without_unsupported(self, batch: Sequence[_Accepted], error: Exception) -> list[_Accepted]:
+        """The members left once those are reported that need an operator without any conversion.
+
+        For each such operator one member is exported alone, which must fail in the same way and says in
+        which words; the others with the same operator would fail in them too.
+        """
+        missing = error.missing if isinstance(error, UnsupportedOperator) else {}
+        rest = list(batch)
+        for operator in dict.fromkeys(missing.values()):
+            needing = [m for m in rest if any(missing.get(n) == operator for n in m.structure.output_names)]
+            self._send(Step(Stage.CONVERT, None, needing[0].keys))
+            try:
+                self._converter.convert(self._request(needing[:1]))
+            except UnsupportedOperator as alone:
+                if set(alone.missing.values()) == {operator}:
+                    self._fail(_keys(needing), Stage.CONVERT, Outcome.UNSUPPORTED, alone, blame="converter")
+                    rest = [m for m in rest if m not in needing]
+            except Exception:
+                # It fails in another way: all of them are tried again.
+                continue
+        return rest
+
+    def _request(self, members: Sequence[_Accepted]) -> ExportRequest:
+        return export_request(
+            [m.structure for m in members], opset=self._settings.opset, dynamic=self._settings.dynamic
+        )
 
     def _check(self, converted: _Converted) -> list[_Converted]:
         keys = _keys(converted.members)
@@ -384,7 +417,7 @@ def _pytorch_contradicts_itself(judge: Judge, reference: Reference, got: Sequenc
 
     A layout is no part of a value: some kernels of PyTorch read strided or expanded inputs wrongly.
     """
-    if not reference.has_strided_input:
+    if judge.reads_layout or not reference.has_strided_input:
         return False
     try:
         return compare(judge, reference.on_contiguous_inputs(), got).problem is None
@@ -406,6 +439,12 @@ def describe_error(error: BaseException) -> str:
         parts.append(f"{type(cause).__name__}: {cause}"[:2000])
         cause = cause.__cause__
     return "\ncaused by ".join(parts)
+
+
+def _holds_negative_zero(argument: object) -> bool:
+    if isinstance(argument, tuple):
+        return any(map(_holds_negative_zero, argument))
+    return isinstance(argument, float) and argument == 0.0 and math.copysign(1.0, argument) < 0.0
 
 
 def _keys(members: Sequence[_Accepted]) -> tuple[CaseKey, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -91,7 +92,8 @@ def _with_arrays(argument: Argument, supply: Any) -> Any:
 
 def _call(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     # Random operators repeat, so that a case is the same wherever it runs.
-    torch.manual_seed(0)
+    # (`torch.manual_seed` seeds every kind of device and formats a stack trace for each.)
+    torch.default_generator.manual_seed(0)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return output_tensors(bind(invocation)(tensors))
@@ -118,24 +120,51 @@ def _widened(argument: Argument) -> Argument:
     return argument
 
 
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+#: Scalars that scale terms, in every overload that has an argument of that name.
+_SCALES = frozenset({"alpha", "beta"})
+
+
+def _scale(name: str, argument: Argument) -> Argument:
+    if name in _SCALES and isinstance(argument, int | float) and not isinstance(argument, bool):
+        return abs(argument)
+    return argument
+
+
 def _in_float64(invocation: Invocation, *, magnitudes: bool) -> tuple[Array | None, ...] | None:
     """The same call with floating tensors in float64, or None where PyTorch has no such call.
 
+    Float64 is PyTorch's default dtype meanwhile: it decides in what integers are divided, and what dtype a
+    sequence of Python floats has.
+
     Args:
         invocation: The case.
-        magnitudes: Take absolute values of the floating inputs.
+        magnitudes: Take absolute values of the floating inputs, `alpha` and `beta`; of integer tensors
+            too where no tensor is floating, and none is an index therefore.
     """
-    if not any(is_float(spec.dtype) for spec in invocation.tensors()):
-        return None
+    only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
     wide = replace(invocation, arguments=tuple((n, _widened(a)) for n, a in invocation.arguments))
+    if magnitudes:
+        wide = replace(wide, arguments=tuple((n, _scale(n, a)) for n, a in wide.arguments))
     tensors = []
     for tensor in build_tensors(invocation):
         if tensor.is_floating_point():
             tensor = tensor.double()
-            tensor = tensor.abs() if magnitudes else tensor
+        if magnitudes and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
+            tensor = tensor.abs()
         tensors.append(tensor)
     try:
-        outputs = _call(wide, tensors)
+        with _default_dtype(torch.float64):
+            outputs = _call(wide, tensors)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
     return tuple(to_numpy(t) if t.dtype is torch.float64 else None for t in outputs)

@@ -212,3 +212,27 @@ def _unbounded(argument: Any) -> Any:
         integers = argument.astype(np.int64) if argument.dtype.kind == "b" else argument
         return integers.astype(object)
     return argument
+
+
+def infinite_mean(
+    axes: Callable[[Mapping[str, Any]], tuple[int, ...] | None], *, source: str, output: int
+) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Mask | None]]:
+    """The means of slices that hold an infinity but no NaN. They are infinite, or NaN where both infinities
+    occur; PyTorch's kernels for moments update a running mean, and inf − inf on the way makes all of them
+    NaN, which `torch.mean` is not. For `Judge.undefined`.
+
+    Args:
+        axes: The dims of `source` that are averaged, from the arguments; None for all.
+        source: Name of the argument.
+        output: Which output holds the means.
+    """
+
+    def undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+        data = np.atleast_1d(arguments[source].astype(np.float64))
+        along = axes(arguments)
+        open_ = np.isinf(data).any(axis=along) & ~np.isnan(data).any(axis=along)
+        marks: list[Mask | None] = [None] * len(expected)
+        marks[output] = np.asarray(open_, dtype=bool).reshape(expected[output].shape)
+        return marks
+
+    return undefined

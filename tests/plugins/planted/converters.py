@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 
 import onnx
+import torch
 
 from harness.converters.base import ConverterEntry, ExportRequest, register
-from harness.converters.dynamo import DynamoConverter
+from harness.converters.dynamo import DynamoConverter, quiet
 from planted import _guilty
+from planted.translations import WRONG
 
 
 class Segfault(DynamoConverter):
@@ -26,3 +28,28 @@ class Segfault(DynamoConverter):
 register(
     ConverterEntry(name=Segfault.name, probe=lambda: None, create=Segfault, version=lambda: "planted 1.0")
 )
+
+
+class Wrong(DynamoConverter):
+    """Converts some operators wrongly, as a user's rules may."""
+
+    name = "planted-wrong"
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.converters.base.Converter`."""
+        with self._kept(), quiet():
+            program = torch.onnx.export(
+                request.program,
+                request.inputs,
+                input_names=list(request.input_names),
+                output_names=list(request.output_names),
+                opset_version=request.opset,
+                dynamo=True,
+                verbose=False,
+                custom_translation_table=WRONG,
+            )
+        assert program is not None
+        return program.model_proto
+
+
+register(ConverterEntry(name=Wrong.name, probe=lambda: None, create=Wrong, version=lambda: "planted 1.0"))
