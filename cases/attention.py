@@ -141,13 +141,13 @@ def rnn_cell(d: Draw) -> Arguments:
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("gru_cell", dtypes=FLOATS)
+@ops.case("gru_cell", dtypes=FLOATS, judge=ACCUMULATES)
 def gru_cell(d: Draw) -> Arguments:
     arguments, state = _cell(d, 3)
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("lstm_cell", dtypes=FLOATS)
+@ops.case("lstm_cell", dtypes=FLOATS, judge=ACCUMULATES)
 def lstm_cell(d: Draw) -> Arguments:
     arguments, state = _cell(d, 4)
     return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
@@ -193,13 +193,13 @@ def rnn(d: Draw) -> Arguments:
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("gru.input", dtypes=FLOATS)
+@ops.case("gru.input", dtypes=FLOATS, judge=ACCUMULATES)
 def gru(d: Draw) -> Arguments:
     arguments, state = _sequence(d, 3)
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("lstm.input", dtypes=FLOATS)
+@ops.case("lstm.input", dtypes=FLOATS, judge=ACCUMULATES)
 def lstm(d: Draw) -> Arguments:
     arguments, state = _sequence(d, 4)
     return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
@@ -222,13 +222,13 @@ def rnn_packed(d: Draw) -> Arguments:
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("gru.data", dtypes=FLOATS)
+@ops.case("gru.data", dtypes=FLOATS, judge=ACCUMULATES)
 def gru_packed(d: Draw) -> Arguments:
     arguments, state = _packed(d, 3)
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("lstm.data", dtypes=FLOATS)
+@ops.case("lstm.data", dtypes=FLOATS, judge=ACCUMULATES)
 def lstm_packed(d: Draw) -> Arguments:
     arguments, state = _packed(d, 4)
     return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}

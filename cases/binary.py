@@ -110,7 +110,21 @@ def addcdiv(d: Draw) -> Arguments:
     return {**operands, "value": _multiplier(d, *operands.values())}
 
 
-LERP = Judge(terms=lambda a: abs(a["self"]) + abs(a["weight"]) * (abs(a["end"]) + abs(a["self"])))
+def _lerp_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Where the documented start + weight·(end - start) and the equal end - (end - start)·(1 - weight), which
+    the kernel takes for the greater weights, run into different infinities or NaN."""
+    with np.errstate(all="ignore"):
+        start, end = arguments["self"].astype(np.float64), arguments["end"].astype(np.float64)
+        weight = np.asarray(arguments["weight"]).astype(np.float64)
+        documented, other = start + weight * (end - start), end - (end - start) * (1.0 - weight)
+    unlike = ~(np.isfinite(documented) & np.isfinite(other)) & (documented != other)
+    return [np.broadcast_to(unlike & ~(np.isnan(documented) & np.isnan(other)), expected[0].shape)]
+
+
+LERP = Judge(
+    terms=lambda a: abs(a["self"]) + abs(a["weight"]) * (abs(a["end"]) + abs(a["self"])),
+    undefined=_lerp_undefined,
+)
 ops.simple("lerp.Scalar", dtypes=FLOATS, judge=LERP, weight=lambda d: d.choose(d.float(), d.int()))
 ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
 

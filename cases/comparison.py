@@ -17,7 +17,25 @@ ops = Family("comparison")
 _ORDERS = ("eq", "ne", "lt", "le", "gt", "ge")
 _LONG_NAMES = ("not_equal", "less", "less_equal", "greater", "greater_equal")
 
-ops.simple(*(f"{name}.Tensor" for name in (*_ORDERS, *_LONG_NAMES)), dtypes=ALL, promote=ALL, judge=EXACT)
+
+def _wrapped(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """All, where a 0-d tensor holds an integer that the dtype of the other tensor does not, which is compared
+    in by PyTorch's type promotion: its documentation has no conversion for that, and the kernels wrap it."""
+    pair = arguments["self"], arguments["other"]
+    for alone, other in (pair, pair[::-1]):
+        if alone.ndim == 0 < other.ndim and alone.dtype.kind in "iu" and other.dtype.kind in "iu":
+            limits = np.iinfo(other.dtype)
+            if not int(limits.min) <= int(alone) <= int(limits.max):
+                return [np.ones(expected[0].shape, dtype=bool)]
+    return [None]
+
+
+ops.simple(
+    *(f"{name}.Tensor" for name in (*_ORDERS, *_LONG_NAMES)),
+    dtypes=ALL,
+    promote=ALL,
+    judge=Judge(exact=True, signed_zeros=True, undefined=_wrapped),
+)
 ops.simple(
     *(f"{name}.Scalar" for name in (*_ORDERS, *_LONG_NAMES)),
     dtypes=ALL,

@@ -6,16 +6,18 @@ strides may skip parts of it, and the last window need not reach the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from harness.dtypes import FLOATS, INTS
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES
+from harness.verdict.judge import ACCUMULATES, Array, Judge, Mask
 
 ops = Family("convolution")
 
@@ -101,6 +103,53 @@ def _common(d: Draw, plane: _Plane, *, transposed: bool) -> dict[str, Any]:
     }
 
 
+def _per_dim(value: Any, dims: int) -> list[int]:
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
+    return numbers * dims if len(numbers) == 1 else numbers
+
+
+def _padding_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Sums over windows that reach into the padding with a weight that is not finite. PyTorch documents
+    implicit zeros, which its kernels skip or multiply, and ONNX says no more; 0 · inf is NaN (IEEE 754-2019
+    §7.2)."""
+    weight = arguments["weight"]
+    dims = weight.ndim - 2
+    wild = (~np.isfinite(weight.astype(np.float64))).any(axis=1).astype(np.float64)
+    if arguments.get("transposed") or not wild.any():
+        return [None]
+    data, result = arguments["input"], expected[0]
+    stride, dilation = (_per_dim(arguments.get(name, 1), dims) for name in ("stride", "dilation"))
+    padding = arguments.get("padding", 0)
+    if padding == "same":
+        padding = [step * (size - 1) // 2 for step, size in zip(dilation, weight.shape[2:], strict=True)]
+    before = _per_dim(0 if padding == "valid" else padding, dims)
+    inside = wild
+    for axis in range(dims):
+        # Leading: output channel; then the window's dims, of which each turn takes the first for an output's.
+        first = np.arange(result.shape[axis - dims])[:, None] * stride[axis] - before[axis]
+        place = first + np.arange(weight.shape[2 + axis]) * dilation[axis]
+        held = (place >= 0) & (place < data.shape[axis - dims])
+        inside = np.tensordot(inside, held.astype(np.float64), axes=(1, 1))
+    total = wild.reshape(len(wild), -1).sum(axis=1).reshape(-1, *(1,) * dims)
+    return [np.broadcast_to(inside < total, result.shape)]
+
+
+_CONVOLVED = Judge(accumulates=True, undefined=_padding_times_infinity)
+
+
+def _tbc_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """As for other convolutions, of which this is one in one dimension with the channels last."""
+    (mask,) = _padding_times_infinity(
+        {
+            "input": arguments["self"].transpose(1, 2, 0),
+            "weight": arguments["weight"].transpose(2, 1, 0),
+            "padding": arguments.get("pad", 0),
+        },
+        [expected[0].transpose(1, 2, 0)],
+    )
+    return [None if mask is None else mask.transpose(2, 0, 1)]
+
+
 def _conv(dims: int, d: Draw) -> Arguments:
     plane = _plane(d, dims, transposed=False)
     return {**_common(d, plane, transposed=False), "padding": _spelled(d, plane.padding, 0)}
@@ -126,14 +175,14 @@ def _conv_transpose(dims: int, d: Draw) -> Arguments:
 
 
 for _dims, _overload in ((1, "default"), (2, "input"), (3, "input")):
-    ops.case(f"conv{_dims}d", dtypes=FLOATS + INTS, judge=ACCUMULATES)(partial(_conv, _dims))
-    ops.case(f"conv{_dims}d.padding", dtypes=FLOATS + INTS, judge=ACCUMULATES)(partial(_conv_padding, _dims))
+    ops.case(f"conv{_dims}d", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_conv, _dims))
+    ops.case(f"conv{_dims}d.padding", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_conv_padding, _dims))
     ops.case(f"conv_transpose{_dims}d.{_overload}", dtypes=_NARROW, judge=ACCUMULATES)(
         partial(_conv_transpose, _dims)
     )
 
 
-@ops.case("convolution", dtypes=FLOATS + INTS, judge=ACCUMULATES)
+@ops.case("convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)
 def convolution(d: Draw) -> Arguments:
     transposed = d.boolean() and d.dtype in _NARROW
     plane = _plane(d, d.choose(2, 1, 3, 2), transposed=transposed)
@@ -159,20 +208,20 @@ def _with_flags(names: Sequence[str], d: Draw) -> Arguments:
     return {**convolution(d), **{name: d.boolean() for name in names}}
 
 
-ops.case("_convolution.deprecated", dtypes=FLOATS + INTS, judge=ACCUMULATES)(partial(_with_flags, _FLAGS))
-ops.case("_convolution", dtypes=FLOATS + INTS, judge=ACCUMULATES)(
+ops.case("_convolution.deprecated", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_with_flags, _FLAGS))
+ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(
     partial(_with_flags, (*_FLAGS, "allow_tf32"))
 )
 
 
-@ops.case("conv_tbc", dtypes=FLOATS + INTS, judge=ACCUMULATES)
+@ops.case("conv_tbc", dtypes=FLOATS + INTS, judge=Judge(accumulates=True, undefined=_tbc_times_infinity))
 def conv_tbc(d: Draw) -> Arguments:
     kernel, pad = d.choose(3, 1, 2, 4), d.choose(OMIT, 0, 1, 2)
     into, out = d.size(1, 5), d.size(1, 5)
     length = max(kernel - 2 * (0 if pad is OMIT else pad), 1) + d.integer(0, 6)
     return {
         # PyTorch views the input: few other layouts will do.
-        "self": d.tensor((length, d.size(1, 3), into), contiguous=d.choose(True, True, False)),
+        "self": d.tensor((length, d.size(1, 3), into), contiguous=d.choose(True, True, True, False)),
         "weight": d.tensor((kernel, into, out)),
         "bias": d.tensor((out,)),
         "pad": pad,

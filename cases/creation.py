@@ -247,7 +247,9 @@ for ends, start_is_tensor, end_is_tensor in (
     @ops.case(f"linspace{ends}", dtypes=NUMBERS)
     def linspace(d: Draw, tensors: tuple[bool, bool] = (start_is_tensor, end_is_tensor)) -> Arguments:
         start, end = (_end_tensor(d, 20.0) if tensor else _end_point(d) for tensor in tensors)
-        return {"start": start, "end": end, "steps": _steps(d), "dtype": _dtype(d)}
+        # `torch.linspace` states the device whether it is given or not.
+        device = d.choose(Enumerated("device", "cpu"), Enumerated("device", "cpu"), OMIT)
+        return {"start": start, "end": end, "steps": _steps(d), "dtype": _dtype(d), "device": device}
 
     @ops.case(f"logspace{ends}", dtypes=NUMBERS)
     def logspace(d: Draw, tensors: tuple[bool, bool] = (start_is_tensor, end_is_tensor)) -> Arguments:

@@ -33,8 +33,9 @@ _WEIGHTED = Judge(accumulates=True, tolerances=_PIXELS, reason=_REASON)
 
 
 def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) -> tuple[Mask, Mask]:
-    """Along one axis, for each output place which input places have a weight, and which have one or lie just
-    where the weights become zero, so that rounding of coordinates decides."""
+    """Along one axis, for each output place: which input places have a weight for certain, and which take
+    part at all. The others of these lie where the weights become zero, or stand in at the border for such a
+    place: whether they take part is up to the implementation and to the rounding of coordinates."""
     image = arguments["self"] if "self" in arguments else arguments["input"]
     size, scales = image.shape[2 + axis], arguments.get("scale_factors")
     scale = scales[axis] if scales else arguments.get(_AXES[dims][axis])
@@ -46,15 +47,16 @@ def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) ->
     else:
         at = (place + 0.5) * (1.0 / scale if scale else size / count) - 0.5
         at = at if radius > 1 else np.maximum(at, 0.0)
-    sure, near = np.zeros((count, size), dtype=bool), np.zeros((count, size), dtype=bool)
+    near, doubtful = np.zeros((count, size), dtype=bool), np.zeros((count, size), dtype=bool)
     for step in range(-radius - 1, radius + 2):
         neighbour = np.floor(at) + step
         apart = np.abs(neighbour - at)
         index = np.clip(neighbour, 0, size - 1).astype(np.int64)
         vanishing = (np.abs(apart - np.round(apart)) < 1e-5) & (apart > 0.5)
-        near[place, index] |= apart < radius + 1e-5
-        sure[place, index] |= (apart < radius) & ~vanishing
-    return sure, near
+        takes_part = apart < radius + 1e-5
+        near[place, index] |= takes_part
+        doubtful[place, index] |= takes_part & vanishing
+    return near & ~doubtful, near
 
 
 def _weighted(dims: int, radius: int) -> Judge:

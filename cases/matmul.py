@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT
+from harness.verdict.judge import ACCUMULATES, EXACT, Array, Judge, Mask
 
 ops = Family("matmul")
 
@@ -124,7 +126,14 @@ def addmm(d: Draw) -> Arguments:
     }
 
 
-@ops.case("_addmm_activation", dtypes=FLOATS)
+def _addmm_terms(arguments: Mapping[str, Any]) -> Array:
+    product = np.abs(arguments["mat1"]) @ np.abs(arguments["mat2"])
+    scaled = abs(arguments.get("beta", 1)) * np.abs(arguments["self"])
+    return np.asarray(scaled + abs(arguments.get("alpha", 1)) * product)
+
+
+# Neither activation amplifies: the sum's terms bound the error, cut off or not.
+@ops.case("_addmm_activation", dtypes=FLOATS, judge=Judge(terms=_addmm_terms))
 def addmm_activation(d: Draw) -> Arguments:
     return {**addmm(d), "use_gelu": d.maybe(d.boolean)}
 
@@ -284,9 +293,12 @@ def tensordot(d: Draw) -> Arguments:
 
 @ops.case("kron", dtypes=ALL)
 def kron(d: Draw) -> Arguments:
+    # PyTorch views the product: few other layouts will do.
+    contiguous = d.choose(True, True, False)
+    other = d.other_dtype(*FLOATS[:2], "int64", "bool")
     return {
-        "self": d.tensor(d.shape(0, 3, max_size=4)),
-        "other": d.tensor(d.shape(0, 3, max_size=4), d.other_dtype(*FLOATS[:2], "int64", "bool")),
+        "self": d.tensor(d.shape(0, 3, max_size=4), contiguous=contiguous),
+        "other": d.tensor(d.shape(0, 3, max_size=4), other, contiguous=contiguous),
     }
 
 
@@ -296,7 +308,28 @@ def _with_three(d: Draw, dim: int) -> tuple[int, ...]:
     return tuple(shape)
 
 
-@ops.case("linalg_cross", dtypes=NUMBERS)
+def _cross(default: int | None) -> Judge:
+    """Each element is a difference of two products; without `dim`, along `default` or the first of size 3."""
+
+    def products(a: Mapping[str, Any]) -> Array:
+        left, right = np.broadcast_arrays(abs(a["self"]), abs(a["other"]))
+        dim = a.get("dim", default)
+        axis = left.shape.index(3) if dim is None else dim
+        return np.stack([np.roll(left, -n, axis) * np.roll(right, n - 3, axis) for n in (1, 2)])
+
+    def undefined(a: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+        # A fused multiply-add takes the difference before a product is rounded to infinity.
+        if expected[0].dtype.kind in "iu":
+            return [None]
+        finite = {name: np.isfinite(a[name]).astype(np.float64) for name in ("self", "other")}
+        with np.errstate(all="ignore"):
+            factors = products({**a, **finite}) > 0
+            return [np.asarray((factors & np.isinf(products(a))).any(axis=0))]
+
+    return Judge(terms=lambda a: np.asarray(products(a).sum(axis=0)), undefined=undefined)
+
+
+@ops.case("linalg_cross", dtypes=NUMBERS, judge=_cross(-1))
 def cross(d: Draw) -> Arguments:
     dim = d.maybe(lambda: d.choose(-1, 0, 1, -2))
     axis = -1 if dim is OMIT else dim
@@ -306,7 +339,7 @@ def cross(d: Draw) -> Arguments:
     return {"self": d.tensor(left), "other": d.tensor(right), "dim": dim}
 
 
-@ops.case("cross", dtypes=NUMBERS)
+@ops.case("cross", dtypes=NUMBERS, judge=_cross(None))
 def cross_at_first_three(d: Draw) -> Arguments:
     axis = d.choose(-1, 0, 1, -2)
     shape = _with_three(d, axis)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from harness.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import Judge
+from harness.verdict.judge import Array, Judge
 from harness.verdict.rules import anything, infinite_mean
 
 ops = Family("normalization")
@@ -33,6 +35,71 @@ def _optional(d: Draw, shape: Sequence[int], *, omit: bool = False, contiguous: 
     return None if kind == "none" else OMIT
 
 
+# Rounding errors
+
+
+def _terms(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """What a rounding error of (x - mean) / σ is relative to, σ² = variance + eps, over `axes`.
+
+    Deviations cancel: each is off by a unit of |x| + mean |x|, not by one of itself. The variance of such
+    deviations is off by twice their root mean square over σ, relatively (Chan, Golub and LeVeque, Algorithms
+    for computing the sample variance, 1983: two passes have condition √(1 + mean² / variance)).
+    """
+    if not x.size:
+        return np.zeros_like(x)
+    centre = x.mean(axes, keepdims=True)
+    sigma = np.sqrt(x.var(axes, keepdims=True) + eps)
+    size = np.abs(x).mean(axes, keepdims=True)
+    square = np.sqrt((x * x).mean(axes, keepdims=True))
+    moved = np.abs(x) + size + np.abs(x - centre) / sigma * (square + size)
+    return np.asarray(moved / sigma)
+
+
+def _affinely(terms: Array, arguments: Mapping[str, Any], shape: Sequence[int]) -> Array:
+    """The terms times weight plus bias, which come in `shape`."""
+    weight, bias = arguments.get("weight"), arguments.get("bias")
+    terms = terms if weight is None else terms * np.abs(weight).reshape(shape)
+    return terms if bias is None else terms + np.abs(bias).reshape(shape)
+
+
+def _over_batch(arguments: Mapping[str, Any]) -> Array:
+    x, eps = arguments["input"], arguments["eps"]
+    channels = (-1, *(1,) * (x.ndim - 2))
+    mean, variance = arguments.get("running_mean"), arguments.get("running_var")
+    if arguments.get("training", False) or mean is None or variance is None:
+        terms = _terms(x, tuple(i for i in range(x.ndim) if i != 1), eps)
+    else:
+        terms = (np.abs(x) + np.abs(mean).reshape(channels)) / np.sqrt(variance.reshape(channels) + eps)
+    return _affinely(terms, arguments, channels)
+
+
+def _over_training_batch(arguments: Mapping[str, Any]) -> Array:
+    return _over_batch({**arguments, "training": True})
+
+
+def _over_trailing(arguments: Mapping[str, Any]) -> Array:
+    x, normalized = arguments["input"], arguments["normalized_shape"]
+    axes = tuple(range(x.ndim - len(normalized), x.ndim))
+    return _affinely(_terms(x, axes, arguments.get("eps", 1e-5)), arguments, normalized)
+
+
+def _over_groups(arguments: Mapping[str, Any]) -> Array:
+    x = arguments["input"]
+    groups = arguments["num_groups"] if "num_groups" in arguments else arguments["group"]
+    if not x.size:
+        return np.zeros_like(x)
+    terms = _terms(x.reshape(x.shape[0], groups, -1), (2,), arguments.get("eps", 1e-5)).reshape(x.shape)
+    return _affinely(terms, arguments, (-1, *(1,) * (x.ndim - 2)))
+
+
+def _over_instance(arguments: Mapping[str, Any]) -> Array:
+    x = arguments["input"]
+    if not arguments["use_input_stats"]:
+        return _over_batch({**arguments, "training": False})
+    terms = _terms(x, tuple(range(2, x.ndim)), arguments["eps"])
+    return _affinely(terms, arguments, (-1, *(1,) * (x.ndim - 2)))
+
+
 # Over trailing dims
 
 
@@ -42,7 +109,7 @@ def _trailing(d: Draw) -> tuple[tuple[int, ...], list[int]]:
     return shape, list(shape[d.integer(0, len(shape) - 1) :])
 
 
-@ops.case("layer_norm", dtypes=FLOATS)
+@ops.case("layer_norm", dtypes=FLOATS, judge=Judge(terms=_over_trailing))
 def layer_norm(d: Draw) -> Arguments:
     shape, normalized = _trailing(d)
     return {
@@ -62,7 +129,7 @@ def _normalized(arguments: Mapping[str, Any]) -> tuple[int, ...]:
 @ops.case(
     "native_layer_norm",
     dtypes=FLOATS,
-    judge=Judge(undefined=infinite_mean(_normalized, source="input", output=1)),
+    judge=Judge(terms=_over_trailing, undefined=infinite_mean(_normalized, source="input", output=1)),
 )
 def native_layer_norm(d: Draw) -> Arguments:
     shape, normalized = _trailing(d)
@@ -109,7 +176,7 @@ def _grouped(d: Draw, min_rank: int = 2) -> tuple[tuple[int, ...], int, int]:
     return (d.size(0, 3), channels, *space), channels, groups
 
 
-@ops.case("group_norm", dtypes=FLOATS)
+@ops.case("group_norm", dtypes=FLOATS, judge=Judge(terms=_over_groups))
 def group_norm(d: Draw) -> Arguments:
     shape, channels, groups = _grouped(d)
     return {
@@ -122,7 +189,7 @@ def group_norm(d: Draw) -> Arguments:
     }
 
 
-@ops.case("native_group_norm", dtypes=FLOATS)
+@ops.case("native_group_norm", dtypes=FLOATS, judge=Judge(terms=_over_groups))
 def native_group_norm(d: Draw) -> Arguments:
     shape, channels, groups = _grouped(d)
     space = 1
@@ -177,7 +244,7 @@ def _batch_norm(d: Draw, *, training: bool, statistics: bool = True) -> dict[str
     }
 
 
-@ops.case("batch_norm", dtypes=FLOATS)
+@ops.case("batch_norm", dtypes=FLOATS, judge=Judge(terms=_over_batch))
 def batch_norm(d: Draw) -> Arguments:
     training = d.choose(False, False, True)
     arguments = _batch_norm(d, training=training, statistics=not training or d.boolean())
@@ -185,7 +252,7 @@ def batch_norm(d: Draw) -> Arguments:
 
 
 #: Without training, what the kernel saves for autograd is its own affair.
-SAVED = Judge(rules={1: anything, 2: anything})
+SAVED = Judge(terms=_over_batch, rules={1: anything, 2: anything})
 
 
 @ops.case("native_batch_norm", dtypes=FLOATS, judge=SAVED)
@@ -202,7 +269,11 @@ def batch_norm_no_training(d: Draw) -> Arguments:
     return _batch_norm(d, training=False)
 
 
-@ops.case("_batch_norm_no_update", dtypes=FLOATS, judge=Judge(rules={1: anything, 2: anything, 3: anything}))
+@ops.case(
+    "_batch_norm_no_update",
+    dtypes=FLOATS,
+    judge=Judge(terms=_over_batch, rules={1: anything, 2: anything, 3: anything}),
+)
 def batch_norm_no_update(d: Draw) -> Arguments:
     return _batch_norm(d, training=False)
 
@@ -213,19 +284,23 @@ def batch_norm_functional(d: Draw) -> Arguments:
     return {**_batch_norm(d, training=training), "training": training}
 
 
-@ops.case("_batch_norm_with_update_functional", dtypes=FLOATS, judge=Judge(rules={3: anything}))
+@ops.case(
+    "_batch_norm_with_update_functional",
+    dtypes=FLOATS,
+    judge=Judge(terms=_over_training_batch, rules={3: anything}),
+)
 def batch_norm_with_update(d: Draw) -> Arguments:
     return _batch_norm(d, training=True)
 
 
-@ops.case("_native_batch_norm_legit.no_stats", dtypes=FLOATS)
+@ops.case("_native_batch_norm_legit.no_stats", dtypes=FLOATS, judge=Judge(terms=_over_batch))
 def batch_norm_no_stats(d: Draw) -> Arguments:
     arguments = _batch_norm(d, training=True, statistics=False)
     kept = {name: a for name, a in arguments.items() if not name.startswith("running")}
     return {**kept, "training": True}
 
 
-@ops.case("instance_norm", dtypes=FLOATS)
+@ops.case("instance_norm", dtypes=FLOATS, judge=Judge(terms=_over_instance))
 def instance_norm(d: Draw) -> Arguments:
     from_input = d.choose(True, True, False)
     rank = d.integer(3, 5)

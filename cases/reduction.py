@@ -223,7 +223,9 @@ def _averaged(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
     return tuple(arguments.get("dim") or ()) or None
 
 
-MOMENTS = Judge(undefined=infinite_mean(_averaged, source="self", output=1))
+#: The mean is a sum; deviations cancel in absolute inputs as they do in the inputs, so that nothing is gained
+#: for the variance.
+MOMENTS = Judge(accumulates=True, undefined=infinite_mean(_averaged, source="self", output=1))
 
 
 @ops.case("var_mean", "std_mean", dtypes=FLOATS, judge=MOMENTS)

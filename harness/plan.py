@@ -41,7 +41,7 @@ class Options:
     converters: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    examples: int = 100
+    examples: int = 64
     values: int = 4
     seed: int = 0
     shapes: str = "static"

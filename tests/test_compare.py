@@ -181,9 +181,22 @@ def test_rule_3_no_further_than_pytorch(dtype: str) -> None:
     assert judged(1.5, 0.5, dtype, truth=1.0) is None
     assert judged(1.5, 0.75, dtype, truth=1.0) is None
     assert judged(1.5, 0.4375, dtype, truth=1.0) == "values"
-    # An infinite distance excuses nothing.
+    # An infinite distance excuses no finite number.
     assert judged(INF, 7.0, dtype, truth=1.0) == "infinities"
     assert judged(NAN, 7.0, dtype, truth=1.0) == "NaN positions"
+
+
+@floats
+def test_rule_3_where_pytorch_leaves_the_range(dtype: str) -> None:
+    for expected in (INF, -INF, NAN):
+        for got in (INF, -INF, NAN):
+            assert judged(expected, got, dtype, truth=1.0) is None
+    # Not where PyTorch stays within it, nor where the truth itself is infinite or NaN.
+    for got in (INF, -INF, NAN):
+        assert judged(1.0, got, dtype, truth=1.0) is not None
+    assert judged(INF, -INF, dtype, truth=INF) == "infinities"
+    assert judged(INF, NAN, dtype, truth=INF) == "NaN positions"
+    assert judged(NAN, INF, dtype, truth=NAN) == "NaN positions"
 
 
 # 4. Sums of products
@@ -223,7 +236,9 @@ def test_rule_5_both_signs_overflow(dtype: str) -> None:
         for got in (0.0, INF, -INF, NAN):
             assert judged(expected, got, dtype, truth=0.0, magnitude=4 * largest) is None
     assert judged(INF, largest / 2, dtype, truth=0.0, magnitude=4 * largest) == "infinities"
-    assert judged(INF, NAN, dtype, truth=0.0, magnitude=4 * largest, judge=CLOSE) == "NaN positions"
+    # Only for operators that accumulate.
+    assert judged(0.0, NAN, dtype, truth=0.0, magnitude=4 * largest, judge=CLOSE) == "NaN positions"
+    assert judged(0.0, INF, dtype, truth=0.0, magnitude=4 * largest, judge=CLOSE) == "infinities"
 
 
 @narrow

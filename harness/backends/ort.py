@@ -56,6 +56,7 @@ _UNREGISTERED = re.compile(
 _UNSUPPORTED = re.compile(
     r"NOT_IMPLEMENTED|is not a registered function/op|No Op registered for|Unsupported model IR version"
     r"|under development and support for this is limited|is not currently registered or supported"
+    r"|operator does not support \w+ yet|data type is not supported with"
 )
 _INVALID = re.compile(
     r"INVALID_GRAPH|INVALID_ARGUMENT|INVALID_PROTOBUF|This is an invalid model|ShapeInferenceError"

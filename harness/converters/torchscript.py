@@ -49,7 +49,7 @@ class TorchScriptConverter:
             except torch.onnx.errors.OnnxExporterError as error:
                 # The symbolics say so in these words where they refuse an attribute or a dtype.
                 if isinstance(error, torch.onnx.errors.UnsupportedOperatorError) or (
-                    str(error).startswith(("Unsupported: ONNX export of", "ONNX export does NOT support"))
+                    str(error).lower().startswith(("unsupported: onnx ", "onnx export does not support"))
                 ):
                     raise UnsupportedOperator(str(error)) from error
                 raise

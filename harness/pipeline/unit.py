@@ -49,7 +49,7 @@ class Unit:
     backends: tuple[str, ...]
     shape_mode: str = "static"
     seed: int = 0
-    examples: int = 100
+    examples: int = 64
     values: int = 4
     dtypes: tuple[str, ...] | None = None
     replay: tuple[Replayed, ...] | None = None

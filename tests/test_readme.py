@@ -1,0 +1,106 @@
+"""The README's examples, as a newcomer would try them: copied into their files, and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.record import store
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README, re.DOTALL))
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the product with the README's operator, backend and converter, one file each."""
+    copy = tmp_path_factory.mktemp("extended")
+    for name in ("harness", "cases"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for name, text in FILES.items():
+        (copy / name).write_text(text, encoding="utf-8")
+    return copy
+
+
+def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
+    assert {name.split("/")[0] + "/" + name.split("/")[-1] for name in FILES} == {
+        "cases/mine.py",
+        "harness/tract_runtime.py",
+        "harness/unoptimised.py",
+    }
+    for name, text in FILES.items():
+        assert len([line for line in text.splitlines() if line.strip()]) < 20, name
+
+
+def test_an_operator_a_backend_and_a_converter_are_one_file_each(extended: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tract")
+    operators = ("--op", "cov", "--op", "celu", "--dtype", "float32")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "harness", "--examples", "40", "--record-only", *operators),
+            *("--backend", "tract", "--backend", "ort-cpu"),
+            *("--converter", "unoptimised", "--converter", "dynamo"),
+            *("--results-dir", str(tmp_path / "run"), "-p", "no:cacheprovider"),
+        ],
+        cwd=extended,
+        env={**os.environ, "PYTHONPATH": str(extended), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdicts = list(store.verdicts(tmp_path / "run"))
+    took_part = {(v.overload, v.converter, v.backend) for v in verdicts}
+    assert took_part == {
+        (operator, converter, backend)
+        for operator in ("aten.cov.default", "aten.celu.default")
+        for converter in ("unoptimised", "dynamo")
+        for backend in ("tract", "ort-cpu")
+    }
+    celu = {
+        backend: {
+            str(v.outcome) for v in verdicts if (v.overload, v.backend) == ("aten.celu.default", backend)
+        }
+        for backend in ("tract", "ort-cpu")
+    }
+    # As the README says of tract 0.23.
+    assert "mismatch" in celu["tract"]
+    assert celu["ort-cpu"] == {"pass"}
+
+
+def test_the_python_example_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(import cases\n.*?)```", README, re.DOTALL)
+    script = tmp_path / "example.py"
+    script.write_text(example.replace("examples=40", "examples=4"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "compare pass" in done.stdout
+
+
+def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', README, re.DOTALL)
+    run = tmp_path / "results" / "run"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "harness", "--op", "abs", "--examples", "40"),
+            *("--record-only", "--results-dir", str(run), "-p", "no:cacheprovider"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = duckdb.sql(query.replace("results/", f"{tmp_path}/results/")).fetchall()
+    assert {row[0] for row in rows} == {"aten.abs.default"}
