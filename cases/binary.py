@@ -182,11 +182,13 @@ def remainder_of_scalar(d: Draw) -> Arguments:
 
 
 def _power(base: str, exponent: str) -> Any:
-    def exact(a: Any) -> Any:
+    def one(b: int, e: int) -> int:
         # Beyond 64 the exponent decides between overflow and bases of magnitude at most 1 by parity alone;
         # negative ones give 0 or ±1.
-        b, e = np.asarray(a[base], dtype=object), np.asarray(a[exponent], dtype=object)
-        return np.where(e < 0, 0, b ** np.where(e > 64, 64 + e % 2, np.maximum(e, 0)))
+        return 0 if e < 0 else b ** (64 + e % 2 if e > 64 else e)
+
+    def exact(a: Any) -> Any:
+        return np.frompyfunc(one, 2, 1)(a[base], a[exponent])
 
     overflown = overflow_undefined(exact)
 

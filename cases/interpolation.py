@@ -56,6 +56,9 @@ def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) ->
         takes_part = apart < radius + 1e-5
         near[place, index] |= takes_part
         doubtful[place, index] |= takes_part & vanishing
+    if count == size:
+        # PyTorch adds the place itself a second time, with weight zero.
+        doubtful |= np.eye(size, dtype=bool)
     return near & ~doubtful, near
 
 

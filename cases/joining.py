@@ -151,8 +151,10 @@ def tensor_split_indices(d: Draw) -> Arguments:
 @ops.case("tensor_split.tensor_indices_or_sections", dtypes=ALL, judge=EXACT)
 def tensor_split_tensor(d: Draw) -> Arguments:
     shape, _, spelled = _one_apart(d)
+    # The number decides how many outputs there are, which values that share an export must agree on.
+    sections = d.integer(1, 6)
     where = (
-        d.tensor((), "int64", between(1, 6))
+        d.tensor((), "int64", between(sections, sections))
         if d.boolean()
         else d.tensor((d.integer(0, 3),), "int64", between(-10, 10))
     )

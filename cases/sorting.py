@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -232,7 +233,17 @@ def _slice_counts(evidence: Evidence, output: int) -> Mask:
 _UNIQUE_SLICES = (_same_slices, _slice_inverse, _slice_counts)
 
 
-@ops.case("unique_dim", dtypes=ALL, judge=Judge(rules=dict(enumerate(map(_unless_sorted, _UNIQUE_SLICES)))))
+def _unasked(arguments: Mapping[str, Any]) -> frozenset[int]:
+    """PyTorch returns the inverse and the counts whether asked for or not, which it documents nowhere."""
+    flags = {1: "return_inverse", 2: "return_counts"}
+    return frozenset(output for output, name in flags.items() if not arguments.get(name, False))
+
+
+@ops.case(
+    "unique_dim",
+    dtypes=ALL,
+    judge=Judge(rules=dict(enumerate(map(_unless_sorted, _UNIQUE_SLICES))), unasked=_unasked),
+)
 def unique_dim(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.dim(len(shape))

@@ -42,6 +42,8 @@ class ExportRequest:
         output_names: One per output of `program`, likewise.
         opset: The opset to emit, or None for the converter's own default.
         dynamic_dims: Per input, the dimensions that must stay dynamic; None for a static export.
+        tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
+            take them.
     """
 
     program: torch.nn.Module
@@ -50,6 +52,7 @@ class ExportRequest:
     output_names: tuple[str, ...]
     opset: int | None = None
     dynamic_dims: tuple[frozenset[int], ...] | None = None
+    tentative: bool = False
 
 
 class Converter(Protocol):

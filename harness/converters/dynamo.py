@@ -27,7 +27,7 @@ class DynamoConverter:
 
     def __init__(self, public_api: bool) -> None:
         self.version = _version()
-        self._kept = contextlib.nullcontext if public_api else kept_constants.kept
+        self._public_api = public_api
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
@@ -36,7 +36,12 @@ class DynamoConverter:
             dynamic_shapes = (
                 tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in request.dynamic_dims),
             )
-        with self._kept(), quiet():
+        constants = (
+            contextlib.nullcontext()
+            if self._public_api
+            else kept_constants.kept(fallbacks=not request.tentative)
+        )
+        with constants, quiet():
             try:
                 program = torch.onnx.export(
                     request.program,

@@ -28,6 +28,7 @@ _PLACES = {
     "decompose": (f"{_EXPORTER}._fx_passes", "decompose_with_registry"),
     "composites": ("torch.export.exported_program", "_collect_all_valid_cia_ops"),
     "overrides": ("torch.export.exported_program", "_override_composite_implicit_decomp"),
+    "strategies": (f"{_EXPORTER}._capture_strategies", "CAPTURE_STRATEGIES"),
 }
 
 
@@ -55,21 +56,30 @@ def missing() -> list[str]:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
-    """Let exports in this block reuse the process's constants."""
+def kept(*, fallbacks: bool = True) -> Iterator[None]:
+    """Let exports in this block reuse the process's constants.
+
+    Args:
+        fallbacks: Where PyTorch's first way of capturing a program fails, let it try the others, as it
+            does by itself; they take many times as long.
+    """
     originals = _originals()
     if not {"decompositions", "composites"} <= originals.keys():
         originals = {name: place for name, place in originals.items() if name != "decompose"}
-    replacements = {
+    replacements: dict[str, Any] = {
         "registry": classmethod(_from_torchlib),
         "decompositions": _decomposition_table,
         "decompose": _decompose_where_needed,
         "composites": _composites,
         "overrides": _overridden,
     }
+    if not fallbacks and "strategies" in originals:
+        replacements["strategies"] = originals["strategies"][2][:1]
     _last.clear()
-    for name, (owner, attribute, _) in originals.items():
-        setattr(owner, attribute, replacements[name])
+    for name, replacement in replacements.items():
+        if name in originals:
+            owner, attribute, _ = originals[name]
+            setattr(owner, attribute, replacement)
     try:
         yield
     finally:

@@ -49,11 +49,20 @@ class TorchScriptConverter:
             except torch.onnx.errors.OnnxExporterError as error:
                 # The symbolics say so in these words where they refuse an attribute or a dtype.
                 if isinstance(error, torch.onnx.errors.UnsupportedOperatorError) or (
-                    str(error).lower().startswith(("unsupported: onnx ", "onnx export does not support"))
+                    str(error).lower().startswith(_REFUSALS)
                 ):
                     raise UnsupportedOperator(str(error)) from error
                 raise
         return onnx.load_model_from_string(buffer.getvalue())
+
+
+#: How the symbolics begin to say that ONNX, or the exporter, has no such thing.
+_REFUSALS = (
+    "unsupported: onnx ",
+    "onnx export does not support",
+    "onnx does not support",
+    "onnx export only",
+)
 
 
 def _version() -> str:

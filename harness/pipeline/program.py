@@ -69,6 +69,7 @@ def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic:
         output_names=tuple(n for m in members for n in m.output_names),
         opset=opset,
         dynamic_dims=tuple(d for m in members for d in m.dynamic_dims) if dynamic else None,
+        tentative=len(members) > 1,
     )
 
 

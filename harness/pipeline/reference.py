@@ -15,6 +15,7 @@ import torch
 from harness.dtypes import is_float, wider_float
 from harness.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.tensors import bind, build_tensors, output_tensors
+from harness.verdict.compare import SCALES
 from harness.verdict.judge import Array
 
 
@@ -81,6 +82,11 @@ class Reference:
         """The outputs in float64 for the absolute values of the inputs, likewise."""
         return _in_float64(self.invocation, magnitudes=True)
 
+    @cached_property
+    def unscaled(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with scales of at least one, likewise."""
+        return _in_float64(self.invocation, magnitudes=True, least_scale=1)
+
 
 def _with_arrays(argument: Argument, supply: Any) -> Any:
     if isinstance(argument, TensorSpec):
@@ -130,17 +136,15 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-#: Scalars that scale terms, in every overload that has an argument of that name.
-_SCALES = frozenset({"alpha", "beta"})
-
-
-def _scale(name: str, argument: Argument) -> Argument:
-    if name in _SCALES and isinstance(argument, int | float) and not isinstance(argument, bool):
-        return abs(argument)
+def _scale(name: str, argument: Argument, least: int) -> Argument:
+    if name in SCALES and isinstance(argument, int | float) and not isinstance(argument, bool):
+        return max(abs(argument), least)
     return argument
 
 
-def _in_float64(invocation: Invocation, *, magnitudes: bool) -> tuple[Array | None, ...] | None:
+def _in_float64(
+    invocation: Invocation, *, magnitudes: bool, least_scale: int = 0
+) -> tuple[Array | None, ...] | None:
     """The same call with floating tensors in float64, or None where PyTorch has no such call.
 
     Float64 is PyTorch's default dtype meanwhile: it decides in what integers are divided, and what dtype a
@@ -148,13 +152,14 @@ def _in_float64(invocation: Invocation, *, magnitudes: bool) -> tuple[Array | No
 
     Args:
         invocation: The case.
-        magnitudes: Take absolute values of the floating inputs, `alpha` and `beta`; of integer tensors
-            too where no tensor is floating, and none is an index therefore.
+        magnitudes: Take absolute values of the floating inputs and of `SCALES`; of integer tensors too
+            where no tensor is floating, and none is an index therefore.
+        least_scale: What the latter are at least.
     """
     only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
     wide = replace(invocation, arguments=tuple((n, _widened(a)) for n, a in invocation.arguments))
     if magnitudes:
-        wide = replace(wide, arguments=tuple((n, _scale(n, a)) for n, a in wide.arguments))
+        wide = replace(wide, arguments=tuple((n, _scale(n, a, least_scale)) for n, a in wide.arguments))
     tensors = []
     for tensor in build_tensors(invocation):
         if tensor.is_floating_point():

@@ -19,7 +19,8 @@ tolerance of its dtype at x):
    the positive terms, P = (S + truth) / 2, and at least minus that of the negative ones, N = (S - truth) / 2:
    +inf is right where P(1 + rtol) exceeds the largest finite number of the dtype, -inf where N(1 + rtol)
    does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where both do. Where float64 overflows itself,
-   P and N are unknown and all three are right.
+   P and N are unknown and all three are right. So they are where terms overflow that are scaled by less
+   than one only after they have been multiplied and summed: S with `SCALES` of at least one exceeds the range.
 
 NaN equals NaN. Infinities must be infinities of the same sign in PyTorch's result or in the float64
 result rounded to the dtype.
@@ -38,6 +39,9 @@ from harness.dtypes import PRECISION
 from harness.verdict.judge import Array, Evidence, Judge, Mask
 from harness.verdict.tolerances import DEFAULT, Tolerance
 
+#: Arguments that scale terms, in every overload that has a number of that name.
+SCALES = frozenset({"alpha", "beta", "value"})
+
 _MIN_EXPONENT = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
 
 
@@ -55,6 +59,10 @@ class Oracle(Protocol):
     @property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """Outputs in float64 for the absolute values of the inputs, likewise."""
+
+    @property
+    def unscaled(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with scales of at least one, likewise."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -98,7 +106,10 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
     total = sum(array.size for array in expected)
     if len(got) != len(expected):
         return _structural("number of outputs", f"expected {len(expected)}, got {len(got)}", total)
+    unasked = judge.unasked(oracle.arguments) if judge.unasked else frozenset()
     for i, (e, g) in enumerate(zip(expected, got, strict=True)):
+        if i in unasked:
+            continue
         if e.dtype != g.dtype:
             return _structural("dtype", f"output {i}: expected {e.dtype}, got {g.dtype}", total)
         if e.shape != g.shape:
@@ -110,6 +121,8 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
     undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
     parts = []
     for i, skip in zip(range(len(expected)), undefined, strict=True):
+        if i in unasked:
+            continue
         if i in judge.rules:
             parts.append(_by_rule(judge, Evidence(oracle.arguments, expected, got), i))
         else:
@@ -205,22 +218,31 @@ def _near_truth(tolerance: Tolerance, oracle: Oracle, output: int, e: Array, g: 
     magnitude = _magnitude(judge, oracle, output)
     if magnitude is not None and magnitude.shape == o.shape:
         right |= true & (error <= tolerance.atol + tolerance.rtol * np.abs(magnitude))
-        right |= _overflown_on_the_way(tolerance, oracle, output, g, o, np.abs(magnitude))
+        if not (right | np.isfinite(g)).all():
+            unscaled = _unscaled(judge, oracle, output)
+            right |= _overflown_on_the_way(tolerance, oracle, output, g, o, np.abs(magnitude), unscaled)
     return np.asarray(right)
 
 
 def _overflown_on_the_way(
-    tolerance: Tolerance, oracle: Oracle, output: int, g: Array, o: Array, magnitude: Array
+    tolerance: Tolerance,
+    oracle: Oracle,
+    output: int,
+    g: Array,
+    o: Array,
+    magnitude: Array,
+    unscaled: Array | None,
 ) -> Mask:
     """Rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
     known = np.isfinite(magnitude)
-    if not known.all() and not all(map(_finite, oracle.arguments.values())):
-        # A sum that is not finite because of its inputs has one right answer.
-        unknown = np.zeros(g.shape, dtype=bool)
-    else:
-        unknown = ~known
     dtype = str(oracle.expected[output].dtype)
     limit = np.ldexp(2.0 - np.ldexp(1.0, 1 - PRECISION[dtype]), 1 - _MIN_EXPONENT[dtype])
+    unknown = ~known
+    if unscaled is not None:
+        unknown |= ~np.isfinite(unscaled) | (np.abs(unscaled) * (1.0 + tolerance.rtol) > limit)
+    if not (known & ~unknown).all() and not all(map(_finite, oracle.arguments.values())):
+        # A sum that is not finite because of its inputs has one right answer.
+        unknown &= known & (np.isfinite(unscaled) if unscaled is not None else False)
     # Half of each: the sum of two numbers near the largest would overflow here.
     upwards = unknown | (known & ((magnitude / 2 + o / 2) * (1.0 + tolerance.rtol) > limit))
     downwards = unknown | (known & ((magnitude / 2 - o / 2) * (1.0 + tolerance.rtol) > limit))
@@ -241,6 +263,19 @@ def _magnitude(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     if judge.terms is not None:
         return np.asarray(judge.terms({name: _wide(a) for name, a in oracle.arguments.items()}))
     return oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
+
+
+def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
+    """S with scales of at least one; None where they are."""
+    numbers = {
+        name: a for name, a in oracle.arguments.items() if name in SCALES and isinstance(a, int | float)
+    }
+    if all(abs(a) >= 1 for a in numbers.values()):
+        return None
+    if judge.terms is not None:
+        wide = {name: _wide(a) for name, a in oracle.arguments.items()}
+        return np.asarray(judge.terms({**wide, **{name: max(abs(a), 1) for name, a in numbers.items()}}))
+    return oracle.unscaled[output] if judge.accumulates and oracle.unscaled else None
 
 
 def _wide(argument: Any) -> Any:

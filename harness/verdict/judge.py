@@ -58,6 +58,7 @@ class Judge:
             have several (unstable sort, ties of top-k, random, empty).
         undefined: Marks, per output, elements that PyTorch or C++ leave undefined (a float out of
             range cast to an integer); they are not compared. None for an output without any.
+        unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
             that PyTorch does not contradict itself where it differs for row-major copies of them.
     """
@@ -70,6 +71,7 @@ class Judge:
     reason: str = ""
     rules: Mapping[int, OutputRule] = field(default_factory=dict)
     undefined: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Mask | None]] | None = None
+    unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
     reads_layout: bool = False
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from harness.converters.base import ConverterEntry, ExportRequest, register
 from harness.converters.dynamo import DynamoConverter, quiet
+from harness.converters.kept_constants import kept
 from planted import _guilty
 from planted.translations import WRONG
 
@@ -37,7 +38,7 @@ class Wrong(DynamoConverter):
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
-        with self._kept(), quiet():
+        with kept(fallbacks=not request.tentative), quiet():
             program = torch.onnx.export(
                 request.program,
                 request.inputs,
