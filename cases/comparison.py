@@ -19,27 +19,31 @@ _LONG_NAMES = ("not_equal", "less", "less_equal", "greater", "greater_equal")
 
 
 def _wrapped(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """All, where a 0-d tensor holds an integer that the dtype of the other tensor does not, which is compared
-    in by PyTorch's type promotion: its documentation has no conversion for that, and the kernels wrap it."""
-    pair = arguments["self"], arguments["other"]
+    """All, where a Scalar or a 0-d tensor holds an integer that the dtype of the other operand does not, in
+    which PyTorch's type promotion compares: its documentation has none for that, kernels wrap it."""
+    pair = np.asarray(arguments["self"]), np.asarray(arguments["other"])
+    scalar = not isinstance(arguments["other"], np.ndarray)
     for alone, other in (pair, pair[::-1]):
-        if alone.ndim == 0 < other.ndim and alone.dtype.kind in "iu" and other.dtype.kind in "iu":
+        decides = other.ndim > 0 or (scalar and other is pair[0])
+        if alone.ndim == 0 and decides and alone.dtype.kind in "iu" and other.dtype.kind in "iu":
             limits = np.iinfo(other.dtype)
             if not int(limits.min) <= int(alone) <= int(limits.max):
                 return [np.ones(expected[0].shape, dtype=bool)]
     return [None]
 
 
+_ORDERED = Judge(exact=True, signed_zeros=True, undefined=_wrapped)
+
 ops.simple(
     *(f"{name}.Tensor" for name in (*_ORDERS, *_LONG_NAMES)),
     dtypes=ALL,
     promote=ALL,
-    judge=Judge(exact=True, signed_zeros=True, undefined=_wrapped),
+    judge=_ORDERED,
 )
 ops.simple(
     *(f"{name}.Scalar" for name in (*_ORDERS, *_LONG_NAMES)),
     dtypes=ALL,
-    judge=EXACT,
+    judge=_ORDERED,
     other=lambda d: d.number(edges=True),
 )
 ops.simple("logical_and", "logical_or", "logical_xor", dtypes=ALL, promote=ALL, judge=EXACT)

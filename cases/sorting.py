@@ -162,7 +162,15 @@ def number_isin(d: Draw) -> Arguments:
 
 # Unique elements: in order only where `sorted` says so
 
-_UNIQUE = Judge(rules={0: any_order("dim", "sorted"), 1: unique_inverse, 2: unique_counts})
+
+def _unasked(arguments: Mapping[str, Any]) -> frozenset[int]:
+    """PyTorch returns an inverse and counts that nobody asked for, or nothing in their place, and documents
+    neither."""
+    flags = {1: "return_inverse", 2: "return_counts"}
+    return frozenset(output for output, name in flags.items() if not arguments.get(name, False))
+
+
+_UNIQUE = Judge(rules={0: any_order("dim", "sorted"), 1: unique_inverse, 2: unique_counts}, unasked=_unasked)
 
 
 @ops.case("_unique2", dtypes=ALL, judge=_UNIQUE)
@@ -231,12 +239,6 @@ def _slice_counts(evidence: Evidence, output: int) -> Mask:
 
 
 _UNIQUE_SLICES = (_same_slices, _slice_inverse, _slice_counts)
-
-
-def _unasked(arguments: Mapping[str, Any]) -> frozenset[int]:
-    """PyTorch returns the inverse and the counts whether asked for or not, which it documents nowhere."""
-    flags = {1: "return_inverse", 2: "return_counts"}
-    return frozenset(output for output, name in flags.items() if not arguments.get(name, False))
 
 
 @ops.case(

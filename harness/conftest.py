@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):
-        add("--timeout", type=float, default=120.0, metavar="S", help="seconds per step of a batch")
+        add("--timeout", type=float, default=60.0, metavar="S", help="seconds per step of a batch")
 
 
 def pytest_configure(config: pytest.Config) -> None:

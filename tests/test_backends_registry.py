@@ -80,7 +80,7 @@ def test_unknown_names_give_one_line(name: str, near: str) -> None:
     with pytest.raises(UnknownBackend) as caught:
         find(name)
     assert near in str(caught.value)
-    assert repr(name) in str(caught.value)
+    assert f"--backend {name}: " in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -42,6 +42,8 @@ class Said:
     expected: tuple[Array, ...]
     truth: tuple[Array | None, ...] | None = None
     magnitude: tuple[Array | None, ...] | None = None
+    unscaled: tuple[Array | None, ...] | None = None
+    marked: tuple[Array | None, ...] | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -66,6 +68,8 @@ def judged(
         (array(expected, dtype),),
         None if truth is None else (array(truth, "float64"),),
         None if magnitude is None else (array(magnitude, "float64"),),
+        None,
+        (array(1.0 if np.isfinite(inputs).all() else INF, "float64"),),
         {"self": array(inputs, dtype)},
     )
     return compare(judge, oracle, [array(got, dtype)]).problem
@@ -284,16 +288,42 @@ def test_rule_5_does_not_apply_to_infinite_inputs(dtype: str, bad: float) -> Non
 
 def test_rule_5_is_decided_element_by_element() -> None:
     """An infinity among the inputs of another element takes nothing from the one that overflows, and the
-    other way round."""
-    largest = LARGEST["float32"]
-    oracle = Said(
-        (array([NAN, INF], "float32"),),
-        (array([0.0, INF], "float64"),),
-        (array([4 * largest, INF], "float64"),),
-        {"self": array([[largest, largest, -largest, -largest], [1.0, INF, 1.0, 1.0]], "float32")},
-    )
-    assert compare(ACCUMULATES, oracle, [array([-INF, INF], "float32")]).problem is None
-    assert compare(ACCUMULATES, oracle, [array([-INF, NAN], "float32")]).problem == "NaN positions"
+    other way round; where float64 overflows, too."""
+    for dtype, known in (("float32", 4.0), ("float64", INF)):
+        largest = LARGEST[dtype]
+        oracle = Said(
+            (array([NAN, INF], dtype),),
+            (array([NAN, INF], "float64"),),
+            (array([min(known * largest, INF), INF], "float64"),),
+            None,
+            (array([4.0, INF], "float64"),),
+            {"self": array([[largest, largest, -largest, -largest], [1.0, INF, 1.0, 1.0]], dtype)},
+        )
+        if dtype == "float32":
+            oracle = replace(oracle, truth=(array([0.0, INF], "float64"),))
+        assert compare(ACCUMULATES, oracle, [array([-INF, INF], dtype)]).problem is None
+        assert compare(ACCUMULATES, oracle, [array([-INF, NAN], dtype)]).problem == "NaN positions"
+        assert compare(ACCUMULATES, oracle, [array([-INF, -INF], dtype)]).problem is not None
+
+
+@narrow
+def test_rule_5_scales_applied_after_the_sum(dtype: str) -> None:
+    """alpha (max + max), alpha = 1/4: max / 2, or alpha inf."""
+    largest = LARGEST[dtype]
+
+    def scaled(got: float, alpha: float, unscaled: float) -> str | None:
+        half, magnitude = array(largest / 2, dtype), array(largest / 2, "float64")
+        arguments = {"self": array(largest, dtype), "alpha": alpha}
+        marked, unscaled_ = array(1.0, "float64"), array(unscaled, "float64")
+        oracle = Said((half,), (magnitude,), (magnitude,), (unscaled_,), (marked,), arguments)
+        return compare(ACCUMULATES, oracle, [array(got, dtype)]).problem
+
+    for got in (INF, -INF, NAN):
+        assert scaled(got, 0.25, 2 * largest) is None
+        # The sum does not overflow either, or nothing makes it smaller.
+        assert scaled(got, 0.25, largest / 2) is not None
+        assert scaled(got, 1.0, 2 * largest) is not None
+    assert scaled(largest, 0.25, 2 * largest) == "values"
 
 
 # With PyTorch as the oracle
@@ -318,6 +348,22 @@ def test_a_product_of_matrices_that_overflows() -> None:
     assert against_pytorch(case, np.full((1, 1), big, np.float32)).problem is not None
 
 
+def test_infinities_elsewhere_do_not_matter() -> None:
+    """The first row overflows in float64 itself, whatever the second holds."""
+    big = 1.7e308
+    case = Invocation(
+        "aten.mm.default",
+        (
+            ("self", tensor([big, big, -big, -big, 1.0, INF, 1.0, 1.0], (2, 4), "float64")),
+            ("mat2", tensor([1.0] * 4, (4, 1), "float64")),
+        ),
+    )
+    for value in (INF, -INF, NAN):
+        assert against_pytorch(case, np.array([[value], [INF]])).problem is None
+    for value in (-INF, NAN):
+        assert against_pytorch(case, np.array([[0.0], [value]])).problem is not None
+
+
 def test_scales_count_by_their_magnitude() -> None:
     """A negative `alpha` or `beta` must not cancel terms in the sum of magnitudes."""
     case = Invocation(
@@ -334,6 +380,25 @@ def test_scales_count_by_their_magnitude() -> None:
     assert magnitude is not None
     assert magnitude[0] is not None
     assert magnitude[0].tolist() == [[2000.0]]
+
+
+def test_scales_below_one_come_after_the_product() -> None:
+    """alpha (mat1 @ mat2) overflows where (alpha mat1) @ mat2 does not; with alpha 0 that is NaN."""
+    big = 3e38
+
+    def case(alpha: float, summand: float) -> Invocation:
+        tensors = (
+            ("self", tensor([summand], (1, 1))),
+            ("mat1", tensor([big], (1, 1))),
+            ("mat2", tensor([2.0], (1, 1))),
+        )
+        return Invocation("aten.addmm.default", (*tensors, ("alpha", alpha)))
+
+    for value in (INF, NAN):
+        got = np.full((1, 1), value, np.float32)
+        assert against_pytorch(case(0.25, 1.0), got).problem is None
+        assert against_pytorch(case(0.0, 1.0), got).problem is None
+    assert against_pytorch(case(0.25, 1.0), np.full((1, 1), big, np.float32)).problem is not None
 
 
 def test_integers_have_a_truth_too() -> None:

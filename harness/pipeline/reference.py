@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -75,17 +75,22 @@ class Reference:
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
         """The outputs in float64; None for an output, or as a whole, where there is none."""
-        return _in_float64(self.invocation, magnitudes=False)
+        return _in_float64(self.invocation)
 
     @cached_property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """The outputs in float64 for the absolute values of the inputs, likewise."""
-        return _in_float64(self.invocation, magnitudes=True)
+        return _in_float64(self.invocation, torch.abs)
 
     @cached_property
     def unscaled(self) -> tuple[Array | None, ...] | None:
         """The magnitude with scales of at least one, likewise."""
-        return _in_float64(self.invocation, magnitudes=True, least_scale=1)
+        return _in_float64(self.invocation, torch.abs, least_scale=1)
+
+    @cached_property
+    def marked(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
+        return _in_float64(self.invocation, _marked)
 
 
 def _with_arrays(argument: Argument, supply: Any) -> Any:
@@ -142,8 +147,15 @@ def _scale(name: str, argument: Argument, least: int) -> Argument:
     return argument
 
 
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(tensor.isfinite(), 1, tensor.abs())
+
+
 def _in_float64(
-    invocation: Invocation, *, magnitudes: bool, least_scale: int = 0
+    invocation: Invocation,
+    magnitude: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    *,
+    least_scale: int = 0,
 ) -> tuple[Array | None, ...] | None:
     """The same call with floating tensors in float64, or None where PyTorch has no such call.
 
@@ -152,20 +164,20 @@ def _in_float64(
 
     Args:
         invocation: The case.
-        magnitudes: Take absolute values of the floating inputs and of `SCALES`; of integer tensors too
-            where no tensor is floating, and none is an index therefore.
-        least_scale: What the latter are at least.
+        magnitude: Applied to the floating inputs; to integer tensors too where no tensor is floating, and
+            none is an index therefore. `SCALES` are made positive then.
+        least_scale: What these are at least.
     """
     only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
     wide = replace(invocation, arguments=tuple((n, _widened(a)) for n, a in invocation.arguments))
-    if magnitudes:
+    if magnitude:
         wide = replace(wide, arguments=tuple((n, _scale(n, a, least_scale)) for n, a in wide.arguments))
     tensors = []
     for tensor in build_tensors(invocation):
         if tensor.is_floating_point():
             tensor = tensor.double()
-        if magnitudes and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
-            tensor = tensor.abs()
+        if magnitude and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
+            tensor = magnitude(tensor)
         tensors.append(tensor)
     try:
         with _default_dtype(torch.float64):

@@ -14,13 +14,14 @@ tolerance of its dtype at x):
    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §3.1, §4.2), whatever is left
    after cancellation; rtol stands for γₙ, since errors grow with √n rather than n in practice
    (ibid. §2.8) and cases have few terms;
-5. the operator accumulates, no input is infinite or NaN, and it is an infinity or NaN that some order of
-   summation runs into. Neither ONNX nor PyTorch states an order, and a partial sum is at most the sum of
-   the positive terms, P = (S + truth) / 2, and at least minus that of the negative ones, N = (S - truth) / 2:
-   +inf is right where P(1 + rtol) exceeds the largest finite number of the dtype, -inf where N(1 + rtol)
-   does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where both do. Where float64 overflows itself,
-   P and N are unknown and all three are right. So they are where terms overflow that are scaled by less
-   than one only after they have been multiplied and summed: S with `SCALES` of at least one exceeds the range.
+5. the operator accumulates, none of the element's inputs is infinite or NaN, and it is an infinity or NaN
+   that some order of summation runs into. Neither ONNX nor PyTorch states an order, and a partial sum is at
+   most the sum of the positive terms, P = (S + truth) / 2, and at least minus that of the negative ones,
+   N = (S - truth) / 2: +inf is right where P(1 + rtol) exceeds the largest finite number of the dtype, -inf
+   where N(1 + rtol) does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where both do. Where float64
+   overflows itself, P and N are unknown and all three are right; so they are where terms may overflow because
+   they are scaled by less than one only after they have been summed: where S(1 + rtol), the `SCALES` taken as
+   at least one, exceeds the largest finite number.
 
 NaN equals NaN. Infinities must be infinities of the same sign in PyTorch's result or in the float64
 result rounded to the dtype.
@@ -28,7 +29,6 @@ result rounded to the dtype.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -63,6 +63,10 @@ class Oracle(Protocol):
     @property
     def unscaled(self) -> tuple[Array | None, ...] | None:
         """The magnitude with scales of at least one, likewise."""
+
+    @property
+    def marked(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -219,8 +223,7 @@ def _near_truth(tolerance: Tolerance, oracle: Oracle, output: int, e: Array, g: 
     if magnitude is not None and magnitude.shape == o.shape:
         right |= true & (error <= tolerance.atol + tolerance.rtol * np.abs(magnitude))
         if not (right | np.isfinite(g)).all():
-            unscaled = _unscaled(judge, oracle, output)
-            right |= _overflown_on_the_way(tolerance, oracle, output, g, o, np.abs(magnitude), unscaled)
+            right |= _overflown_on_the_way(tolerance, oracle, output, g, o, np.abs(magnitude), judge)
     return np.asarray(right)
 
 
@@ -231,18 +234,18 @@ def _overflown_on_the_way(
     g: Array,
     o: Array,
     magnitude: Array,
-    unscaled: Array | None,
+    judge: Judge,
 ) -> Mask:
     """Rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
     known = np.isfinite(magnitude)
     dtype = str(oracle.expected[output].dtype)
     limit = np.ldexp(2.0 - np.ldexp(1.0, 1 - PRECISION[dtype]), 1 - _MIN_EXPONENT[dtype])
     unknown = ~known
+    unscaled = _unscaled(judge, oracle, output)
     if unscaled is not None:
         unknown |= ~np.isfinite(unscaled) | (np.abs(unscaled) * (1.0 + tolerance.rtol) > limit)
-    if not (known & ~unknown).all() and not all(map(_finite, oracle.arguments.values())):
-        # A sum that is not finite because of its inputs has one right answer.
-        unknown &= known & (np.isfinite(unscaled) if unscaled is not None else False)
+    if unknown.any():
+        unknown &= _of_finite_inputs(judge, oracle, output)
     # Half of each: the sum of two numbers near the largest would overflow here.
     upwards = unknown | (known & ((magnitude / 2 + o / 2) * (1.0 + tolerance.rtol) > limit))
     downwards = unknown | (known & ((magnitude / 2 - o / 2) * (1.0 + tolerance.rtol) > limit))
@@ -250,12 +253,19 @@ def _overflown_on_the_way(
     return np.asarray(right)
 
 
-def _finite(argument: Any) -> bool:
-    if isinstance(argument, list):
-        return all(map(_finite, argument))
-    if isinstance(argument, np.ndarray) and argument.dtype.kind not in "biu":
-        return bool(np.isfinite(argument.astype(np.float64)).all())
-    return not isinstance(argument, float) or math.isfinite(argument)
+def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
+    """Elements that are not infinite or NaN because of their inputs, which leaves one right answer."""
+    if judge.terms is not None:
+        return np.isfinite(judge.terms({name: _marked(a) for name, a in oracle.arguments.items()}))
+    marked = oracle.marked[output] if oracle.marked else None
+    return np.isfinite(marked) if marked is not None else np.asarray(False)
+
+
+def _marked(argument: Any) -> Any:
+    if not isinstance(argument, np.ndarray) or argument.dtype.kind in "biu":
+        return _wide(argument)
+    wide = np.abs(argument.astype(np.float64))
+    return np.where(np.isfinite(wide), 1.0, wide)
 
 
 def _magnitude(judge: Judge, oracle: Oracle, output: int) -> Array | None:
@@ -267,14 +277,12 @@ def _magnitude(judge: Judge, oracle: Oracle, output: int) -> Array | None:
 
 def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     """S with scales of at least one; None where they are."""
-    numbers = {
-        name: a for name, a in oracle.arguments.items() if name in SCALES and isinstance(a, int | float)
-    }
-    if all(abs(a) >= 1 for a in numbers.values()):
+    scales = {n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float)}
+    if all(abs(a) >= 1 for a in scales.values()):
         return None
     if judge.terms is not None:
         wide = {name: _wide(a) for name, a in oracle.arguments.items()}
-        return np.asarray(judge.terms({**wide, **{name: max(abs(a), 1) for name, a in numbers.items()}}))
+        return np.asarray(judge.terms({**wide, **{name: max(abs(a), 1) for name, a in scales.items()}}))
     return oracle.unscaled[output] if judge.accumulates and oracle.unscaled else None
 
 
