@@ -6,7 +6,7 @@ composite-implicit operators on every call: over nine tenths of the time of a on
 out where it has nothing to do. Everything else, the public entry point included, runs as it is.
 
 The functions are private to PyTorch. Each is looked up by name and left alone where it is not found, which
-costs speed and nothing else; `missing()` says what was not found.
+costs speed and nothing else.
 """
 
 from __future__ import annotations
@@ -48,11 +48,6 @@ def _originals() -> dict[str, tuple[Any, str, Any]]:
         else:
             found[name] = (module, attribute, target)
     return found
-
-
-def missing() -> list[str]:
-    """Dotted names that this PyTorch lacks, for the header of a run."""
-    return [".".join(_PLACES[name]) for name in _PLACES if name not in _originals()]
 
 
 @contextmanager

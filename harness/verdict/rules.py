@@ -152,23 +152,6 @@ def running_index(dim: str, *, values: int = 0, source: str = "self") -> OutputR
     return rule
 
 
-def flat_indices(spatial: int, *, values: int = 0, source: str = "self") -> OutputRule:
-    """Indices into the flattened last `spatial` dimensions, as pooling returns them: each must point at
-    the maximum reported beside it; which of several equal ones is open."""
-
-    def rule(evidence: Evidence, output: int) -> Mask:
-        data, got = evidence.arguments[source], evidence.got[output]
-        lead = data.shape[: data.ndim - spatial]
-        flat, index = data.reshape((*lead, -1)), got.reshape((*lead, -1))
-        wrong = (index < 0) | (index >= flat.shape[-1])
-        if index.size and flat.shape[-1]:
-            taken = np.take_along_axis(flat, np.where(wrong, 0, index), -1)
-            wrong = wrong | ~_same(taken, evidence.expected[values].reshape(index.shape))
-        return np.asarray(wrong).reshape(got.shape)
-
-    return rule
-
-
 def conversion_undefined(arguments: Any, expected: Any, *, source: str = "self") -> list[Mask | None]:
     """Elements of a float → integer conversion that C++ leaves undefined: NaN, infinities, and values
     whose integral part the target does not hold ([conv.fpint]; PyTorch's documentation of `Tensor.to`
