@@ -101,6 +101,7 @@ class Result:
     stage: Stage
     outcome: Outcome
     blame: str = ""
+    evidence: str = ""
     message: str = ""
     comparison: Comparison | None = None
     opset: int | None = None

@@ -143,6 +143,7 @@ def _verdict(
         stage=result.stage,
         outcome=result.outcome,
         blame=result.blame,
+        evidence=result.evidence,
         signature=_signature(result),
         message=result.message,
         max_abs_error=comparison.max_abs_error if comparison else None,

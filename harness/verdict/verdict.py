@@ -64,6 +64,7 @@ class Verdict:
         stage: Where the case ended.
         outcome: How.
         blame: ``converter``, ``backend``, ``pytorch``, ``spec``, ``unknown``; "" for no failure.
+        evidence: What the blame rests on, a sentence per witness; "" for no failure.
         signature: The failure's message without shapes, values, names and addresses; "" for no failure.
         message: The failure's own words, cut to a few lines.
         max_abs_error: Over all outputs, in the values' unit; None where nothing was compared.
@@ -95,6 +96,7 @@ class Verdict:
     stage: Stage
     outcome: Outcome
     blame: str = ""
+    evidence: str = ""
     signature: str = ""
     message: str = ""
     max_abs_error: float | None = None
