@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.baseline.cell import cells_of
+from harness.baseline.file import DRAWING, Baseline, is_baseline, read_baseline, updated, write_baseline
+from harness.baseline.gate import Finding
 from harness.pipeline.unit import Unit
 from harness.plan import Options, Plan, UsageProblem, make_plan
+from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.replay import read_replay
+from harness.report import gate
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
@@ -45,6 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--seed", default=default.seed, help="of the draws (%(default)s)", **number)
     add("--shapes", choices=("static", "dynamic", "both"), default=default.shapes, help="kinds of export")
     add("--rules", metavar="FILE", action="append", default=[], help="try the conversion functions of FILE")
+    add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
+    add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
     add("--opset", help="to emit (the converter's own default)", **number)
     add("--batch-size", default=default.batch_size, help="structures per export (%(default)s)", **number)
     add("--public-api", action="store_true", help="keep nothing between exports: slow and plain")
@@ -91,6 +98,14 @@ def _options(given: Any) -> Options:
                 setattr(given, name, recorded.get(name))
     elif given.case:
         raise UsageProblem("--case names a recorded case: say where it was recorded with --replay DIR")
+    if given.update_baseline and not given.baseline:
+        raise UsageProblem("--update-baseline: say which with --baseline DIR")
+    if given.baseline and given.replay is None and is_baseline(Path(given.baseline)):
+        # The cases of the baseline unless the user wants others.
+        drawing = read_baseline(Path(given.baseline)).options
+        for name in DRAWING:
+            if getattr(given, name) == getattr(Options(), name) and name in drawing:
+                setattr(given, name, drawing[name])
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -128,11 +143,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             # 0 is how pytest-timeout says none.
             timeout=given.timeout or float("inf"),
             memory_limit=int(given.memory_limit * 2**30),
+            baseline=_baseline(given),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _baseline(given: Any) -> Baseline | None:
+    if not given.baseline:
+        return None
+    directory = Path(given.baseline)
+    if given.update_baseline and not is_baseline(directory):
+        return Baseline({})
+    return read_baseline(directory)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -183,6 +208,7 @@ class _Follower:
         self.progress = Progress(items)
         self.cases = 0
         self.fired: set[str] = set()
+        self.differences: list[tuple[Finding, str]] = []
         self._reporter = reporter
         self._said = 0.0
 
@@ -193,6 +219,7 @@ class _Follower:
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
+        self.differences += [(Finding(kind), words) for kind, words in properties.get("differences", ())]
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return
@@ -226,6 +253,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
     run.close(int(exitstatus))
+    given = session.config.option
+    if given.update_baseline and follower is not None and follower.cases:
+        options = {name: int(getattr(given, name)) for name in DRAWING}
+        cells = cells_of(store.verdicts(run.results_dir))
+        old = _baseline(given)
+        write_baseline(Path(given.baseline), updated(old, cells, run.run_info.versions, options))
+        session.exitstatus = pytest.ExitCode.OK
 
 
 def _idle_rules(config: pytest.Config) -> list[str]:
@@ -252,12 +286,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
     print_summary(console, run.results_dir)
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    if config.option.baseline:
+        differences = follower.differences if follower is not None else []
+        console.print(gate.render(differences, _baseline(config.option), run.run_info.versions))
     for label in _idle_rules(config):
         terminalreporter.write_line(
             f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",
             red=True,
         )
-    follower = config.pluginmanager.get_plugin("conformance-follower")
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")

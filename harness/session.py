@@ -18,6 +18,10 @@ from typing import Any
 
 import harness
 from harness import backends, converters
+from harness.baseline.cell import cells_of
+from harness.baseline.file import Baseline
+from harness.baseline.gate import Difference, compare_cells
+from harness.baseline.recheck import without_flaky
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
 from harness.plan import Plan
@@ -37,9 +41,11 @@ class UnitSummary:
         verdicts: How many rows it has in the record.
         cases: How many distinct cases were drawn.
         outcomes: Outcome → how many verdicts.
+        differences: From the baseline; None where the run has none.
     """
 
     def __init__(self) -> None:
+        self.differences: list[Difference] | None = None
         self.verdicts = 0
         self.outcomes: Counter[str] = Counter()
         self._cases: set[tuple[str, str]] = set()
@@ -84,6 +90,7 @@ class Session:
         seed: Of the draws, likewise.
         timeout: Seconds per step of a batch.
         memory_limit: Bytes that the worker process may take.
+        baseline: What to compare with; failures that it expects are none.
         joins: A run that another process began, which this one adds to as `worker`.
         worker: Names this process's parts of the record.
 
@@ -100,6 +107,7 @@ class Session:
         seed: int = 0,
         timeout: float = 120.0,
         memory_limit: int = 4 * 2**30,
+        baseline: Baseline | None = None,
         joins: RunInfo | None = None,
         worker: str = "main",
     ) -> None:
@@ -115,6 +123,7 @@ class Session:
         self._without: RunWriter | None = None
         if plan.rules:
             self._without = RunWriter(self.without_rules, self.run_info, worker)
+        self._baseline = baseline
         #: Labels of the rules that took part in a case so far.
         self.fired: set[str] = set()
 
@@ -141,21 +150,27 @@ class Session:
         if self._without is not None:
             plain = replace(unit, settings=replace(unit.settings, rules=()))
             self._record(plain, self._without)
-        return self._record(unit, self._writer)
+        return self._record(unit, self._writer, self._baseline)
 
-    def _record(self, unit: Unit, writer: RunWriter) -> UnitSummary:
+    def _record(self, unit: Unit, writer: RunWriter, baseline: Baseline | None = None) -> UnitSummary:
         summary = UnitSummary()
+        seen: list[Verdict] = []
         flushed = time.monotonic()
         try:
             for verdicts in run_unit(unit, self._supervisor):
                 writer.write(verdicts)
                 summary.add(verdicts)
+                if baseline is not None:
+                    seen += verdicts
                 self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
                 if time.monotonic() - flushed > _FLUSH_INTERVAL:
                     writer.flush()
                     flushed = time.monotonic()
         finally:
             writer.flush()
+        if baseline is not None:
+            differences = compare_cells(baseline, cells_of(seen))
+            summary.differences = without_flaky(differences, seen, unit, self._supervisor)
         return summary
 
     def close(self, exit_status: int | None = None) -> None:

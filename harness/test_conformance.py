@@ -22,6 +22,15 @@ def test_conformance(
     record_property("cases", summary.cases)
     record_property("failures", summary.failed)
     record_property("fired", sorted(conformance.fired))
+    if summary.differences is not None:
+        found = [(str(d.finding), d.message) for d in summary.differences]
+        record_property("differences", found)
+        worse = [
+            message for d, (_, message) in zip(summary.differences, found, strict=True) if d.finding.fails
+        ]
+        if worse and not pytestconfig.option.record_only:
+            pytest.fail("worse than the baseline:\n" + "\n".join(worse), pytrace=False)
+        return
     if summary.failed and not pytestconfig.option.record_only:
         pytest.fail(summary.text(), pytrace=False)
     if not summary.cases:
