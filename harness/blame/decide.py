@@ -14,6 +14,7 @@ A wrong result (`mismatch`); the first row that holds:
 | --- | --- |
 | the backend is right when it runs the case alone | unknown |
 | PyTorch's kernels give the backend's answer themselves, or another answer each time | pytorch |
+| PyTorch's shape and dtype rules (meta kernels) say what the backend gives, its kernel does not | pytorch |
 | the failure hangs on what the specification leaves open | spec |
 | right with graph optimisations off, and no independent runtime gives the wrong answer | backend |
 | shape inference rejects the model | converter |
@@ -23,7 +24,7 @@ A wrong result (`mismatch`); the first row that holds:
 | independent runtimes give the backend's answer; PyTorch's decomposition too | pytorch |
 | independent runtimes give the backend's answer; float64 too, and PyTorch in the case's dtype does not | pytorch |
 | likewise, and PyTorch in the case's dtype is itself far from float64 | unknown |
-| likewise, and float64, or the decomposition, or another converter's export gives PyTorch's answer | converter |
+| likewise, and float64, the decomposition, the shape rules or another converter's export bear PyTorch out | converter |
 | likewise, and all that is known is that PyTorch stands alone, with another converter on the other side | unknown |
 | likewise, nothing else known | converter |
 | anything else | unknown |
@@ -69,6 +70,21 @@ RUNS_AT = {
     Stage.COMPARE: UNKNOWN,
 }
 
+#: In which testimonies are told to a person: the most telling first.
+_ORDER = (
+    Role.ALONE,
+    Role.SPECIFICATION,
+    Role.PYTORCH,
+    Role.META,
+    Role.RUNTIME,
+    Role.PLAIN,
+    Role.CONVERTER,
+    Role.UNOPTIMISED,
+    Role.FLOAT64,
+    Role.DECOMPOSITION,
+    Role.MODEL,
+)
+
 
 def at_once(charge: Charge) -> Decision | None:
     """The blame for a failure that needs no witness; None for one that does."""
@@ -95,7 +111,8 @@ def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
     """
     heard = _Heard(testimonies)
     blame, why = _of_mismatch(charge, heard) if charge.outcome is Outcome.MISMATCH else _of_refusal(charge, heard)
-    return Decision(blame, " ".join([why, *dict.fromkeys(t.words for t in testimonies)]))
+    told = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
+    return Decision(blame, " ".join([why, *dict.fromkeys(t.words for t in told)]))
 
 
 class _Heard:
@@ -114,6 +131,8 @@ def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
         return UNKNOWN, "The failure does not repeat."
     if heard.any(Role.PYTORCH, Finding.CONTRADICTS):
         return PYTORCH, "PyTorch contradicts itself."
+    if heard.any(Role.META, Finding.CONTRADICTS):
+        return PYTORCH, "PyTorch's kernel contradicts PyTorch's own shape and dtype rules."
     if heard.any(Role.SPECIFICATION, Finding.OPEN):
         return SPEC, "The specification leaves the result open."
     right = heard.any(Role.RUNTIME, Finding.RIGHT)
@@ -141,7 +160,7 @@ def _of_graph(converter: str, heard: _Heard) -> tuple[str, str]:
         return PYTORCH, "PyTorch is off: the backend has the answer that PyTorch has in float64."
     if heard.any(Role.FLOAT64, Finding.INEXACT):
         return UNKNOWN, "Both the graph and PyTorch are far from float64."
-    confirmed = heard.any(Role.FLOAT64, Finding.CONFIRMS) or heard.any(Role.DECOMPOSITION, Finding.CONFIRMS)
+    confirmed = any(heard.any(r, Finding.CONFIRMS) for r in (Role.FLOAT64, Role.DECOMPOSITION, Role.META))
     if not confirmed and heard.any(Role.CONVERTER, Finding.SAME):
         return UNKNOWN, "PyTorch stands alone against two converters, and nothing confirms it."
     if heard.any(Role.UNOPTIMISED, Finding.RIGHT):

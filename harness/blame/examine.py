@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from harness.backends.base import DeviceLost
 from harness.blame import witnesses
 from harness.blame.decide import decide
 from harness.blame.testimony import CONVERTER, UNKNOWN, Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Witness
+from harness.blame.witness import Turn, Witness
 from harness.verdict.verdict import Outcome
 
 
@@ -33,13 +33,18 @@ def examine(
     if _passes_alone(trial):
         words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
         return decide(charge, [Testimony(Role.ALONE, Finding.RIGHT, words)])
-    asked = witnesses.of(trial.settings)
-    heard += _hear([w for w in asked if not w.late], trial, dead, announce)
-    decision = decide(charge, heard)
-    if complaint.thorough and decision.blame in (CONVERTER, UNKNOWN):
-        heard += _hear([w for w in asked if w.late], trial, dead, announce)
-        decision = decide(charge, heard)
-    return decision
+    for turn in Turn:
+        if turn is Turn.FIRST or _goes_on(turn, decide(charge, heard), heard, complaint.thorough):
+            asked = [w for w in witnesses.of(trial.settings) if w.turn is turn]
+            heard += _hear(asked, trial, dead, announce)
+    return decide(charge, heard)
+
+
+def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thorough: bool) -> bool:
+    if turn is Turn.OPEN:
+        return decision.blame == UNKNOWN
+    confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
+    return decision.blame == CONVERTER and (thorough or not confirmed) or decision.blame == UNKNOWN
 
 
 #: Stands for the failing backend itself, which is run again.

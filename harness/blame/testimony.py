@@ -62,6 +62,8 @@ class Role(str, Enum):
     """PyTorch's own kernels, asked in another way."""
     DECOMPOSITION = "decomposition"
     """PyTorch's own definition of the operator by simpler ones."""
+    META = "meta"
+    """PyTorch's shape and dtype rules, which run no kernel."""
     FLOAT64 = "float64"
     """PyTorch in float64."""
     SPECIFICATION = "specification"

@@ -13,7 +13,7 @@ import onnx
 from harness import backends
 from harness.backends.base import Backend, DeviceLost, ShapeRange, UnsupportedModel
 from harness.blame.testimony import Finding
-from harness.converters.base import Converter, ExportRequest
+from harness.converters.base import Converter
 from harness.dtypes import PRECISION
 from harness.pipeline.execute import describe_error, judge_of
 from harness.pipeline.program import Exportable, export_request, varying_dims
@@ -61,6 +61,7 @@ class Trial:
         settings: The run's.
         converter: Started converters by name.
         backend: Started backends by name.
+        exports: Kept for all trials of one task.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class Trial:
         settings: Settings,
         converter: Callable[[str], Converter],
         backend: Callable[[str], Backend],
+        exports: dict[tuple[int, str], onnx.ModelProto | Exception],
     ) -> None:
         self.complaint = complaint
         self.settings = settings
         self.converter = converter
         self.backend = backend
+        self._exports = exports
         self.invocation = dict(complaint.group.cases)[complaint.case]
         self.judge = judge_of(self.invocation)
         self.model = onnx.load_model_from_string(complaint.model)
@@ -117,10 +120,27 @@ class Trial:
             dynamic_dims=varying_dims(group.exported, [invocation for _, invocation in group.cases]),
         )
 
-    @property
-    def request(self) -> ExportRequest:
-        """The export of this case alone."""
-        return export_request([self.structure], opset=self.settings.opset, dynamic=self.settings.dynamic)
+    def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
+        """The export of this case's structure alone; made once for all trials of the structure.
+
+        Args:
+            converter: Makes it.
+            kind: Tells the exports of one structure apart.
+
+        Raises:
+            Exception: the converter's own.
+        """
+        key = self.complaint.group.index, kind
+        if key not in self._exports:
+            options = {"opset": self.settings.opset, "dynamic": self.settings.dynamic}
+            try:
+                self._exports[key] = converter.convert(export_request([self.structure], **options))
+            except Exception as error:
+                self._exports[key] = error
+        found = self._exports[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def feeds(self, model: onnx.ModelProto, reference: Reference | None = None) -> dict[str, Array]:
         """Input name → array, for the inputs that `model` has."""

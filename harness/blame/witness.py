@@ -8,11 +8,24 @@ others are asked all the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Protocol
 
 from harness.blame.testimony import Testimony
 from harness.blame.trial import Trial
 from harness.pipeline.task import Settings
+
+
+class Turn(Enum):
+    """When a witness is asked.
+
+    `FIRST`: always. `GRAPH`: it costs an export, so where the graph seems to be to blame, for a few structures
+    or where nothing confirms PyTorch, and where the blame is open. `OPEN`: where the blame is still open.
+    """
+
+    FIRST = 1
+    GRAPH = 2
+    OPEN = 3
 
 
 class Witness(Protocol):
@@ -23,8 +36,8 @@ class Witness(Protocol):
         """Unique; for a person, where the witness did not survive."""
 
     @property
-    def late(self) -> bool:
-        """Costs an export: asked only where the others leave the blame open or the graph is to blame."""
+    def turn(self) -> Turn:
+        """When it is asked."""
 
     def testify(self, trial: Trial) -> Iterable[Testimony]:
         """What it finds; nothing where it has nothing to say.

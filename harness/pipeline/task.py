@@ -40,6 +40,7 @@ class Settings:
         dynamic: Export with dynamic dimensions.
         blame: Find out whose defect each failure is.
         witnesses: Backends that are asked about another backend's failure.
+        last_witnesses: Likewise, where the failure cannot be decided without them; those that are installed.
     """
 
     opset: int | None = None
@@ -48,6 +49,7 @@ class Settings:
     dynamic: bool = False
     blame: bool = True
     witnesses: tuple[str, ...] = ("onnx-reference", "ort-cpu")
+    last_witnesses: tuple[str, ...] = ("openvino",)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import onnx
 import torch
 
 from harness import backends, converters
@@ -98,10 +99,17 @@ class _Worker:
         from harness.blame.trial import Trial
 
         public_api = task.settings.public_api
+        exports: dict[tuple[int, str], onnx.ModelProto | Exception] = {}
         for complaint in task.complaints:
             index = complaint.index
             self._send(Asking(index, ""))
-            trial = Trial(complaint, task.settings, lambda name: self._converter(name, public_api), self._backend)
+            trial = Trial(
+                complaint,
+                task.settings,
+                lambda name: self._converter(name, public_api),
+                self._backend,
+                exports,
+            )
             dead = task.barred | {witness for i, witness in task.dead if i == index}
             decision = examine(trial, dead, partial(self._ask, index), complaint.converter)
             self._send(Blamed(index, decision.blame, decision.evidence))

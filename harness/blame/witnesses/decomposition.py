@@ -9,7 +9,7 @@ import torch
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.pipeline.reference import to_numpy
 from harness.tensors import bind, build_tensors, output_tensors
 from harness.verdict.compare import compare
@@ -19,7 +19,7 @@ class Decomposition:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
 
     name = "PyTorch's decomposition"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

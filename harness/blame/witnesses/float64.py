@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.dtypes import PRECISION
 from harness.verdict.judge import Array, Mask
 from harness.verdict.tolerances import DEFAULT
@@ -19,7 +19,7 @@ class Float64:
     """The same call in float64, element by element where the backend is wrong."""
 
     name = "float64"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

@@ -9,7 +9,7 @@ import torch
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.pipeline.reference import call, to_numpy
 from harness.tensors import build_tensors, overload
 
@@ -21,7 +21,7 @@ class OneElement:
     """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
 
     name = "PyTorch on one element at a time"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness import backends
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.pipeline.task import Settings
 from harness.verdict.verdict import Outcome
 
@@ -18,7 +18,7 @@ class OtherBackend:
     """One backend beside the failing one."""
 
     name: str
-    late: bool = False
+    turn: Turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
@@ -40,10 +40,11 @@ class OtherBackend:
 
 
 def _installed(settings: Settings) -> Iterator[OtherBackend]:
-    for name in settings.witnesses:
-        entry, argument = backends.find(name)
-        if entry.probe(argument) is None:
-            yield OtherBackend(name)
+    for turn, names in ((Turn.FIRST, settings.witnesses), (Turn.OPEN, settings.last_witnesses)):
+        for name in names:
+            entry, argument = backends.find(name)
+            if entry.probe(argument) is None:
+                yield OtherBackend(name, turn)
 
 
 register(_installed)

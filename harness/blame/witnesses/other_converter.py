@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness import converters
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.converters.base import UnsupportedOperator
 from harness.verdict.verdict import Outcome
 
@@ -19,7 +19,7 @@ class OtherConverter:
     """dynamo for torchscript, torchscript for dynamo, dynamo for any third one."""
 
     name = "the other converter"
-    late = True
+    turn = Turn.GRAPH
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
@@ -32,7 +32,7 @@ class OtherConverter:
 
     def _ask(self, name: str, trial: Trial) -> Testimony:
         try:
-            model = trial.converter(name).convert(trial.request)
+            model = trial.export(trial.converter(name), name)
         except UnsupportedOperator:
             return Testimony(Role.CONVERTER, Finding.LACKS, f"{name} has no conversion for the call.")
         except Exception as error:

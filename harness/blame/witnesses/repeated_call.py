@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.pipeline.reference import run_reference
 from harness.verdict.compare import compare
 
@@ -17,7 +17,7 @@ class RepeatedCall:
     """A kernel that reads memory which it has not written answers differently each time."""
 
     name = "PyTorch again"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

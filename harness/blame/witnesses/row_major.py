@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 
 
 class RowMajor:
     """A layout is no part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
 
     name = "PyTorch on row-major copies"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

@@ -11,7 +11,7 @@ import onnx
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.invocation import Invocation, Literal, TensorSpec
 from harness.pipeline.divide import extract
 from harness.pipeline.program import emitted_opset
@@ -33,7 +33,7 @@ class Specification:
     """
 
     name = "the specification"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.converters.base import HasUnoptimised
 from harness.verdict.verdict import Outcome
 
@@ -15,14 +15,14 @@ class UnoptimisedExport:
     """See `harness.converters.base.HasUnoptimised`."""
 
     name = "the unoptimised export"
-    late = True
+    turn = Turn.GRAPH
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
         converter = trial.converter(trial.complaint.converter)
         if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
             return
-        model = converter.unoptimised().convert(trial.request)
+        model = trial.export(converter.unoptimised(), "unoptimised")
         finding, _ = trial.find(trial.ask(trial.accused, model))
         how = {
             Finding.RIGHT: "gives PyTorch's result",

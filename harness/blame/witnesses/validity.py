@@ -8,14 +8,14 @@ import onnx
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 
 
 class Validity:
     """Whether the model of the one case is valid, with constants propagated into shapes."""
 
     name = "the ONNX checker"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.backends.base import HasPlain
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import register
+from harness.blame.witness import Turn, register
 from harness.verdict.verdict import Outcome
 
 
@@ -15,7 +15,7 @@ class WithoutOptimisations:
     """See `harness.backends.base.HasPlain`."""
 
     name = "graph optimisations off"
-    late = False
+    turn = Turn.FIRST
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
