@@ -13,9 +13,7 @@ from harness.blame.witness import Turn, Witness
 from harness.verdict.verdict import Outcome
 
 
-def examine(
-    trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str
-) -> Decision:
+def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str) -> Decision:
     """Whose failure it is.
 
     Args:
@@ -44,7 +42,7 @@ def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thoroug
     if turn is Turn.OPEN:
         return decision.blame == UNKNOWN
     confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
-    return decision.blame == CONVERTER and (thorough or not confirmed) or decision.blame == UNKNOWN
+    return (decision.blame == CONVERTER and (thorough or not confirmed)) or decision.blame == UNKNOWN
 
 
 #: Stands for the failing backend itself, which is run again.
@@ -54,7 +52,7 @@ _AGAIN = "the failing backend again"
 def _passes_alone(trial: Trial) -> bool:
     if trial.complaint.outcome is Outcome.UNSUPPORTED:
         return False
-    return trial.got is not None and trial.problem is None
+    return trial.comparison is not None and trial.comparison.problem is None
 
 
 def _hear(

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from harness import backends
-from harness.backends.base import Backend, DeviceLost, ShapeRange, UnsupportedModel
+from harness.backends.base import Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
 from harness.blame.testimony import Finding
 from harness.converters.base import Converter
 from harness.dtypes import PRECISION
@@ -20,8 +20,8 @@ from harness.pipeline.program import Exportable, export_request, varying_dims
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import Complaint, Settings
 from harness.tensors import bind, build_tensors
-from harness.verdict.compare import compare
-from harness.verdict.judge import Array, Mask
+from harness.verdict.compare import Comparison, compare
+from harness.verdict.judge import Array, Evidence, Mask
 from harness.verdict.tolerances import DEFAULT
 from harness.verdict.verdict import Outcome
 
@@ -97,16 +97,36 @@ class Trial:
         return self.ask(self.accused, self.model).outputs
 
     @cached_property
-    def problem(self) -> str | None:
-        """What is wrong with `got`, in a word; None where nothing is."""
-        return None if self.got is None else compare(self.judge, self.reference, self.got).problem
+    def comparison(self) -> Comparison | None:
+        """What is wrong with `got`; None where there is nothing to compare."""
+        return None if self.got is None else compare(self.judge, self.reference, self.got)
 
     @cached_property
     def wrong(self) -> tuple[Mask, ...]:
-        """Elements of `got` that are not close to PyTorch's, per output; all of an output whose shape or
-        dtype differs."""
+        """Elements of `got` that are not PyTorch's, per output; see `differs`."""
         assert self.got is not None
-        return tuple(_differs(e, g) for e, g in zip(self.reference.expected, self.got, strict=True))
+        return self.differs(self.got)
+
+    @cached_property
+    def plain(self) -> Answer | None:
+        """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
+        accused = self.accused
+        return self.ask(accused.plain(), self.model) if isinstance(accused, HasPlain) else None
+
+    def differs(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
+        """Elements of `outputs` that are wrong or not close to PyTorch's, per output; all of an output whose
+        shape or dtype differs."""
+        expected, judge, arguments = self.reference.expected, self.judge, self.reference.arguments
+        undefined: Sequence[Mask | None] = [None] * len(expected)
+        if judge.undefined:
+            undefined = judge.undefined(arguments, expected)
+        masks = []
+        for i, (e, g, skip) in enumerate(zip(expected, outputs, undefined, strict=True)):
+            mask = _differs(e, g)
+            if i in judge.rules and e.shape == g.shape and e.dtype == g.dtype:
+                mask = judge.rules[i](Evidence(arguments, expected, outputs), i)
+            masks.append(mask if skip is None else mask & ~skip)
+        return tuple(masks)
 
     @cached_property
     def structure(self) -> Exportable:
@@ -170,20 +190,36 @@ class Trial:
         comparison = compare(self.judge, self.reference, answer.outputs)
         if comparison.problem is None:
             return Finding.RIGHT, ""
-        if self.complaint.outcome is Outcome.MISMATCH and self.is_given(answer.outputs):
-            return Finding.SAME, ""
-        return Finding.OTHER, f"{comparison.problem}: {comparison.detail}"
+        wrong = f"{comparison.problem}: {comparison.detail}"
+        if self.complaint.outcome is Outcome.MISMATCH and self._is_same(answer.outputs, comparison):
+            return Finding.SAME, wrong
+        return Finding.OTHER, wrong
 
-    def is_given(self, outputs: Sequence[Array]) -> bool:
-        """Whether `outputs` are the failing backend's answer."""
-        if self.got is None:
+    def _is_same(self, outputs: Sequence[Array], comparison: Comparison) -> bool:
+        if comparison.problem in ("shape", "dtype", "number of outputs"):
+            # The detail says all of it.
+            assert self.comparison is not None
+            return comparison.detail == self.comparison.detail
+        return self.is_given(outputs, self.got)
+
+    def is_given(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None) -> bool:
+        """Whether `outputs` are the same as `answer`."""
+        if answer is None:
             return False
         try:
-            given = _Given(self.got, self.reference.arguments)
+            given = _Given(answer, self.reference.arguments)
             return compare(self.judge, given, outputs).problem is None
         except Exception:
             # A rule may rest on what only PyTorch's outputs are.
             return False
+
+    def is_as_wrong(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are what the failing backend gives with its optimisations off, and are wrong
+        wherever it is wrong with them: the optimisations change a result that is wrong without them."""
+        plain = self.plain.outputs if self.plain else None
+        if self.got is None or plain is None or not self.is_given(outputs, plain):
+            return False
+        return all(not (w & ~o).any() for w, o in zip(self.wrong, self.differs(outputs), strict=True))
 
     def agrees(self, outputs: Sequence[Array]) -> bool:
         """Whether the failing backend would be right if PyTorch had answered `outputs`."""

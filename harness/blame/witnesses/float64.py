@@ -26,9 +26,12 @@ class Float64:
         if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
             return
         truths = trial.reference.truth or ()
-        for expected, got, truth, wrong in zip(
-            trial.reference.expected, trial.got, truths, trial.wrong, strict=False
+        for i, (expected, got, truth, wrong) in enumerate(
+            zip(trial.reference.expected, trial.got, truths, trial.wrong, strict=False)
         ):
+            if i in trial.judge.rules:
+                # Several answers are right: a distance from one of them says nothing.
+                continue
             dtype = str(expected.dtype)
             comparable = truth is not None and expected.dtype == got.dtype and expected.shape == got.shape
             # In float64 itself the truth is PyTorch's result again.
