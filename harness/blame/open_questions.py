@@ -150,7 +150,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def _takes_unsorted(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
-    return _attribute(node, "sorted", 1) == 0
+    return bool(_attribute(node, "sorted", 1) == 0)
 
 
 def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:

@@ -23,7 +23,7 @@ class Finding(str, Enum):
     backend.
 
     Of the specification: `OPEN`, the failure is in what it leaves open; `SETTLED`, in what it decides
-    otherwise than the graph assumes; `INVENTED`, in what it leaves open and only the graph asks, not the call.
+    otherwise than the graph assumes; `INVENTED`, in what it leaves open and the graph alone asks.
 
     `DIED`: the witness did not survive being asked.
     """

@@ -152,9 +152,10 @@ class Trial:
         """
         key = self.complaint.group.index, kind
         if key not in self._exports:
-            options = {"opset": self.settings.opset, "dynamic": self.settings.dynamic}
+            opset, dynamic = self.settings.opset, self.settings.dynamic
+            request = export_request([self.structure], opset=opset, dynamic=dynamic)
             try:
-                self._exports[key] = converter.convert(export_request([self.structure], **options))
+                self._exports[key] = converter.convert(request)
             except Exception as error:
                 self._exports[key] = error
         found = self._exports[key]

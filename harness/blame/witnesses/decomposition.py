@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -11,7 +12,7 @@ from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
 from harness.pipeline.reference import to_numpy
-from harness.tensors import bind, build_tensors, output_tensors
+from harness.tensors import bind, build_tensors, output_tensors, overload
 from harness.verdict.compare import compare
 
 
@@ -24,7 +25,7 @@ class Decomposition:
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
         call = bind(trial.invocation)
-        definition = _definition(call.target)
+        definition = _definition(overload(trial.invocation.overload))
         if trial.got is None or definition is None:
             return
         torch.default_generator.manual_seed(0)
@@ -46,7 +47,7 @@ class Decomposition:
             )
 
 
-def _definition(target: torch._ops.OpOverload) -> object | None:
+def _definition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
     # Registers many on import.
     from torch._decomp import decomposition_table
 

@@ -34,7 +34,7 @@ class OneElement:
             return
         tensors = build_tensors(trial.invocation)
         shape = tuple(expected.shape)
-        if torch.broadcast_shapes(*(t.shape for t in tensors)) != shape:
+        if np.broadcast_shapes(*(tuple(t.shape) for t in tensors)) != shape:
             return
         singly = expected.copy()
         for place in map(tuple, places):
