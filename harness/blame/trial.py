@@ -21,8 +21,8 @@ from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import Complaint, Settings
 from harness.tensors import bind, build_tensors
 from harness.verdict.compare import Comparison, compare
-from harness.verdict.judge import Array, Evidence, Mask
-from harness.verdict.tolerances import DEFAULT
+from harness.verdict.judge import Array, Evidence, Judge, Mask
+from harness.verdict.nearness import tolerance_of
 from harness.verdict.verdict import Outcome
 
 
@@ -51,6 +51,8 @@ class _Given:
     magnitude: None = None
     unscaled: None = None
     marked: None = None
+    sensitivity: None = None
+    flushed: None = None
 
 
 class Trial:
@@ -122,7 +124,7 @@ class Trial:
             undefined = judge.undefined(arguments, expected)
         masks = []
         for i, (e, g, skip) in enumerate(zip(expected, outputs, undefined, strict=True)):
-            mask = _differs(e, g)
+            mask = _differs(judge, e, g)
             if i in judge.rules and e.shape == g.shape and e.dtype == g.dtype:
                 mask = judge.rules[i](Evidence(arguments, expected, outputs), i)
             masks.append(mask if skip is None else mask & ~skip)
@@ -263,14 +265,14 @@ def _short(error: Exception) -> str:
     return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
 
 
-def _differs(expected: Array, got: Array) -> Mask:
+def _differs(judge: Judge, expected: Array, got: Array) -> Mask:
     if expected.shape != got.shape or expected.dtype != got.dtype:
         return np.ones(expected.shape, dtype=bool)
     if str(expected.dtype) not in PRECISION:
         return np.asarray(expected != got)
     with np.errstate(all="ignore"):
         e, g = expected.astype(np.float64), got.astype(np.float64)
-        tolerance = DEFAULT[str(expected.dtype)]
+        tolerance = tolerance_of(judge, str(expected.dtype))
         close = (e == g) | (np.isnan(e) & np.isnan(g))
         close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
         return np.asarray(~close | ((e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))))

@@ -27,6 +27,7 @@ COLUMNS = (
     "backend",
     "stage",
     "outcome",
+    "blame",
     "signature",
     "message",
     "invocation",

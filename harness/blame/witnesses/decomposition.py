@@ -11,7 +11,7 @@ import torch
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.reference import to_numpy
+from harness.pipeline.call import to_numpy
 from harness.tensors import bind, build_tensors, output_tensors, overload
 from harness.verdict.compare import compare
 

@@ -10,8 +10,8 @@ from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
 from harness.dtypes import PRECISION
-from harness.verdict.judge import Array, Mask
-from harness.verdict.tolerances import DEFAULT
+from harness.verdict.judge import CLOSE, Array, Mask
+from harness.verdict.nearness import tolerance_of
 from harness.verdict.verdict import Outcome
 
 
@@ -56,7 +56,7 @@ def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: s
 
 
 def _near(dtype: str, values: Array, truth: Array) -> Mask:
-    tolerance = DEFAULT[dtype]
+    tolerance = tolerance_of(CLOSE, dtype)
     with np.errstate(all="ignore"):
         v, rounded = values.astype(np.float64), truth.astype(values.dtype).astype(np.float64)
         near = (v == rounded) | (np.isnan(v) & np.isnan(truth))

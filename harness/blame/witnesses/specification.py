@@ -13,9 +13,10 @@ from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
 from harness.invocation import Invocation, Literal, TensorSpec
+from harness.pipeline.call import to_numpy
 from harness.pipeline.divide import extract
 from harness.pipeline.program import emitted_opset
-from harness.pipeline.reference import Reference, run_reference, to_numpy
+from harness.pipeline.reference import Reference, run_reference
 from harness.tensors import build_tensor
 from harness.verdict.compare import compare
 from harness.verdict.judge import Array
