@@ -12,8 +12,8 @@ A wrong result (`mismatch`); the first row that holds:
 
 | testimony | blame |
 | --- | --- |
-| the backend is right when it runs the case alone | unknown |
 | PyTorch's kernels give the backend's answer themselves, or another answer each time | pytorch |
+| the backend is right when it runs the case alone | unknown |
 | PyTorch's shape and dtype rules (meta kernels) say what the backend gives, its kernel does not | pytorch |
 | the failure hangs on what the specification leaves open | spec |
 | the failure hangs on what the specification decides otherwise than the graph assumes | converter |
@@ -134,10 +134,10 @@ class _Heard:
 
 def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
     backend, converter = charge.backend, charge.converter
-    if heard.any(Role.ALONE, Finding.RIGHT):
-        return UNKNOWN, "The failure does not repeat."
     if heard.any(Role.PYTORCH, Finding.CONTRADICTS):
         return PYTORCH, "PyTorch contradicts itself."
+    if heard.any(Role.ALONE, Finding.RIGHT):
+        return UNKNOWN, "The failure does not repeat."
     if heard.any(Role.META, Finding.CONTRADICTS):
         return PYTORCH, "PyTorch's kernel contradicts PyTorch's own shape and dtype rules."
     if heard.any(Role.SPECIFICATION, Finding.OPEN):

@@ -10,6 +10,7 @@ from harness.blame.decide import decide
 from harness.blame.testimony import CONVERTER, UNKNOWN, Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
+from harness.blame.witnesses.repeated_call import RepeatedCall
 from harness.verdict.verdict import Outcome
 
 
@@ -30,7 +31,8 @@ def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None],
     heard: list[Testimony] = []
     if _passes_alone(trial):
         words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
-        return decide(charge, [Testimony(Role.ALONE, Finding.RIGHT, words)])
+        heard += _hear([RepeatedCall()], trial, dead, announce)
+        return decide(charge, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
     for turn in Turn:
         if turn is Turn.FIRST or _goes_on(turn, decide(charge, heard), heard, complaint.thorough):
             asked = [w for w in witnesses.of(trial.settings) if w.turn is turn]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import onnx
@@ -21,7 +20,7 @@ from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import Complaint, Settings
 from harness.tensors import bind, build_tensors
 from harness.verdict.compare import Comparison, compare
-from harness.verdict.judge import Array, Evidence, Judge, Mask
+from harness.verdict.judge import CLOSE, Array, Evidence, Judge, Mask
 from harness.verdict.nearness import tolerance_of
 from harness.verdict.verdict import Outcome
 
@@ -39,20 +38,6 @@ class Answer:
     outputs: tuple[Array, ...] | None = None
     error: str = ""
     unsupported: bool = False
-
-
-@dataclass(frozen=True)
-class _Given:
-    """An oracle that knows one answer only: to tell whether two answers are the same."""
-
-    expected: tuple[Array, ...]
-    arguments: Mapping[str, Any]
-    truth: None = None
-    magnitude: None = None
-    unscaled: None = None
-    marked: None = None
-    sensitivity: None = None
-    flushed: None = None
 
 
 class Trial:
@@ -187,48 +172,60 @@ class Trial:
             return Answer(error=_short(error))
 
     def find(self, answer: Answer) -> tuple[Finding, str]:
-        """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong."""
+        """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong.
+
+        Where the failing backend's result is wrong decides: another's own defects elsewhere do not count.
+        """
         if answer.outputs is None:
             return (Finding.LACKS if answer.unsupported else Finding.REFUSES), answer.error
         comparison = compare(self.judge, self.reference, answer.outputs)
         if comparison.problem is None:
             return Finding.RIGHT, ""
         wrong = f"{comparison.problem}: {comparison.detail}"
-        if self.complaint.outcome is Outcome.MISMATCH and self._is_same(answer.outputs, comparison):
+        if self.complaint.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):
             return Finding.SAME, wrong
+        if self._is_pytorchs(answer.outputs):
+            return Finding.RIGHT, wrong
         return Finding.OTHER, wrong
 
-    def _is_same(self, outputs: Sequence[Array], comparison: Comparison) -> bool:
-        if comparison.problem in ("shape", "dtype", "number of outputs"):
-            # The detail says all of it.
-            assert self.comparison is not None
-            return comparison.detail == self.comparison.detail
-        return self.is_given(outputs, self.got)
+    def is_same(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None = None) -> bool:
+        """Whether `outputs` are the same wrong answer as `answer`, by default the failing backend's.
 
-    def is_given(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None) -> bool:
-        """Whether `outputs` are the same as `answer`."""
-        if answer is None:
+        What they are where that answer is right does not matter. Where it is wrong, they must be much nearer
+        to it than PyTorch's answer is, so that two answers that are both nearly right are not mixed up.
+        """
+        answer = self.got if answer is None else answer
+        expected = self.reference.expected
+        if answer is None or [_form(o) for o in outputs] != [_form(a) for a in answer]:
             return False
-        try:
-            given = _Given(answer, self.reference.arguments)
-            return compare(self.judge, given, outputs).problem is None
-        except Exception:
-            # A rule may rest on what only PyTorch's outputs are.
+        if [_form(a) for a in answer] != [_form(e) for e in expected]:
+            # The form is what is wrong.
+            return True
+        wrong = self.differs(answer)
+        return all(
+            bool(_is_rather(o[w], a[w], e[w]).all())
+            for o, a, e, w in zip(outputs, answer, expected, wrong, strict=True)
+        )
+
+    def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere."""
+        expected, answer = self.reference.expected, self.got
+        forms = [_form(e) for e in expected]
+        if answer is None or [_form(o) for o in outputs] != forms or [_form(a) for a in answer] != forms:
             return False
+        bad = self.differs(outputs)
+        return any(w.any() for w in self.wrong) and all(
+            bool((~b[w] | _is_rather(o[w], e[w], a[w])).all())
+            for o, a, e, w, b in zip(outputs, answer, expected, self.wrong, bad, strict=True)
+        )
 
     def is_as_wrong(self, outputs: Sequence[Array]) -> bool:
         """Whether `outputs` are what the failing backend gives with its optimisations off, and are wrong
         wherever it is wrong with them: the optimisations change a result that is wrong without them."""
         plain = self.plain.outputs if self.plain else None
-        if self.got is None or plain is None or not self.is_given(outputs, plain):
+        if self.got is None or plain is None or not self.is_same(outputs, plain):
             return False
-        return all(not (w & ~o).any() for w, o in zip(self.wrong, self.differs(outputs), strict=True))
-
-    def agrees(self, outputs: Sequence[Array]) -> bool:
-        """Whether the failing backend would be right if PyTorch had answered `outputs`."""
-        assert self.got is not None
-        other = replace(self.reference, expected=tuple(outputs))
-        return compare(self.judge, other, self.got).problem is None
+        return all(not (w & ~o).any() for w, o in zip(self.wrong, self.differs(plain), strict=True))
 
     def narrows(self, backend: Backend) -> bool:
         """Whether `backend` would compute the case in a narrower dtype."""
@@ -265,14 +262,41 @@ def _short(error: Exception) -> str:
     return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
 
 
+#: How much nearer another answer must be to count as the same.
+_NEARER = 100
+
+
+def _form(array: Array) -> tuple[tuple[int, ...], str]:
+    return array.shape, str(array.dtype)
+
+
+def _is_rather(other: Array, one: Array, than: Array) -> Mask:
+    """Which elements of `other` are those of `one` and not those of `than`: equal, or much nearer, or nearer
+    and so close that only roundings lie between."""
+    same = np.asarray(other == one)
+    if str(one.dtype) not in PRECISION:
+        return same
+    tolerance = tolerance_of(CLOSE, str(one.dtype))
+    with np.errstate(all="ignore"):
+        o, a, e = (array.astype(np.float64) for array in (other, one, than))
+        same |= np.isnan(o) & np.isnan(a)
+        distance = np.abs(o - a)
+        near = distance <= tolerance.atol + tolerance.rtol * np.abs(a)
+        same |= near & (2 * distance < np.abs(e - a))
+        same |= _NEARER * distance <= np.abs(e - a)
+        # From an infinity or NaN anything is far.
+        return np.asarray(same | (near & ~np.isfinite(e) & np.isfinite(a)))
+
+
 def _differs(judge: Judge, expected: Array, got: Array) -> Mask:
-    if expected.shape != got.shape or expected.dtype != got.dtype:
-        return np.ones(expected.shape, dtype=bool)
+    if _form(expected) != _form(got):
+        return np.ones(got.shape, dtype=bool)
     if str(expected.dtype) not in PRECISION:
         return np.asarray(expected != got)
     with np.errstate(all="ignore"):
         e, g = expected.astype(np.float64), got.astype(np.float64)
-        tolerance = tolerance_of(judge, str(expected.dtype))
         close = (e == g) | (np.isnan(e) & np.isnan(g))
-        close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
+        if not judge.exact:
+            tolerance = tolerance_of(judge, str(expected.dtype))
+            close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
         return np.asarray(~close | ((e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))))

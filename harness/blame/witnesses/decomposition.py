@@ -39,7 +39,7 @@ class Decomposition:
                 Finding.CONFIRMS,
                 "PyTorch's decomposition of the operator gives the kernel's result.",
             )
-        elif trial.agrees(outputs):
+        elif trial.is_same(outputs):
             yield Testimony(
                 Role.DECOMPOSITION,
                 Finding.CONTRADICTS,

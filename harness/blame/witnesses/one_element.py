@@ -42,7 +42,7 @@ class OneElement:
             operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
             (result,) = call_invocation(trial.invocation, operands)
             singly[place] = to_numpy(result).reshape(())
-        if trial.agrees([singly]):
+        if trial.is_same([singly]):
             yield Testimony(
                 Role.PYTORCH,
                 Finding.CONTRADICTS,
