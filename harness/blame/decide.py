@@ -29,6 +29,7 @@ A wrong result (`mismatch`); the first row that holds:
 | float64, the decomposition or the shape rules bear PyTorch out | converter |
 | another converter's export gives the backend's answer, so that PyTorch stands alone | unknown |
 | nothing else is known | converter |
+| every independent runtime that ran it is wrong, and another converter's export is right | converter |
 | anything else | unknown |
 
 A model that a backend cannot load or run (`error`, `unsupported`):
@@ -160,6 +161,9 @@ def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
         return BACKEND, f"The model is right, {backend} computes it wrongly."
     if same:
         return _of_graph(converter, heard)
+    wrong = heard.any(Role.RUNTIME, Finding.OTHER, independent=True)
+    if wrong and heard.any(Role.CONVERTER, Finding.RIGHT):
+        return CONVERTER, f"No runtime gets PyTorch's result from {converter}'s graph."
     return UNKNOWN, "No witness tells the graph from the backend."
 
 
