@@ -29,9 +29,13 @@ if str(PLUGINS) not in sys.path:
     sys.path.append(str(PLUGINS))
 
 
-def environment(**more: str) -> dict[str, str]:
-    """Of a process that finds the harness and the plug-ins."""
-    path = os.pathsep.join(map(str, (ROOT, PLUGINS, METADATA)))
+#: Likewise of its backends, and of its replacements for PyTorch's kernels.
+BACKENDS_METADATA, KERNELS_METADATA = PLUGINS / "metadata_backends", PLUGINS / "metadata_kernels"
+
+
+def environment(metadata: Path = METADATA, **more: str) -> dict[str, str]:
+    """Of a process that finds the harness and the plug-ins that `metadata` announces."""
+    path = os.pathsep.join(map(str, (ROOT, PLUGINS, metadata)))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160", **more}
 
 
@@ -42,12 +46,14 @@ def command(*options: str | Path) -> list[str]:
     return [sys.executable, "-m", "pytest", "harness", *cache, *map(str, options)]
 
 
-def run_harness(*options: str | Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def run_harness(
+    *options: str | Path, timeout: float = 300, metadata: Path = METADATA
+) -> subprocess.CompletedProcess[str]:
     """Run `pytest harness` to its end."""
     return subprocess.run(
         command(*options),
         cwd=ROOT,
-        env=environment(),
+        env=environment(metadata),
         capture_output=True,
         text=True,
         timeout=timeout,

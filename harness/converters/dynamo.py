@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import warnings
 from collections.abc import Iterator
@@ -35,6 +36,13 @@ class DynamoConverter:
         self._book = book
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
+        self._optimize = True
+
+    def unoptimised(self) -> DynamoConverter:
+        """See `harness.converters.base.HasUnoptimised`."""
+        other = copy.copy(self)
+        other._optimize = False
+        return other
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
@@ -61,6 +69,7 @@ class DynamoConverter:
                     dynamic_shapes=dynamic_shapes,
                     custom_translation_table=self._table,
                     dynamo=True,
+                    optimize=self._optimize,
                     verbose=False,
                 )
             except Exception as error:

@@ -7,10 +7,12 @@ import fcntl
 import gc
 import os
 import sys
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeAlias
 
+import onnx
 import torch
 
 from harness import backends, converters
@@ -18,7 +20,20 @@ from harness.backends.base import Backend, DeviceLost
 from harness.converters.base import Converter
 from harness.pipeline.execute import Executor
 from harness.pipeline.resize import variants
-from harness.pipeline.task import Finished, Message, Ready, Resized, ResizeTask, Started, Step, Task
+from harness.pipeline.task import (
+    Asking,
+    Blamed,
+    BlameTask,
+    Finished,
+    Message,
+    Ready,
+    Resized,
+    ResizeTask,
+    Settings,
+    Started,
+    Step,
+    Task,
+)
 from harness.rules.load import RuleBook
 from harness.verdict.verdict import Stage
 
@@ -27,7 +42,7 @@ def main(connection: Connection, alive: Connection, log: str) -> None:
     """Serve tasks until the other side hangs up.
 
     Args:
-        connection: `Task` and `ResizeTask` come in, `Message` goes out.
+        connection: `Task`, `ResizeTask` and `BlameTask` come in, `Message` goes out.
         alive: A pipe on which nothing comes, and whose closing ends the process.
         log: Where everything that is printed goes: runtimes write to file descriptors 1 and 2 from
             native code, and a dying process leaves its last words there.
@@ -53,13 +68,15 @@ def main(connection: Connection, alive: Connection, log: str) -> None:
 class _Worker:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._converters: dict[tuple[str, bool, tuple[str, ...]], _Started] = {}
+        self._converters: dict[tuple[str, bool, tuple[str, ...]], _StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
 
-    def serve(self, task: Task | ResizeTask) -> None:
+    def serve(self, task: Task | ResizeTask | BlameTask) -> None:
         try:
             if isinstance(task, ResizeTask):
                 self._resize(task)
+            elif isinstance(task, BlameTask):
+                self._blame(task)
             else:
                 self._execute(task)
         except DeviceLost as error:
@@ -80,24 +97,52 @@ class _Worker:
                 found = ()
             self._send(Resized(index, found))
 
+    def _blame(self, task: BlameTask) -> None:
+        from harness.blame.examine import examine
+        from harness.blame.trial import Trial
+
+        exports: dict[tuple[int, str], onnx.ModelProto | Exception] = {}
+        for complaint in task.complaints:
+            index = complaint.index
+            self._send(Asking(index, ""))
+            trial = Trial(
+                complaint,
+                task.settings,
+                lambda name: self._converter(name, task.settings)[0],
+                self._backend,
+                exports,
+            )
+            dead = task.barred | {witness for i, witness in task.dead if i == index}
+            decision = examine(trial, dead, partial(self._ask, index), complaint.converter)
+            self._send(Blamed(index, decision.blame, decision.evidence))
+
+    def _ask(self, index: int, witness: str) -> None:
+        self._send(Asking(index, witness))
+
     def _execute(self, task: Task) -> None:
-        key = (task.converter, task.settings.public_api, task.settings.rules)
-        if key not in self._converters:
-            self._converters[key] = _start(*key)
-        converter, book = self._converters[key]
+        converter, book = self._converter(task.converter, task.settings)
         for name in task.backends:
-            if name not in self._backends:
-                backend_entry, argument = backends.find(name)
-                self._backends[name] = backend_entry.create(argument)
-            backend = self._backends[name]
+            backend = self._backend(name)
             self._send(Started(name, backend.version, backend.device))
         Executor(task, converter, self._backends, self._send, book).execute()
 
+    def _converter(self, name: str, settings: Settings) -> _StartedConverter:
+        key = (name, settings.public_api, settings.rules)
+        if key not in self._converters:
+            self._converters[key] = _start(*key)
+        return self._converters[key]
 
-_Started: TypeAlias = "tuple[Converter, RuleBook | None]"
+    def _backend(self, name: str) -> Backend:
+        if name not in self._backends:
+            entry, argument = backends.find(name)
+            self._backends[name] = entry.create(argument)
+        return self._backends[name]
 
 
-def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> _Started:
+_StartedConverter: TypeAlias = "tuple[Converter, RuleBook | None]"
+
+
+def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> _StartedConverter:
     entry = converters.find(name)
     book = RuleBook.for_converter(rules, name)
     if not book.rules or entry.create_with_rules is None:

@@ -1,0 +1,302 @@
+"""One failing case in the worker process, with what witnesses need to look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import onnx
+
+from harness import backends
+from harness.backends.base import Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
+from harness.blame.testimony import Finding
+from harness.converters.base import Converter
+from harness.dtypes import PRECISION
+from harness.pipeline.execute import describe_error, judge_of
+from harness.pipeline.program import Exportable, export_request, varying_dims
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.task import Complaint, Settings
+from harness.tensors import bind, build_tensors
+from harness.verdict.compare import Comparison, compare
+from harness.verdict.judge import CLOSE, Array, Evidence, Judge, Mask
+from harness.verdict.nearness import tolerance_of
+from harness.verdict.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a backend makes of a model.
+
+    Attributes:
+        outputs: One per output; None where it failed.
+        error: Why it failed.
+        unsupported: Whether it admits a gap.
+    """
+
+    outputs: tuple[Array, ...] | None = None
+    error: str = ""
+    unsupported: bool = False
+
+
+class Trial:
+    """A failure and the means to look into it.
+
+    Args:
+        complaint: The failure.
+        settings: The run's.
+        converter: Started converters by name.
+        backend: Started backends by name.
+        exports: Kept for all trials of one task.
+    """
+
+    def __init__(
+        self,
+        complaint: Complaint,
+        settings: Settings,
+        converter: Callable[[str], Converter],
+        backend: Callable[[str], Backend],
+        exports: dict[tuple[int, str], onnx.ModelProto | Exception],
+    ) -> None:
+        self.complaint = complaint
+        self.settings = settings
+        self.converter = converter
+        self.backend = backend
+        self._exports = exports
+        self.invocation = dict(complaint.group.cases)[complaint.case]
+        self.judge = judge_of(self.invocation)
+        self.model = onnx.load_model_from_string(complaint.model)
+
+    @property
+    def accused(self) -> Backend:
+        """The backend that failed."""
+        return self.backend(self.complaint.backend)
+
+    @cached_property
+    def reference(self) -> Reference:
+        """PyTorch's answer."""
+        return run_reference(self.invocation)
+
+    @cached_property
+    def got(self) -> tuple[Array, ...] | None:
+        """The failing backend's answer to the case alone; None where it fails."""
+        return self.ask(self.accused, self.model).outputs
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """What is wrong with `got`; None where there is nothing to compare."""
+        return None if self.got is None else compare(self.judge, self.reference, self.got)
+
+    @cached_property
+    def wrong(self) -> tuple[Mask, ...]:
+        """Elements of `got` that are not PyTorch's, per output; see `differs`."""
+        assert self.got is not None
+        return self.differs(self.got)
+
+    @cached_property
+    def plain(self) -> Answer | None:
+        """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
+        accused = self.accused
+        return self.ask(accused.plain(), self.model) if isinstance(accused, HasPlain) else None
+
+    def differs(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
+        """Elements of `outputs` that are wrong or not close to PyTorch's, per output; all of an output whose
+        shape or dtype differs."""
+        expected, judge, arguments = self.reference.expected, self.judge, self.reference.arguments
+        undefined: Sequence[Mask | None] = [None] * len(expected)
+        if judge.undefined:
+            undefined = judge.undefined(arguments, expected)
+        masks = []
+        for i, (e, g, skip) in enumerate(zip(expected, outputs, undefined, strict=True)):
+            mask = _differs(judge, e, g)
+            if i in judge.rules and e.shape == g.shape and e.dtype == g.dtype:
+                mask = judge.rules[i](Evidence(arguments, expected, outputs), i)
+            masks.append(mask if skip is None else mask & ~skip)
+        return tuple(masks)
+
+    @cached_property
+    def structure(self) -> Exportable:
+        """What was exported."""
+        group = self.complaint.group
+        return Exportable(
+            index=group.index,
+            call=bind(group.exported),
+            tensors=build_tensors(group.exported),
+            outputs=len(self.reference.expected),
+            dynamic_dims=varying_dims(group.exported, [invocation for _, invocation in group.cases]),
+        )
+
+    def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
+        """The export of this case's structure alone; made once for all trials of the structure.
+
+        Args:
+            converter: Makes it.
+            kind: Tells the exports of one structure apart.
+
+        Raises:
+            Exception: the converter's own.
+        """
+        key = self.complaint.group.index, kind
+        if key not in self._exports:
+            opset, dynamic = self.settings.opset, self.settings.dynamic
+            request = export_request([self.structure], opset=opset, dynamic=dynamic)
+            try:
+                self._exports[key] = converter.convert(request)
+            except Exception as error:
+                self._exports[key] = error
+        found = self._exports[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def feeds(self, model: onnx.ModelProto, reference: Reference | None = None) -> dict[str, Array]:
+        """Input name → array, for the inputs that `model` has."""
+        values = (reference or self.reference).feeds
+        present = {value.name for value in model.graph.input}
+        named = zip(self.structure.input_names, values, strict=True)
+        return {name: array for name, array in named if name in present}
+
+    def ask(self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None) -> Answer:
+        """Run `model` in `backend` on the case's inputs, or on those of `reference`."""
+        try:
+            session = backend.load(model, self._ranges(model))
+            if not session.runnable:
+                return Answer(error="it cannot run on this machine", unsupported=True)
+            return Answer(tuple(session.run(self.feeds(model, reference))))
+        except DeviceLost:
+            raise
+        except UnsupportedModel as error:
+            return Answer(error=_short(error), unsupported=True)
+        except Exception as error:
+            return Answer(error=_short(error))
+
+    def find(self, answer: Answer) -> tuple[Finding, str]:
+        """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong.
+
+        Where the failing backend's result is wrong decides: another's own defects elsewhere do not count.
+        """
+        if answer.outputs is None:
+            return (Finding.LACKS if answer.unsupported else Finding.REFUSES), answer.error
+        comparison = compare(self.judge, self.reference, answer.outputs)
+        if comparison.problem is None:
+            return Finding.RIGHT, ""
+        wrong = f"{comparison.problem}: {comparison.detail}"
+        if self.complaint.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):
+            return Finding.SAME, wrong
+        if self._is_pytorchs(answer.outputs):
+            return Finding.RIGHT, wrong
+        return Finding.OTHER, wrong
+
+    def is_same(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None = None) -> bool:
+        """Whether `outputs` are the same wrong answer as `answer`, by default the failing backend's.
+
+        What they are where that answer is right does not matter. Where it is wrong, they must be much nearer
+        to it than PyTorch's answer is, so that two answers that are both nearly right are not mixed up.
+        """
+        answer = self.got if answer is None else answer
+        expected = self.reference.expected
+        if answer is None or [_form(o) for o in outputs] != [_form(a) for a in answer]:
+            return False
+        if [_form(a) for a in answer] != [_form(e) for e in expected]:
+            # The form is what is wrong.
+            return True
+        wrong = self.differs(answer)
+        return all(
+            bool(_is_rather(o[w], a[w], e[w]).all())
+            for o, a, e, w in zip(outputs, answer, expected, wrong, strict=True)
+        )
+
+    def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere."""
+        expected, answer = self.reference.expected, self.got
+        forms = [_form(e) for e in expected]
+        if answer is None or [_form(o) for o in outputs] != forms or [_form(a) for a in answer] != forms:
+            return False
+        bad = self.differs(outputs)
+        return any(w.any() for w in self.wrong) and all(
+            bool((~b[w] | _is_rather(o[w], e[w], a[w])).all())
+            for o, a, e, w, b in zip(outputs, answer, expected, self.wrong, bad, strict=True)
+        )
+
+    def is_as_wrong(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are what the failing backend gives with its optimisations off, and are wrong
+        wherever it is wrong with them: the optimisations change a result that is wrong without them."""
+        plain = self.plain.outputs if self.plain else None
+        if self.got is None or plain is None or not self.is_same(outputs, plain):
+            return False
+        return all(not (w & ~o).any() for w, o in zip(self.wrong, self.differs(plain), strict=True))
+
+    def narrows(self, backend: Backend) -> bool:
+        """Whether `backend` would compute the case in a narrower dtype."""
+        return any(backend.narrows(dtype) for dtype in self.reference.dtypes)
+
+    def is_independent(self, name: str) -> bool:
+        """Whether backend `name` shares no engine with the failing one."""
+        return _engine(name) != _engine(self.complaint.backend)
+
+    def _ranges(self, model: onnx.ModelProto) -> dict[str, ShapeRange] | None:
+        if not self.settings.dynamic:
+            return None
+        present = {value.name for value in model.graph.input}
+        cases = [invocation for _, invocation in self.complaint.group.cases]
+        shapes = [[spec.shape for spec in invocation.tensors()] for invocation in cases]
+        return {
+            name: ShapeRange(
+                min=tuple(map(min, zip(*seen, strict=True))),
+                opt=seen[0],
+                max=tuple(map(max, zip(*seen, strict=True))),
+            )
+            for j, name in enumerate(self.structure.input_names)
+            if name in present
+            for seen in [[s[j] for s in shapes]]
+        }
+
+
+def _engine(name: str) -> str:
+    entry, _ = backends.find(name)
+    return entry.engine or name
+
+
+def _short(error: Exception) -> str:
+    return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
+
+
+#: How much nearer another answer must be to count as the same.
+_NEARER = 100
+
+
+def _form(array: Array) -> tuple[tuple[int, ...], str]:
+    return array.shape, str(array.dtype)
+
+
+def _is_rather(other: Array, one: Array, than: Array) -> Mask:
+    """Which elements of `other` are those of `one` and not those of `than`: equal, or much nearer, or nearer
+    and so close that only roundings lie between."""
+    same = np.asarray(other == one)
+    if str(one.dtype) not in PRECISION:
+        return same
+    tolerance = tolerance_of(CLOSE, str(one.dtype))
+    with np.errstate(all="ignore"):
+        o, a, e = (array.astype(np.float64) for array in (other, one, than))
+        same |= np.isnan(o) & np.isnan(a)
+        distance = np.abs(o - a)
+        near = distance <= tolerance.atol + tolerance.rtol * np.abs(a)
+        same |= near & (2 * distance < np.abs(e - a))
+        same |= _NEARER * distance <= np.abs(e - a)
+        # From an infinity or NaN anything is far.
+        return np.asarray(same | (near & ~np.isfinite(e) & np.isfinite(a)))
+
+
+def _differs(judge: Judge, expected: Array, got: Array) -> Mask:
+    if _form(expected) != _form(got):
+        return np.ones(got.shape, dtype=bool)
+    if str(expected.dtype) not in PRECISION:
+        return np.asarray(expected != got)
+    with np.errstate(all="ignore"):
+        e, g = expected.astype(np.float64), got.astype(np.float64)
+        close = (e == g) | (np.isnan(e) & np.isnan(g))
+        if not judge.exact:
+            tolerance = tolerance_of(judge, str(expected.dtype))
+            close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
+        return np.asarray(~close | ((e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))))

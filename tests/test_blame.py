@@ -1,0 +1,196 @@
+"""Whose defect a failure is: planted defects of each kind, failures of real software, witnesses that die."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_runs import (
+    BACKENDS_METADATA,
+    KERNELS_METADATA,
+    METADATA,
+    literal_unit,
+    output,
+    record_of,
+    rows,
+    run_harness,
+    unary,
+)
+from planted import backends as planted_backends
+from planted._guilty import VALUE
+from planted.translations import WRONG
+
+from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
+from harness.pipeline.unit import run_unit
+from harness.verdict.verdict import Outcome, Stage, Verdict
+
+#: What planted defects must come to.
+RIGHT = 19 / 20
+
+BACKENDS = {
+    "planted-kernels": planted_backends.WRONG_KERNELS,
+    "planted-optimiser": planted_backends.WRONG_OPTIMISATIONS,
+    "planted-rejects": planted_backends.REJECTED,
+}
+#: Names of `planted.kernels.WRONG`, which no test may import: it would change PyTorch here.
+KERNELS = ("neg", "ceil", "abs", "leaky_relu", "silu", "hardsigmoid", "softplus")
+
+COLUMNS = ("case_id", "overload", "converter", "backend", "stage", "outcome", "blame", "evidence", "message")
+
+
+def record(directory: Path, operators: Sequence[str], metadata: Path, *more: str) -> list[dict[str, Any]]:
+    words = [word for name in operators for word in ("--op", name)]
+    done = run_harness("--results-dir", directory, "--record-only", *words, *more, metadata=metadata)
+    assert done.returncode == 0, output(done)
+    return rows(directory, *COLUMNS)
+
+
+def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: set[str]) -> None:
+    """Every planted defect shows, every verdict on it has evidence, and the blame is right often enough: of
+    the verdicts, and of the defects by what most of their verdicts say."""
+    assert found.keys() == expected
+    verdicts = [row for members in found.values() for row in members]
+    wrong = [row for row in verdicts if row["blame"] != blame]
+    assert all(row["evidence"] for row in verdicts)
+    assert len(wrong) <= (1 - RIGHT) * len(verdicts), wrong
+    defects = [Counter(row["blame"] for row in members).most_common(1)[0][0] for members in found.values()]
+    assert defects.count(blame) >= RIGHT * len(defects), dict(zip(found, defects, strict=True))
+
+
+def test_wrong_conversions_are_blamed_on_the_converter(tmp_path: Path) -> None:
+    operators = list(map(str, WRONG))
+    chosen = ("--converter", "dynamo", "--converter", "planted-wrong", "--examples", "48")
+    record_ = record(tmp_path / "run", operators, METADATA, *chosen)
+    passed = {r["case_id"] for r in record_ if r["converter"] == "dynamo" and r["outcome"] == "pass"}
+    found = defaultdict(list)
+    for row in record_:
+        # Only what the honest exporter does right can show the planted defect.
+        failed = row["outcome"] in ("mismatch", "error")
+        if row["converter"] == "planted-wrong" and failed and row["case_id"] in passed:
+            found[row["overload"]].append(row)
+    # A few need more cases than these; `test_planted_defects` finds them all.
+    assert len(found) >= 15
+    assert_blamed(found, "converter", set(found))
+
+
+def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
+    operators = [operator for defects in BACKENDS.values() for operator in defects]
+    assert len(operators) == 20
+    chosen = [word for name in ("ort-cpu", *BACKENDS) for word in ("--backend", name)]
+    record_ = record(tmp_path / "run", operators, BACKENDS_METADATA, *chosen, "--examples", "24")
+    passed = {r["case_id"] for r in record_ if r["backend"] == "ort-cpu" and r["outcome"] == "pass"}
+    found = defaultdict(list)
+    for row in record_:
+        planted = row["overload"] in BACKENDS.get(row["backend"], {})
+        if planted and row["outcome"] in ("mismatch", "error") and row["case_id"] in passed:
+            found[row["overload"]].append(row)
+    assert_blamed(found, "backend", set(operators))
+    optimised = [row for name in BACKENDS["planted-optimiser"] for row in found[name]]
+    said = sum("graph optimisation: right with optimisations off" in row["evidence"] for row in optimised)
+    assert said >= RIGHT * len(optimised)
+
+
+def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
+    operators = [f"aten.{name}.default" for name in KERNELS]
+    record_ = record(tmp_path / "run", operators, KERNELS_METADATA, "--examples", "48")
+    found = defaultdict(list)
+    for row in record_:
+        if row["outcome"] == "mismatch":
+            found[row["overload"]].append(row)
+    assert_blamed(found, "pytorch", set(operators))
+
+
+# Real software
+
+
+def tensor(shape: Sequence[int], values: Sequence[float], dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(tuple(shape), dtype, contiguous_strides(tuple(shape)), 0, Literal(tuple(values)))
+
+
+def average_of(first: float) -> Invocation:
+    """The exporters drop `divisor_override`."""
+    data = tensor((1, 1, 2, 2), [first, 2.0, 3.0, 4.0])
+    return Invocation(
+        "aten.avg_pool2d.default", (("self", data), ("kernel_size", (2, 2)), ("divisor_override", 3))
+    )
+
+
+def verdicts_of(
+    *invocations: Invocation, backends: Sequence[str] = ("ort-cpu",), converter: str = "dynamo", **more: Any
+) -> list[Verdict]:
+    unit = literal_unit(invocations, converter=converter, backends=backends, settings=Settings(**more))
+    with Supervisor(timeout=30) as supervisor:
+        return [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
+
+
+@pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
+def test_a_graph_that_every_backend_agrees_on_is_the_converters(converter: str) -> None:
+    (verdict,) = verdicts_of(average_of(1.0), converter=converter)
+    assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "converter")
+    assert "every backend agrees" in verdict.evidence
+    assert "onnx-reference gives ort-cpu's result" in verdict.evidence
+
+
+def test_an_invalid_model_is_the_converters() -> None:
+    call = Invocation("aten.topk.default", (("self", tensor((), [1.0])), ("k", 1)))
+    (verdict,) = verdicts_of(call)
+    assert (verdict.outcome, verdict.blame) == (Outcome.ERROR, "converter")
+    assert verdict.evidence
+
+
+NAN_ARGSORT = Invocation(
+    "aten.argsort.default", (("self", tensor((4,), [2.0, float("nan"), 1.0, 3.0])), ("descending", True))
+)
+
+
+def test_what_the_specification_leaves_open_is_nobodys_failure(tmp_path: Path) -> None:
+    (verdict,) = verdicts_of(NAN_ARGSORT)
+    assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "spec")
+    assert "The specification of ONNX TopK" in verdict.evidence
+    assert "does not mention NaN" in verdict.evidence
+    replay = record_of(tmp_path / "record", [NAN_ARGSORT])
+    done = run_harness("--replay", replay, "--results-dir", tmp_path / "run")
+    assert done.returncode == 0, output(done)
+    assert "open" in done.stdout
+    assert "distinct failure" not in done.stdout
+    assert [(r["outcome"], r["blame"]) for r in rows(tmp_path / "run", *COLUMNS)] == [("mismatch", "spec")]
+
+
+def test_without_blame_nothing_is_looked_into() -> None:
+    (verdict,) = verdicts_of(average_of(1.0), blame=False)
+    assert (verdict.outcome, verdict.blame, verdict.evidence) == (Outcome.MISMATCH, "unknown", "")
+
+
+@pytest.mark.parametrize("crime", ["segfault", "raises", "leaves"])
+def test_a_witness_that_dies_costs_no_verdict(crime: str) -> None:
+    guilty, innocent = average_of(VALUE), average_of(5.0)
+    witnesses = (f"onnx-api:planted.{crime}", "onnx-reference")
+    verdicts = verdicts_of(guilty, innocent, witnesses=witnesses, last_witnesses=())
+    assert {v.case_id for v in verdicts} == {guilty.case_id, innocent.case_id}
+    assert {(v.outcome, v.blame) for v in verdicts} == {(Outcome.MISMATCH, "converter")}
+    evidence = {v.case_id: v.evidence for v in verdicts}
+    assert (f"{witnesses[0]} did not survive" in evidence[guilty.case_id]) == (crime != "raises")
+    assert f"{witnesses[0]} gives ort-cpu's result" in evidence[innocent.case_id]
+
+
+def test_where_the_only_witness_dies_the_blame_is_unknown() -> None:
+    (verdict,) = verdicts_of(average_of(VALUE), witnesses=("onnx-api:planted.segfault",), last_witnesses=())
+    assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "unknown")
+
+
+def test_a_crash_is_blamed_on_whose_code_ran() -> None:
+    (verdict,) = verdicts_of(unary("aten.neg.default", [VALUE]), backends=["onnx-api:planted.segfault"])
+    assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.RUN, Outcome.CRASH, "backend")
+    assert "onnx-api:planted.segfault ran at stage run" in verdict.evidence
+
+
+def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None:
+    # ONNX has Asinh for float64, ONNX Runtime has no kernel.
+    (verdict,) = verdicts_of(unary("aten.asinh.default", [1.0], "float64"))
+    assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.LOAD, Outcome.UNSUPPORTED, "backend")
+    assert "strict shape inference accept the model" in verdict.evidence

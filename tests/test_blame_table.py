@@ -1,0 +1,157 @@
+"""The decision table, and that what is quoted from the ONNX specification stands there."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from harness.blame.decide import at_once, decide
+from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
+from harness.blame.testimony import Charge, Finding, Role
+from harness.blame.testimony import Testimony as Said
+from harness.verdict.verdict import Outcome, Stage
+
+F, R = Finding, Role
+SAME = (R.RUNTIME, F.SAME)
+RIGHT = (R.RUNTIME, F.RIGHT)
+OTHER = (R.RUNTIME, F.OTHER)
+
+MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
+    ("unknown", []),
+    ("unknown", [(R.ALONE, F.RIGHT)]),
+    ("pytorch", [(R.ALONE, F.RIGHT), (R.PYTORCH, F.CONTRADICTS)]),
+    ("pytorch", [SAME, (R.PYTORCH, F.CONTRADICTS), (R.SPECIFICATION, F.OPEN)]),
+    ("pytorch", [SAME, (R.META, F.CONTRADICTS)]),
+    ("spec", [SAME, (R.SPECIFICATION, F.OPEN)]),
+    ("spec", [RIGHT, (R.PLAIN, F.RIGHT), (R.SPECIFICATION, F.OPEN)]),
+    ("converter", [RIGHT, (R.SPECIFICATION, F.SETTLED)]),
+    ("converter", [RIGHT, (R.SPECIFICATION, F.INVENTED)]),
+    ("backend", [(R.PLAIN, F.RIGHT)]),
+    ("backend", [OTHER, (R.PLAIN, F.RIGHT)]),
+    ("backend", [RIGHT, (R.PLAIN, F.RIGHT), (R.MODEL, F.VALID)]),
+    ("converter", [RIGHT, (R.MODEL, F.INVALID)]),
+    ("backend", [RIGHT, (R.PLAIN, F.SAME), (R.MODEL, F.VALID)]),
+    ("backend", [RIGHT, OTHER]),
+    ("unknown", [RIGHT, SAME]),
+    ("unknown", [RIGHT, (R.DECOMPOSITION, F.CONTRADICTS)]),
+    ("converter", [SAME]),
+    ("converter", [SAME, (R.PLAIN, F.SAME), (R.FLOAT64, F.CONFIRMS), (R.CONVERTER, F.SAME)]),
+    ("converter", [SAME, (R.UNOPTIMISED, F.RIGHT), (R.CONVERTER, F.RIGHT)]),
+    ("unknown", [SAME, (R.CONVERTER, F.SAME)]),
+    ("converter", [SAME, (R.CONVERTER, F.SAME), (R.DECOMPOSITION, F.CONFIRMS)]),
+    ("pytorch", [SAME, (R.DECOMPOSITION, F.CONTRADICTS)]),
+    ("pytorch", [SAME, (R.FLOAT64, F.CONTRADICTS)]),
+    ("unknown", [SAME, (R.FLOAT64, F.INEXACT)]),
+    ("unknown", [OTHER, (R.PLAIN, F.SAME)]),
+    ("converter", [OTHER, (R.PLAIN, F.SAME), (R.CONVERTER, F.RIGHT)]),
+    ("unknown", [(R.RUNTIME, F.DIED), (R.PLAIN, F.SAME), (R.CONVERTER, F.RIGHT)]),
+    ("unknown", [(R.RUNTIME, F.LACKS), (R.PLAIN, F.SAME)]),
+]
+REFUSALS: list[tuple[str, Outcome, list[tuple[Role, Finding]]]] = [
+    ("unknown", Outcome.ERROR, []),
+    ("converter", Outcome.ERROR, [RIGHT, (R.MODEL, F.INVALID)]),
+    ("converter", Outcome.ERROR, [RIGHT, (R.MODEL, F.VALID), (R.SPECIFICATION, F.INVENTED)]),
+    ("backend", Outcome.ERROR, [(R.PLAIN, F.RIGHT), (R.MODEL, F.VALID)]),
+    ("backend", Outcome.ERROR, [RIGHT, (R.MODEL, F.VALID)]),
+    ("unknown", Outcome.ERROR, [RIGHT]),
+    ("converter", Outcome.ERROR, [(R.RUNTIME, F.REFUSES), (R.MODEL, F.VALID)]),
+    ("unknown", Outcome.ERROR, [(R.RUNTIME, F.LACKS), (R.MODEL, F.VALID)]),
+    ("unknown", Outcome.ERROR, [OTHER, (R.MODEL, F.VALID)]),
+    ("unknown", Outcome.ERROR, [OTHER, (R.RUNTIME, F.REFUSES), (R.MODEL, F.VALID)]),
+    ("converter", Outcome.ERROR, [OTHER, (R.MODEL, F.VALID), (R.CONVERTER, F.RIGHT)]),
+    ("unknown", Outcome.ERROR, [(R.RUNTIME, F.DIED), (R.MODEL, F.VALID)]),
+    ("backend", Outcome.UNSUPPORTED, [(R.MODEL, F.VALID)]),
+    ("converter", Outcome.UNSUPPORTED, [(R.MODEL, F.INVALID)]),
+    ("unknown", Outcome.UNSUPPORTED, []),
+]
+
+
+def heard(said: list[tuple[Role, Finding]]) -> list[Said]:
+    return [Said(role, finding, f"{role} says {finding}.") for role, finding in said]
+
+
+@pytest.mark.parametrize(("blame", "said"), MISMATCHES)
+def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
+    charge = Charge(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    for order in (said, said[::-1]):
+        decision = decide(charge, heard(order))
+        assert decision.blame == blame
+        # Everybody is heard.
+        assert all(f"{role} says {finding}." in decision.evidence for role, finding in said)
+
+
+@pytest.mark.parametrize(("blame", "outcome", "said"), REFUSALS)
+def test_models_that_do_not_run(blame: str, outcome: Outcome, said: list[tuple[Role, Finding]]) -> None:
+    for stage in (Stage.LOAD, Stage.RUN):
+        assert decide(Charge(stage, outcome, "dynamo", "ort-cpu"), heard(said)).blame == blame
+
+
+def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
+    charge = Charge(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cuda")
+    related = Said(Role.RUNTIME, Finding.SAME, "ort-cpu agrees.", independent=False)
+    assert decide(charge, [related]).blame == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("stage", "outcome", "blame"),
+    [
+        (Stage.CONVERT, Outcome.UNSUPPORTED, "converter"),
+        (Stage.CONVERT, Outcome.ERROR, "converter"),
+        (Stage.CHECK, Outcome.ERROR, "converter"),
+        (Stage.REFERENCE, Outcome.CRASH, "pytorch"),
+        (Stage.CONVERT, Outcome.TIMEOUT, "converter"),
+        (Stage.LOAD, Outcome.CRASH, "backend"),
+        (Stage.RUN, Outcome.TIMEOUT, "backend"),
+        (Stage.COMPARE, Outcome.CRASH, "unknown"),
+    ],
+)
+def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
+    decision = at_once(Charge(stage, outcome, "dynamo", "ort-cpu", "the first line\nthe second"))
+    assert decision is not None
+    assert decision.blame == blame
+    assert "the first line" in decision.evidence
+    assert "second" not in decision.evidence
+
+
+def test_what_needs_witnesses() -> None:
+    for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
+        assert at_once(Charge(stage, outcome, "dynamo", "ort-cpu")) is None
+
+
+# The specification
+
+EMITTED = 20
+"""An opset that the exporters emit."""
+
+ENTRIES = [(question, operator) for question in OPEN_QUESTIONS for operator in sorted(question.operators)]
+
+
+def texts(operator: str, opset: int) -> list[str]:
+    """All that ONNX says of an operator, each part by itself."""
+    schema = onnx.defs.get_schema(operator, opset)
+    parts = [*schema.attributes.values(), *schema.inputs, *schema.outputs]
+    return [" ".join(text.split()) for text in (schema.doc, *(part.description for part in parts))]
+
+
+@pytest.mark.parametrize(
+    ("question", "operator"), ENTRIES, ids=[f"{operator}: {q.subject}" for q, operator in ENTRIES]
+)
+def test_an_open_question_is_open_in_the_text_that_is_quoted(question: OpenQuestion, operator: str) -> None:
+    assert bool(question.quote) != bool(question.silent_on)
+    said = question.words(operator, EMITTED)
+    assert said is not None
+    if question.quote:
+        assert any(" ".join(question.quote.split()) in text for text in texts(operator, EMITTED))
+        assert question.quote in said
+    else:
+        for word in question.silent_on:
+            assert not any(word in text.lower() for text in texts(operator, EMITTED))
+        assert "does not mention" in said
+
+
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 28, reason="ONNX 1.23 settled it, at opset 28")
+def test_a_question_that_a_later_version_settles_is_open_no_more() -> None:
+    (shifts,) = [q for q in OPEN_QUESTIONS if "BitShift" in q.operators]
+    assert any("number of bits" in text for text in texts("BitShift", 28))
+    assert shifts.words("BitShift", 28) is None
+    assert shifts.words("BitShift", 18) is not None
