@@ -1,0 +1,211 @@
+"""Defects that are already reported upstream: one TOML file of matches, links and notes.
+
+```toml
+[[issue]]
+link = "https://github.com/pytorch/pytorch/issues/1"
+note = "avg_pool2d ignores divisor_override."
+overload = "aten.avg_pool2d"        # overload, packet or glob, or a list of them
+converter = "dynamo"                # optional, as are all below
+backend = "ort-cpu"                 # likewise
+stage = "compare"
+outcome = "mismatch"
+dtype = ["float32", "float64"]
+signature = "values"                # found in the failure's signature
+pattern = "divisor_\\\\w+"           # a regular expression, likewise
+call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
+```
+
+An entry matches a failure where everything that it states holds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import importlib.util
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness import schema
+from harness.invocation import InvalidInvocation, Invocation
+from harness.record.errors import ResultsError, reason
+from harness.verdict.verdict import Outcome, Stage
+
+FILE = "known_issues.toml"
+#: What `no_longer_failing` looks at.
+COLUMNS = ("overload", "dtype", "converter", "backend", "stage", "outcome", "signature", "invocation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownIssue:
+    """One entry; what is empty matches everything.
+
+    Attributes:
+        link: Of the upstream issue, pull request or discussion.
+        note: What is wrong, in a sentence.
+        overload: Globs of overloads or packets.
+        converter: Names.
+        backend: Names.
+        stage: Where the cases end.
+        outcome: How.
+        dtype: Names.
+        signature: Substring of the signature.
+        pattern: Regular expression for the signature.
+        call: Regular expression for the call as a person would write it.
+    """
+
+    link: str
+    note: str
+    overload: tuple[str, ...] = ()
+    converter: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    signature: str = ""
+    pattern: str = ""
+    call: str = ""
+
+    def exercised_by(self, row: Mapping[str, Any]) -> bool:
+        """Whether a case is of the kind that the entry speaks of, however it ended."""
+        return (
+            self.covers(row["overload"])
+            and all(
+                not getattr(self, name) or row[name] in getattr(self, name)
+                for name in ("converter", "backend", "dtype")
+            )
+            and (not self.call or re.search(self.call, _call(row["invocation"])) is not None)
+        )
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Whether a failed row of the record is this defect."""
+        return (
+            (not self.stage or row["stage"] in self.stage)
+            and (not self.outcome or row["outcome"] in self.outcome)
+            and self.signature in row["signature"]
+            and (not self.pattern or re.search(self.pattern, row["signature"]) is not None)
+            and self.exercised_by(row)
+        )
+
+    def covers(self, overload: str) -> bool:
+        """Whether the entry speaks of an operator."""
+        names = (overload, schema.packet(overload))
+        return not self.overload or any(
+            fnmatch.fnmatchcase(name, glob) for glob in self.overload for name in names
+        )
+
+    def to_data(self) -> dict[str, str]:
+        """Plain JSON data."""
+        return {"link": self.link, "note": self.note}
+
+
+def shipped_file() -> Path | None:
+    """``cases/known_issues.toml``, found without importing the operator cases; None where it is missing."""
+    found = importlib.util.find_spec("cases")
+    if found is None or found.origin is None:
+        return None
+    path = Path(found.origin).with_name(FILE)
+    return path if path.is_file() else None
+
+
+def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
+    """The entries of a file, in its order.
+
+    Args:
+        path: None for the file that comes with the operator cases.
+
+    Raises:
+        ResultsError: the file cannot be read, or an entry is wrong; the message names both.
+    """
+    path = path or shipped_file()
+    if path is None:
+        return ()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {reason(error)}") from None
+    entries = data.pop("issue", [])
+    if data or not isinstance(entries, list):
+        wrong = f"unknown key {next(iter(data))!r}" if data else "`issue` is no list"
+        raise ResultsError(f"{path}: {wrong}; it holds [[issue]] entries only")
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
+
+
+def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[KnownIssue]:
+    """Entries whose kind of case ran and passed, and none failed as they say.
+
+    Args:
+        known: The entries.
+        verdicts: All rows of a run; `COLUMNS` are looked at.
+    """
+    if not known:
+        return []
+    ended = verdicts.select(COLUMNS)
+    ended = ended.filter(pc.not_equal(ended["outcome"], str(Outcome.SKIP)))
+    overloads = ended["overload"].unique().to_pylist()
+    gone = []
+    for issue in known:
+        theirs = pa.array([name for name in overloads if issue.covers(name)], pa.string())
+        rows = ended.filter(pc.is_in(ended["overload"], theirs)).to_pylist() if len(theirs) else []
+        failed = (row for row in rows if Outcome(row["outcome"]).is_failure)
+        passed = (row for row in rows if row["outcome"] == Outcome.PASS)
+        if not any(map(issue.matches, failed)) and any(map(issue.exercised_by, passed)):
+            gone.append(issue)
+    return gone
+
+
+_LISTS = {"overload", "converter", "backend", "stage", "outcome", "dtype"}
+_WORDS = {"stage": [str(s) for s in Stage], "outcome": [str(o) for o in Outcome if o.is_failure]}
+
+
+def _entry(path: Path, number: int, data: Any) -> KnownIssue:
+    def wrong(what: str) -> ResultsError:
+        link = f" ({data['link']})" if isinstance(data, dict) and isinstance(data.get("link"), str) else ""
+        return ResultsError(f"{path}: entry {number}{link}: {what}")
+
+    if not isinstance(data, dict):
+        raise wrong("not a table")
+    names = [f.name for f in fields(KnownIssue)]
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise wrong(f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if name in _LISTS:
+            value = [value] if isinstance(value, str) else value
+            if not isinstance(value, list) or not value or not all(isinstance(v, str) and v for v in value):
+                raise wrong(f"{name!r} must be a name or a list of names")
+            for word in value:
+                if word not in _WORDS.get(name, [word]):
+                    raise wrong(f"{name} {word!r} is none of {', '.join(_WORDS[name])}")
+            value = tuple(schema.normalise(word) if name == "overload" else word for word in value)
+        elif not isinstance(value, str) or not value:
+            raise wrong(f"{name!r} must be a text")
+        values[name] = value
+    for name in ("link", "note"):
+        if name not in values:
+            raise wrong(f"no {name!r}")
+    if not values["link"].startswith("https://"):
+        raise wrong("'link' must begin with https://")
+    if not values.keys() & {"overload", "signature", "pattern"}:
+        raise wrong("it would match every failure: state 'overload', 'signature' or 'pattern'")
+    for name in ("pattern", "call"):
+        try:
+            re.compile(values.get(name, ""))
+        except re.error as error:
+            raise wrong(f"{name!r} is no regular expression: {error}") from None
+    return KnownIssue(**values)
+
+
+def _call(invocation: str) -> str:
+    try:
+        return str(Invocation.from_json(invocation))
+    except InvalidInvocation:
+        return invocation
