@@ -34,7 +34,10 @@ class _Modules(click.Group):
         try:
             return super().invoke(ctx)
         except ResultsError as error:
-            raise click.ClickException(str(error)) from None
+            problem = click.ClickException(str(error))
+            # As for any other command line that cannot be carried out: 1 says that a thing asked about fails.
+            problem.exit_code = click.UsageError.exit_code
+            raise problem from None
 
 
 @click.group(cls=_Modules, context_settings={"help_option_names": ["-h", "--help"]})

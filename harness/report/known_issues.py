@@ -32,10 +32,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from harness import schema
 from harness.invocation import InvalidInvocation, Invocation
 from harness.record.errors import ResultsError, reason
+from harness.report.plain import listed, plain
 from harness.verdict.verdict import Outcome, Stage
 
 FILE = "known_issues.toml"
@@ -209,3 +212,12 @@ def _call(invocation: str) -> str:
         return str(Invocation.from_json(invocation))
     except InvalidInvocation:
         return invocation
+
+
+def render(gone: Sequence[KnownIssue]) -> RenderableType:
+    """The entries that no longer fail, for a terminal."""
+    lines = [Text(f"No longer {'fails' if len(gone) == 1 else 'fail'}, though listed as known:", style="bold green")]
+    for issue in gone:
+        where = listed(issue.overload, 3) or issue.signature or issue.pattern
+        lines.append(Text(f"  {plain(where)}: {plain(issue.note)} {plain(issue.link)}"))
+    return Group(*lines)
