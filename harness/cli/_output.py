@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
 from rich.text import Text
+
+from harness.report.json_text import json_text
 
 #: A file or a pipe has no width; lines of a hundred columns read well in both.
 _PLAIN_WIDTH = 100
@@ -39,8 +40,8 @@ def line(words: str, style: str = "") -> Text:
 
 
 def print_json(data: Any) -> None:
-    """For what programs read: one document, keys in a stable order, NaN and infinities as null."""
-    click.echo(json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False))
+    """For what programs read."""
+    click.echo(json_text(data))
 
 
 def example(*lines: str) -> str:
@@ -51,13 +52,3 @@ def example(*lines: str) -> str:
 def statuses(text: str) -> str:
     """What exit statuses mean, for the end of a help text."""
     return f"\n\nExit status: {text}; 2 for a command line that cannot be carried out."
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {str(key): _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
-        return None
-    return data

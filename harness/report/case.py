@@ -76,7 +76,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     names = (
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
         "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",
-        "max_ulp_error", "mismatched_elements", "total_elements", "exported_invocation",
+        "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements", "exported_invocation",
     )  # fmt: skip
     return {name: getattr(verdict, name) for name in names}
 

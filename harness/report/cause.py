@@ -46,6 +46,12 @@ _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
 #: `max_pool1d`, `conv_transpose3d`: the dimensions of one operator share a conversion.
 _DIMENSIONS = re.compile(r"(?<=[a-z])[123]d(?=\b|_)")
 
+#: What the evidence begins with where one step alone is guilty: another defect than that of the rest.
+_EVIDENCE = (
+    (re.compile(r"(?:As case \w+: )?\S+'s graph optimisation\b"), "by graph optimisation"),
+    (re.compile(r"(?:As case \w+: )?\S+'s optimiser breaks\b"), "by the exporter's optimiser"),
+)
+
 #: PyTorch's documented aliases (``torch.absolute``: "Alias for torch.abs"), by packet without ``aten.``.
 _ALIASES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
@@ -94,8 +100,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
     # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to it.
     symptom = blame == "converter" and stage not in BEFORE_BACKEND
     by_operator = outcome in SPEECHLESS or symptom or bool(_GENERIC.search(words))
-    if outcome in SPEECHLESS and "optimisations off" in row["evidence"]:
-        words += ", with graph optimisations"
+    words += next((f", {said}" for pattern, said in _EVIDENCE if pattern.match(row["evidence"])), "")
     return Cause(
         blame=blame,
         converter=row["converter"] if blame in ("converter", "unknown") else "",

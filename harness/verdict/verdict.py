@@ -70,6 +70,8 @@ class Verdict:
         max_abs_error: Over all outputs, in the values' unit; None where nothing was compared.
         max_rel_error: Likewise, a ratio.
         max_ulp_error: Likewise, in units in the last place of the expected value.
+        needed_rtol: The rtol of the smallest pair that accepts all elements: `harness.verdict.needed`.
+        needed_atol: The atol of that pair, in the values' unit.
         mismatched_elements: How many elements are wrong.
         total_elements: How many were compared.
         convert_ms: Wall time of the export; of a batch's, this case's share.
@@ -102,6 +104,8 @@ class Verdict:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     max_ulp_error: float | None = None
+    needed_rtol: float | None = None
+    needed_atol: float | None = None
     mismatched_elements: int = 0
     total_elements: int = 0
     convert_ms: float | None = None
