@@ -104,8 +104,12 @@ def from_file(path: Path) -> Again:
     try:
         documents = [(1, json.loads(text))]
     except json.JSONDecodeError:
-        documents = [(i, _parsed(path, i, line)) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
-    documents = [(i, one) for i, found in documents for one in (found if isinstance(found, list) else [found])]
+        documents = [
+            (i, _parsed(path, i, line)) for i, line in enumerate(text.splitlines(), 1) if line.strip()
+        ]
+    documents = [
+        (i, one) for i, found in documents for one in (found if isinstance(found, list) else [found])
+    ]
     if not documents:
         raise ResultsError(f"{path} holds no invocation")
     return Again(

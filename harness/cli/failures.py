@@ -28,7 +28,9 @@ from harness.report.reproduce import shown_path
 )
 @run_argument
 @selecting("overload", "backend", "converter", "blame", "outcome", "stage", "dtype", "family")
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most to show; 0: all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most to show; 0: all."
+)
 @json_option
 @click.pass_context
 def command(ctx: click.Context, run: Path, selection: Selection, limit: int, as_json: bool) -> None:

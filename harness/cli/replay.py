@@ -35,10 +35,16 @@ _MOST = 64
 )
 @click.argument("case", metavar="CASE_ID|FILE")
 @click.option("--run", metavar="DIR", help="The run that has the case; the newest below results/ by default.")
-@click.option("--converter", "converters", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable.")
-@click.option("--backend", "backends", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable.")
+@click.option(
+    "--converter", "converters", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable."
+)
+@click.option(
+    "--backend", "backends", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable."
+)
 @click.option("--opset", type=int, metavar="N", help="To emit, in place of the recorded.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S"
+)
 @json_option
 @click.pass_context
 def command(
@@ -53,8 +59,8 @@ def command(
 ) -> None:
     """Run a case again and compare; nothing is recorded.
 
-    CASE_ID is the id of a recorded or a minimal case, or the beginning of one, run where it was recorded. FILE
-    holds invocations: one as JSON, or one per line, as in a corpus or in minimal.jsonl.
+    CASE_ID is the id of a recorded or a minimal case, or the beginning of one, run where it was recorded.
+    FILE holds invocations: one as JSON, or one per line, as in a corpus or in minimal.jsonl.
 
     With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
     three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
@@ -140,7 +146,9 @@ def _text(array: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """A number as JSON has it; what JSON has no word for as text."""
-    return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
+    return (
+        value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
+    )
 
 
 def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
@@ -152,7 +160,10 @@ def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
     def values(arrays: Any) -> Any:
         if arrays is None:
             return None
-        return [None if a is None or a.size > _MOST else [_plain(v) for v in a.reshape(-1).tolist()] for a in arrays]
+        return [
+            None if a is None or a.size > _MOST else [_plain(v) for v in a.reshape(-1).tolist()]
+            for a in arrays
+        ]
 
     return {
         "case_id": verdict.case_id,

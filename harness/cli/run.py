@@ -25,8 +25,8 @@ _HARNESS = Path(harness.__file__).parent
         "conformance run --op aten::celu --examples 400 -n 2",
         "conformance run --backend onnx-reference --converter torchscript --record-only",
     )
-    + "\n\nExit status: pytest's; 0 for no failure, 1 for failures, 4 for options that cannot be carried out, "
-    "5 for a run that drew nothing.",
+    + "\n\nExit status: pytest's; 0 for no failure, 1 for failures, 4 for options that cannot be carried "
+    "out, 5 for a run that drew nothing.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.pass_context
@@ -36,8 +36,8 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     `conformance run -- --help` lists them; --op, --converter, --backend and --examples are those that one
     begins with. The run is written to results/ below the current directory, or to --results-dir.
 
-    With --json, which pytest does not get, its output goes to stderr and a summary to stdout: run, exit_status,
-    cases, verdicts, outcomes.
+    With --json, which pytest does not get, its output goes to stderr and a summary to stdout: exit_status,
+    run, run_id, cases, verdicts, outcomes.
     """
     given = list(arguments)
     options = given[: given.index("--")] if "--" in given else given
@@ -71,7 +71,7 @@ def _pytest(arguments: list[str], *plugins: object) -> int:
 
 
 def _where() -> list[str]:
-    """Options that keep pytest from taking its settings from whatever project surrounds an installed harness."""
+    """Options that keep pytest from taking the settings of whatever project an installed harness lies in."""
     if (_HARNESS.parent / "pyproject.toml").is_file():
         return []
     return ["-c", os.devnull, "--rootdir", str(Path.cwd())]

@@ -29,7 +29,9 @@ from harness.report.reproduce import shown_path
 )
 @run_argument
 @selecting("overload", "backend", "converter", "dtype", "family")
-@click.option("--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run.")
+@click.option(
+    "--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -37,7 +39,9 @@ from harness.report.reproduce import shown_path
     help="Where tolerance.csv, .json and .parquet are written; the run's own directory by default, unless "
     "only some rows are asked for.",
 )
-@click.option("--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all."
+)
 @json_option
 @click.pass_context
 def command(
@@ -51,9 +55,9 @@ def command(
 ) -> None:
     """Print the tolerance matrix of a run, largest errors first, and write it as CSV, JSON and Parquet.
 
-    Per operator, dtype, converter and backend: ULP errors of the cases that passed, and the smallest (rtol, atol)
-    that accepts them all. Errors are against PyTorch in the case's dtype. What needs more than the default
-    tolerance of its dtype passed because float64 is on its side.
+    Per operator, dtype, converter and backend: ULP errors of the cases that passed, and the smallest
+    (rtol, atol) that accepts them all. Errors are against PyTorch in the case's dtype. What needs more than the
+    default tolerance of its dtype passed because float64 is on its side.
 
     With --compare OTHER_RUN: cases of both runs that pass in both, at another distance from PyTorch.
 

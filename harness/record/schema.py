@@ -33,8 +33,6 @@ _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("max_abs_error", pa.float64(), "in the values' unit; null where nothing was compared"),
     ("max_rel_error", pa.float64(), "ratio"),
     ("max_ulp_error", pa.float64(), "units in the last place of the expected value"),
-    ("needed_rtol", pa.float64(), "of the smallest (rtol, atol) that accepts all elements"),
-    ("needed_atol", pa.float64(), "likewise, in the values' unit"),
     ("mismatched_elements", pa.int64(), ""),
     ("total_elements", pa.int64(), "that were compared"),
     ("convert_ms", pa.float64(), "the case's share of its batch, milliseconds"),
@@ -46,6 +44,8 @@ _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("structure_id", pa.string(), "shared by the cases that share an export"),
     ("evidence", pa.string(), "what the blame rests on"),
     ("exported_invocation", pa.string(), "JSON; empty where the invocation itself was exported"),
+    ("needed_rtol", pa.float64(), "of the smallest (rtol, atol) that accepts all elements"),
+    ("needed_atol", pa.float64(), "likewise, in the values' unit"),
 )
 
 SCHEMA = pa.schema(

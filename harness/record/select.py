@@ -40,9 +40,7 @@ class Selection:
     outcome: tuple[str, ...] = ()
     stage: tuple[str, ...] = ()
 
-    def read(
-        self, results_dir: Path, columns: Sequence[str], where: pc.Expression | None = None
-    ) -> pa.Table:
+    def read(self, results_dir: Path, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
         """The rows of a run that are selected.
 
         Args:

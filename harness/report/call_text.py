@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -48,7 +49,9 @@ def _tensor(spec: TensorSpec) -> str:
     if not spec.numel:
         return f"torch.empty({list(spec.shape)}, {dtype})"
     if size > _MOST:
-        return f"torch.empty({list(spec.shape)}, {dtype})  # its {size} values: `conformance repro` writes them"
+        return (
+            f"torch.empty({list(spec.shape)}, {dtype})  # its {size} values: `conformance repro` writes them"
+        )
     texts = _texts(spec, size)
     if dense:
         return f"torch.tensor({_nested(texts, spec.shape)}, {dtype})"
@@ -58,11 +61,11 @@ def _tensor(spec: TensorSpec) -> str:
 
 def _texts(spec: TensorSpec, size: int) -> list[str]:
     if isinstance(spec.values, Literal):
-        numbers: Sequence[bool | int | float | complex] = spec.values.values[:size]
+        numbers: Sequence[Any] = spec.values.values[:size]
     else:
         numbers = values.compute(spec.values, spec.dtype, size).tolist()
     if spec.dtype not in _NARROW:
-        return [_number(n) if is_float(spec.dtype) else repr(n) for n in numbers]
+        return [_number(float(n)) if is_float(spec.dtype) else repr(n) for n in numbers]
     with np.errstate(all="ignore"):
         # The fewest digits that name the value that the dtype keeps.
         return [_number(float(str(_NARROW[spec.dtype](np.float32(n))))) for n in numbers]

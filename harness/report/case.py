@@ -76,7 +76,8 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     names = (
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
         "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",
-        "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements", "exported_invocation",
+        "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
+        "exported_invocation",
     )  # fmt: skip
     return {name: getattr(verdict, name) for name in names}
 
@@ -125,14 +126,18 @@ def render(view: CaseView) -> Iterator[RenderableType]:
         yield Text(f"  {plain(issue.link)}", no_wrap=True)
     for minimal in view.minimal:
         yield Text()
-        yield Text(f"Minimal case {minimal.minimal_id}, {minimal.converter} → {minimal.backend}", style="bold")
+        yield Text(
+            f"Minimal case {minimal.minimal_id}, {minimal.converter} → {minimal.backend}", style="bold"
+        )
         yield shown(call(minimal.invocation), style="cyan")
         yield from (Padding(shown(sentence), (0, 0, 0, 2)) for sentence in minimal.matters)
         yield Padding(shown(minimal.message, limit=400), (0, 0, 0, 2))
         yield from _copied(_torch_call(minimal.invocation))
     yield Text()
     yield Text("Versions", style="bold")
-    yield Padding(Text(", ".join(f"{name} {version}" for name, version in view.versions.items())), (0, 0, 0, 2))
+    yield Padding(
+        Text(", ".join(f"{name} {version}" for name, version in view.versions.items())), (0, 0, 0, 2)
+    )
     yield Text()
     yield Text("Again, and as a script of its own", style="bold")
     for verb in ("replay", "repro"):
@@ -149,7 +154,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> RenderableType:
         table.add_column(name, justify="right")
     for v in verdicts:
         wrong = f"{v.mismatched_elements}/{v.total_elements}" if v.total_elements else ""
-        ended = str(v.outcome) if v.outcome in (Outcome.PASS, Outcome.MISMATCH) else f"{v.outcome} at {v.stage}"
+        ended = (
+            str(v.outcome) if v.outcome in (Outcome.PASS, Outcome.MISMATCH) else f"{v.outcome} at {v.stage}"
+        )
         errors = (v.max_abs_error, v.max_rel_error, v.max_ulp_error)
         table.add_row(
             *(plain(v.converter), plain(v.backend), v.shape_mode, "" if v.opset is None else str(v.opset)),
@@ -168,7 +175,9 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     if not (verdict.message or verdict.evidence):
         return
     yield Text()
-    yield Text(f"{plain(verdict.converter)} → {plain(verdict.backend)}: {verdict.outcome} at {verdict.stage}", "bold")
+    yield Text(
+        f"{plain(verdict.converter)} → {plain(verdict.backend)}: {verdict.outcome} at {verdict.stage}", "bold"
+    )
     lines = [plain(text) for text in verdict.message.splitlines()]
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
     if verdict.blame:

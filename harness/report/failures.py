@@ -98,7 +98,17 @@ class FailureGroup:
 
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data, as ``conformance failures --json`` prints it."""
-        names = ("outcome", "stage", "blame", "cause", "cases", "overloads", "dtypes", "converters", "backends")
+        names = (
+            "outcome",
+            "stage",
+            "blame",
+            "cause",
+            "cases",
+            "overloads",
+            "dtypes",
+            "converters",
+            "backends",
+        )
         smallest = ("case_id", "converter", "backend", "signature", "message", "evidence", "invocation")
         data: dict[str, Any] = {name: getattr(self, name) for name in names}
         data["smallest"] = {name: getattr(self, name) for name in smallest}
@@ -239,7 +249,9 @@ def failure_groups(
         if _order(row, sizes) < _order(group.smallest, sizes):
             group.smallest = row
         group.add(row)
-        group.known.update((issue, None) for issue in known if issue not in group.known and issue.matches(row))
+        group.known.update(
+            (issue, None) for issue in known if issue not in group.known and issue.matches(row)
+        )
     shrunk = {(m.case_id, m.converter, m.backend): m for m in minimal}
     found = [_finish(members, shrunk) for members in _united(list(groups.values()))]
     return sorted(found, key=_badness)
@@ -315,7 +327,9 @@ def _size(invocation: str) -> tuple[float, int]:
     return elements, len(invocation)
 
 
-def _order(row: Mapping[str, Any], sizes: Mapping[str, tuple[float, int]]) -> tuple[float, int, str, str, str]:
+def _order(
+    row: Mapping[str, Any], sizes: Mapping[str, tuple[float, int]]
+) -> tuple[float, int, str, str, str]:
     return (*sizes[row["case_id"]], row["case_id"], row["converter"], row["backend"])
 
 

@@ -216,7 +216,11 @@ def _call(invocation: str) -> str:
 
 def render(gone: Sequence[KnownIssue]) -> RenderableType:
     """The entries that no longer fail, for a terminal."""
-    lines = [Text(f"No longer {'fails' if len(gone) == 1 else 'fail'}, though listed as known:", style="bold green")]
+    lines = [
+        Text(
+            f"No longer {'fails' if len(gone) == 1 else 'fail'}, though listed as known:", style="bold green"
+        )
+    ]
     for issue in gone:
         where = listed(issue.overload, 3) or issue.signature or issue.pattern
         lines.append(Text(f"  {plain(where)}: {plain(issue.note)} {plain(issue.link)}"))

@@ -141,7 +141,9 @@ def movement(
         compared=sum(map(len, pairs.values())),
         broken=broken,
         mended=mended,
-        moved=tuple(sorted(moved, key=lambda m: (-abs(m.cases[0].by), m.overload, m.dtype, m.converter, m.backend))),
+        moved=tuple(
+            sorted(moved, key=lambda m: (-abs(m.cases[0].by), m.overload, m.dtype, m.converter, m.backend))
+        ),
     )
 
 

@@ -101,7 +101,9 @@ def distributions(verdicts: pa.Table) -> list[Distribution]:
         elif row["max_ulp_error"] is not None:
             right[key].append(row)
     found = [_distribution(key, rows, wrong[key]) for key, rows in right.items()]
-    return sorted(found, key=lambda d: (-d.max_ulp, d.overload, d.dtype, d.converter, d.backend, d.shape_mode))
+    return sorted(
+        found, key=lambda d: (-d.max_ulp, d.overload, d.dtype, d.converter, d.backend, d.shape_mode)
+    )
 
 
 def _distribution(key: _Key, rows: Sequence[dict[str, Any]], wrong: int) -> Distribution:
@@ -149,7 +151,9 @@ def write(found: Sequence[Distribution], directory: Path, about: dict[str, Any])
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResultsError(f"cannot write to {directory}: {reason(error)}; choose another place with --out") from None
+        raise ResultsError(
+            f"cannot write to {directory}: {reason(error)}; choose another place with --out"
+        ) from None
     with layout.replacing(files[0]) as path, path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, SCHEMA.names)
         writer.writeheader()
@@ -170,8 +174,12 @@ def render(found: Sequence[Distribution], limit: int | None = None) -> Renderabl
     """
     if not found:
         return Text("No case passed with an error in ULP: there is nothing to measure.")
-    varying = [name for name in ("converter", "backend", "shape_mode") if len({getattr(d, name) for d in found}) > 1]
-    constant = [getattr(found[0], name) for name in ("converter", "backend", "shape_mode") if name not in varying]
+    varying = [
+        name for name in ("converter", "backend", "shape_mode") if len({getattr(d, name) for d in found}) > 1
+    ]
+    constant = [
+        getattr(found[0], name) for name in ("converter", "backend", "shape_mode") if name not in varying
+    ]
     title = Text(
         f"{count(sum(d.cases for d in found), 'case')} that passed; errors in ULP of PyTorch's result; "
         + ", ".join(map(plain, constant))

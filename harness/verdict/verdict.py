@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Stage(str, Enum):
+class Stage(StrEnum):
     """Where a case got to; the stage at which it ended."""
 
     REFERENCE = "reference"
@@ -16,10 +16,8 @@ class Stage(str, Enum):
     RUN = "run"
     COMPARE = "compare"
 
-    __str__ = str.__str__
 
-
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """What the ending was.
 
     `BUILT`: an engine was built and could not be run on this machine. `NARROWED`: the backend would
@@ -36,8 +34,6 @@ class Outcome(str, Enum):
     BUILT = "built"
     NARROWED = "narrowed"
     SKIP = "skip"
-
-    __str__ = str.__str__
 
     @property
     def is_failure(self) -> bool:
