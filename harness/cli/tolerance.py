@@ -56,8 +56,8 @@ def command(
     """Print the tolerance matrix of a run, largest errors first, and write it as CSV, JSON and Parquet.
 
     Per operator, dtype, converter and backend: ULP errors of the cases that passed, and the smallest
-    (rtol, atol) that accepts them all. Errors are against PyTorch in the case's dtype. What needs more than the
-    default tolerance of its dtype passed because float64 is on its side.
+    (rtol, atol) that accepts them all. Errors are against PyTorch in the case's dtype. What needs more than
+    the default tolerance of its dtype passed because float64 is on its side.
 
     With --compare OTHER_RUN: cases of both runs that pass in both, at another distance from PyTorch.
 

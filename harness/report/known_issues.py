@@ -12,6 +12,7 @@ outcome = "mismatch"
 dtype = ["float32", "float64"]
 signature = "values"                # found in the failure's signature
 pattern = "divisor_\\\\w+"           # a regular expression, likewise
+message = "expected nan"            # a regular expression, found in the failure's own words
 call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
 ```
 
@@ -43,7 +44,17 @@ from harness.verdict.verdict import Outcome, Stage
 
 FILE = "known_issues.toml"
 #: What `no_longer_failing` looks at.
-COLUMNS = ("overload", "dtype", "converter", "backend", "stage", "outcome", "signature", "invocation")
+COLUMNS = (
+    "overload",
+    "dtype",
+    "converter",
+    "backend",
+    "stage",
+    "outcome",
+    "signature",
+    "message",
+    "invocation",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +72,7 @@ class KnownIssue:
         dtype: Names.
         signature: Substring of the signature.
         pattern: Regular expression for the signature.
+        message: Regular expression for the failure's own words.
         call: Regular expression for the call as a person would write it.
     """
 
@@ -74,6 +86,7 @@ class KnownIssue:
     dtype: tuple[str, ...] = ()
     signature: str = ""
     pattern: str = ""
+    message: str = ""
     call: str = ""
 
     def exercised_by(self, row: Mapping[str, Any]) -> bool:
@@ -94,6 +107,7 @@ class KnownIssue:
             and (not self.outcome or row["outcome"] in self.outcome)
             and self.signature in row["signature"]
             and (not self.pattern or re.search(self.pattern, row["signature"]) is not None)
+            and (not self.message or re.search(self.message, row["message"]) is not None)
             and self.exercised_by(row)
         )
 
@@ -197,9 +211,9 @@ def _entry(path: Path, number: int, data: Any) -> KnownIssue:
             raise wrong(f"no {name!r}")
     if not values["link"].startswith("https://"):
         raise wrong("'link' must begin with https://")
-    if not values.keys() & {"overload", "signature", "pattern"}:
-        raise wrong("it would match every failure: state 'overload', 'signature' or 'pattern'")
-    for name in ("pattern", "call"):
+    if not values.keys() & {"overload", "signature", "pattern", "message"}:
+        raise wrong("it would match every failure: state 'overload', 'signature', 'pattern' or 'message'")
+    for name in ("pattern", "message", "call"):
         try:
             re.compile(values.get(name, ""))
         except re.error as error:
