@@ -55,7 +55,7 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int, as_
             {
                 "run": str(run),
                 "failures": {"total": len(groups), "groups": [group.to_data() for group in some]},
-                "no_longer_failing": [issue.to_data() for issue in gone],
+                "no_longer_failing": [one.to_data() for one in gone],
             }
         )
     else:

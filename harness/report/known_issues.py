@@ -39,12 +39,13 @@ from rich.text import Text
 from harness import schema
 from harness.invocation import InvalidInvocation, Invocation
 from harness.record.errors import ResultsError, reason
-from harness.report.plain import listed, plain
+from harness.report.plain import count, listed, plain
 from harness.verdict.verdict import Outcome, Stage
 
 FILE = "known_issues.toml"
 #: What `no_longer_failing` looks at.
 COLUMNS = (
+    "case_id",
     "overload",
     "dtype",
     "converter",
@@ -155,8 +156,27 @@ def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
     return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
 
 
-def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[KnownIssue]:
-    """Entries whose kind of case ran and passed, and none failed as they say.
+@dataclass(frozen=True)
+class NoLongerFailing:
+    """An entry that a run speaks against.
+
+    Attributes:
+        issue: The entry.
+        passed: How many cases of its kind passed; none failed as it says.
+    """
+
+    issue: KnownIssue
+    passed: int
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**self.issue.to_data(), "passed": self.passed}
+
+
+def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[NoLongerFailing]:
+    """Entries whose operators ran, of whose kind cases passed, and none failed as they say.
+
+    Of an entry that names no operator a run of some operators says nothing.
 
     Args:
         known: The entries.
@@ -169,12 +189,17 @@ def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[K
     overloads = ended["overload"].unique().to_pylist()
     gone = []
     for issue in known:
-        theirs = pa.array([name for name in overloads if issue.covers(name)], pa.string())
-        rows = ended.filter(pc.is_in(ended["overload"], theirs)).to_pylist() if len(theirs) else []
-        failed = (row for row in rows if Outcome(row["outcome"]).is_failure)
-        passed = (row for row in rows if row["outcome"] == Outcome.PASS)
-        if not any(map(issue.matches, failed)) and any(map(issue.exercised_by, passed)):
-            gone.append(issue)
+        theirs = [name for name in overloads if issue.overload and issue.covers(name)]
+        if not theirs:
+            continue
+        rows = ended.filter(pc.is_in(ended["overload"], pa.array(theirs, pa.string()))).to_pylist()
+        if any(issue.matches(row) for row in rows if Outcome(row["outcome"]).is_failure):
+            continue
+        passed = {
+            row["case_id"] for row in rows if row["outcome"] == Outcome.PASS and issue.exercised_by(row)
+        }
+        if passed:
+            gone.append(NoLongerFailing(issue, len(passed)))
     return gone
 
 
@@ -228,14 +253,13 @@ def _call(invocation: str) -> str:
         return invocation
 
 
-def render(gone: Sequence[KnownIssue]) -> RenderableType:
+def render(gone: Sequence[NoLongerFailing]) -> RenderableType:
     """The entries that no longer fail, for a terminal."""
-    lines = [
-        Text(
-            f"No longer {'fails' if len(gone) == 1 else 'fail'}, though listed as known:", style="bold green"
+    lines = [Text("Listed as known, and no longer failing:", style="bold green")]
+    for one in gone:
+        where = plain(listed(one.issue.overload, 3))
+        lines.append(
+            Text(f"  {where}: {count(one.passed, 'case')} of the kind passed. {plain(one.issue.note)}")
         )
-    ]
-    for issue in gone:
-        where = listed(issue.overload, 3) or issue.signature or issue.pattern
-        lines.append(Text(f"  {plain(where)}: {plain(issue.note)} {plain(issue.link)}"))
+        lines.append(Text(f"    {plain(one.issue.link)}"))
     return Group(*lines)
