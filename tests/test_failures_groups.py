@@ -81,7 +81,7 @@ def test_a_converters_defect_is_the_same_in_every_backend() -> None:
 
 
 def test_a_wrong_model_that_fails_differently_in_each_backend_is_one_defect() -> None:
-    error = {
+    error: dict[str, Any] = {
         "stage": Stage.RUN,
         "outcome": Outcome.ERROR,
         "signature": "cannot squeeze",
@@ -96,7 +96,12 @@ def test_a_wrong_model_that_fails_differently_in_each_backend_is_one_defect() ->
 
 
 def test_a_backends_defect_is_the_same_with_every_converter() -> None:
-    load = {"stage": Stage.LOAD, "outcome": Outcome.UNSUPPORTED, "signature": "no Erf", "blame": "backend"}
+    load: dict[str, Any] = {
+        "stage": Stage.LOAD,
+        "outcome": Outcome.UNSUPPORTED,
+        "signature": "no Erf",
+        "blame": "backend",
+    }
     rows = [failure(1, **load), failure(1, converter="torchscript", **load)]
     [group] = groups_of(*rows)
     assert group.converters == ("dynamo", "torchscript")
@@ -143,17 +148,17 @@ def test_what_the_specification_leaves_open_is_listed_last_and_apart() -> None:
         ),
         (
             'RuntimeError: 0 INTERNAL ASSERT FAILED at "/w/torch/csrc/jit/ir/alias_analysis.cpp":623, please '
-            "report a bug to PyTorch. We don't have an op for aten::eq but it isn't a special case.  Argument "
-            "types: Tensor, bool, \n\nCandidates:\n\taten::eq.Tensor(Tensor self, Tensor other) -> Tensor",
+            "report a bug to PyTorch. We don't have an op for aten::eq but it isn't a special case.  "
+            "Argument types: Tensor, bool, \n\nCandidates:\n\taten::eq.Tensor(Tensor self, Tensor other)",
             'RuntimeError: 0 INTERNAL ASSERT FAILED at "/w/torch/csrc/jit/ir/alias_analysis.cpp":620, please '
-            "report a bug to PyTorch. We don't have an op for aten::where but it isn't a special case.  Argument "
-            "types: Tensor, float, bool, \n\nCandidates:\n\taten::where(Tensor condition) -> Tensor[]",
+            "report a bug to PyTorch. We don't have an op for aten::where but it isn't a special case.  "
+            "Argument types: Tensor, float, bool, \n\nCandidates:\n\taten::where(Tensor condition)",
         ),
         (
-            "InferenceError: [ShapeInferenceError] (op_type:Less, node name: n1): B typestr: T, has unsupported "
-            "type: tensor(int16)",
-            "InferenceError: [ShapeInferenceError] (op_type:Less, node name: n7): A typestr: T, has unsupported "
-            "type: tensor(bool)",
+            "InferenceError: [ShapeInferenceError] (op_type:Less, node name: n1): B typestr: T, has "
+            "unsupported type: tensor(int16)",
+            "InferenceError: [ShapeInferenceError] (op_type:Less, node name: n7): A typestr: T, has "
+            "unsupported type: tensor(bool)",
         ),
         (
             "BackendFailure: [ONNXRuntimeError] : 1 : FAIL : Exception during initialization: /w/ops.h:256 "
@@ -298,7 +303,7 @@ def test_what_is_wrong_with_the_file_is_said_in_one_line(text: str, said: str, t
 
 def test_an_entry_that_no_longer_fails_is_reported(tmp_path: Path) -> None:
     known = known_issues(tmp_path, HEAD + 'overload = "aten.celu"\nsignature = "values"\nbackend = "ort-cpu"')
-    passing = {"outcome": Outcome.PASS, "signature": "", "message": ""}
+    passing: dict[str, Any] = {"outcome": Outcome.PASS, "signature": "", "message": ""}
     passed = [failure(n, **passing) for n in range(3)]
 
     def gone(*rows: Verdict) -> list[int]:
