@@ -13,6 +13,12 @@ import harness.cli
 from harness.record.errors import ResultsError
 
 
+class _CannotBeDone(click.ClickException):
+    """One line. The status is a usage error's: 1 says that what was asked about fails."""
+
+    exit_code = click.UsageError.exit_code
+
+
 class _Modules(click.Group):
     """Imports a subcommand's module when it is asked for: most of them need no PyTorch."""
 
@@ -34,7 +40,7 @@ class _Modules(click.Group):
         try:
             return super().invoke(ctx)
         except ResultsError as error:
-            raise click.ClickException(str(error)) from None
+            raise _CannotBeDone(str(error)) from None
 
 
 @click.group(cls=_Modules, context_settings={"help_option_names": ["-h", "--help"]})

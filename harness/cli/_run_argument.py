@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -50,13 +51,17 @@ def run_option(function: _Command) -> _Command:
 
 
 def run_argument(function: _Command) -> _Command:
-    """``[RUN]``, given to the function as `run`: a `Path`, the newest run's by default."""
-    return click.argument(
-        "run",
-        required=False,
-        metavar="[RUN]",
-        callback=lambda ctx, parameter, value: find_run(value),
-    )(function)
+    """``[RUN]`` or ``--run DIR``, given to the function as `run`: a `Path`, the newest run's by default."""
+
+    @functools.wraps(function)
+    def with_run(*, run_word: str | None, run_option: str | None, **rest: Any) -> Any:
+        if run_word and run_option and Path(run_word) != Path(run_option):
+            raise click.UsageError(f"two runs are named: {run_word} and --run {run_option}; name one")
+        return function(run=find_run(run_word or run_option), **rest)
+
+    option = click.option("--run", "run_option", metavar="DIR", help="The same as RUN.")
+    argument = click.argument("run_word", required=False, metavar="[RUN]")
+    return cast(_Command, argument(option(with_run)))
 
 
 def json_option(function: _Command) -> _Command:

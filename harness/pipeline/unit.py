@@ -158,6 +158,8 @@ def _verdict(
         max_abs_error=comparison.max_abs_error if comparison else None,
         max_rel_error=comparison.max_rel_error if comparison else None,
         max_ulp_error=comparison.max_ulp_error if comparison else None,
+        needed_rtol=comparison.needed_rtol if comparison else None,
+        needed_atol=comparison.needed_atol if comparison else None,
         mismatched_elements=comparison.mismatched_elements if comparison else 0,
         total_elements=comparison.total_elements if comparison else 0,
         convert_ms=result.convert_ms,

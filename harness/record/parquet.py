@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 from harness.record.errors import ResultsError, reason
 from harness.record.schema import DICTIONARY_COLUMNS, SCHEMA
 
+#: Columns without which a file is no record; any other may have been added by a later version.
+IDENTIFYING = ("run_id", "case_id", "overload", "converter", "backend", "stage", "outcome", "invocation")
+
 
 def open_writer(path: Path) -> pq.ParquetWriter:
     """A writer of record rows; checksums let a reader tell damage from data."""
@@ -32,7 +35,7 @@ def open_reader(path: Path) -> pq.ParquetFile:
         raise ResultsError(f"{path} is gone; another session may be finishing that run") from None
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, error) from None
-    missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
+    missing = [name for name in IDENTIFYING if name not in file.schema_arrow.names]
     if missing:
         file.close()
         raise ResultsError(f"{path} is no record of this harness: it has no column {', '.join(missing[:3])}")
@@ -49,14 +52,37 @@ def read(path: Path, columns: Sequence[str] | None = None, where: pc.Expression 
 
     Raises:
         ResultsError: the file is damaged or is something else.
+
+    A file of an older version is read as if it had the columns that came later: see `completed`.
     """
     wanted = list(columns or SCHEMA.names)
-    open_reader(path).close()
+    with open_reader(path) as file:
+        present = set(file.schema_arrow.names)
     try:
-        table = pq.read_table(path, columns=wanted, filters=where, page_checksum_verification=True)
+        if present.issuperset(SCHEMA.names):
+            table = pq.read_table(path, columns=wanted, filters=where, page_checksum_verification=True)
+        else:
+            # The filter may name a column that the file lacks.
+            table = completed(pq.read_table(path, page_checksum_verification=True))
+            table = table if where is None else table.filter(where)
         return table.select(wanted).cast(pa.schema([SCHEMA.field(name) for name in wanted]))
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, error) from None
+
+
+def completed(table: pa.Table) -> pa.Table:
+    """A table of another version of the record with all columns of this one, in order.
+
+    Columns that it lacks are "" where they hold text and null elsewhere.
+    """
+    columns = {}
+    for field in SCHEMA:
+        if field.name in table.column_names:
+            columns[field.name] = table[field.name]
+        else:
+            empty = "" if field.type == pa.string() else None
+            columns[field.name] = pa.repeat(pa.scalar(empty, field.type), table.num_rows)
+    return pa.table(columns)
 
 
 def damaged(path: Path, error: BaseException) -> ResultsError:

@@ -9,7 +9,7 @@ import platform
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -74,7 +74,7 @@ class RunInfo:
             options: Must be plain JSON data.
             versions: Of converters and backends that are no distribution of `DISTRIBUTIONS`.
         """
-        now = datetime.now(timezone.utc)
+        now = datetime.now(UTC)
         return cls(
             run_id=f"{now:%Y%m%dT%H%M%S}-{now.microsecond // 1000:03d}-{secrets.token_hex(3)}",
             started=_iso(now),
@@ -86,7 +86,7 @@ class RunInfo:
 
     def ended(self, exit_status: int | None = None) -> RunInfo:
         """The same run, finished now."""
-        return dataclasses.replace(self, finished=_iso(datetime.now(timezone.utc)), exit_status=exit_status)
+        return dataclasses.replace(self, finished=_iso(datetime.now(UTC)), exit_status=exit_status)
 
     @property
     def json(self) -> str:

@@ -45,6 +45,8 @@ _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("rule", pa.string(), "the user's conversion function that took part"),
     ("evidence", pa.string(), "what the blame rests on"),
     ("exported_invocation", pa.string(), "JSON; empty where the invocation itself was exported"),
+    ("needed_rtol", pa.float64(), "of the smallest (rtol, atol) that accepts all elements"),
+    ("needed_atol", pa.float64(), "likewise, in the values' unit"),
 )
 
 SCHEMA = pa.schema(

@@ -120,7 +120,7 @@ def _merged(parts: Sequence[Path]) -> Iterator[pa.Table]:
     for part in parts:
         with parquet.open_reader(part) as file:
             try:
-                waiting.append(file.read(columns=SCHEMA.names))
+                waiting.append(parquet.completed(file.read()))
             except (OSError, pa.ArrowException) as error:
                 raise parquet.damaged(part, error) from None
         if sum(table.num_rows for table in waiting) >= _ROW_GROUP:

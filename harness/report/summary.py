@@ -12,7 +12,9 @@ from rich.text import Text
 
 from harness.record import layout, store
 from harness.record.diff import compare_runs
-from harness.report import changes, counts, failures, matrix, rejections
+from harness.record.errors import ResultsError
+from harness.record.minimal import read_minimal
+from harness.report import changes, counts, failures, known_issues, matrix, rejections
 from harness.report.plain import count, plain
 from harness.report.reproduce import command, shown_path
 
@@ -67,7 +69,12 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
     yield Text()
     yield counts.render(counts.counts(rows))
     yield Text()
-    found = failures.failure_groups(store.read(results_dir, failures.COLUMNS, failures.FAILED))
+    known, complaint = _known_issues()
+    if complaint:
+        yield Text(plain(complaint), style="bold red")
+    found = failures.failure_groups(
+        store.read(results_dir, failures.COLUMNS, failures.FAILED), read_minimal(results_dir), known
+    )
     if found:
         yield failures.render(found, groups)
         yield Text()
@@ -89,9 +96,20 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         )
         yield Text("Reproduce the first failure:")
         yield Text(f"  {again}", no_wrap=True)
+    gone = known_issues.no_longer_failing(known, store.read(results_dir, known_issues.COLUMNS))
+    if gone:
+        yield known_issues.render(gone)
     cases = pc.count_distinct(rows["case_id"]).as_py()
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:
+    """The known defects, or what is wrong with their file: a typing error there costs no one a summary."""
+    try:
+        return known_issues.read_known_issues(), ""
+    except ResultsError as error:
+        return (), str(error)

@@ -15,6 +15,7 @@ from harness.dtypes import PRECISION
 from harness.verdict.judge import Array, Evidence, Judge, Mask
 from harness.verdict.kinds import kind_of
 from harness.verdict.nearness import Oracle, right_elements, ulp
+from harness.verdict.needed import needed_tolerance
 from harness.verdict.tolerances import Tolerance
 
 
@@ -30,6 +31,8 @@ class Comparison:
         max_abs_error: Largest |got - expected| over finite elements; None where nothing is comparable.
         max_rel_error: The same over |expected|, elements with expected = 0 left out.
         max_ulp_error: The same in units in the last place of expected, in the output's dtype.
+        needed_rtol: See `harness.verdict.needed`; None where no element asks for it.
+        needed_atol: Likewise.
         mismatched_elements: How many are wrong.
         total_elements: How many were compared.
     """
@@ -39,6 +42,8 @@ class Comparison:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     max_ulp_error: float | None = None
+    needed_rtol: float | None = None
+    needed_atol: float | None = None
     mismatched_elements: int = 0
     total_elements: int = 0
 
@@ -65,7 +70,13 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
             return _structural("shape", f"output {i}: expected {list(e.shape)}, got {list(g.shape)}", total)
     if not judge.rules and all(_same_bits(e, g) for e, g in zip(expected, got, strict=True)):
         return Comparison(
-            problem=None, max_abs_error=0.0, max_rel_error=0.0, max_ulp_error=0.0, total_elements=total
+            problem=None,
+            max_abs_error=0.0,
+            max_rel_error=0.0,
+            max_ulp_error=0.0,
+            needed_rtol=0.0,
+            needed_atol=0.0,
+            total_elements=total,
         )
     undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
     parts = []
@@ -131,12 +142,15 @@ def _elementwise(
         scale = np.abs(e[finite])
         relative = errors[scale > 0] / scale[scale > 0]
         ulps = errors / ulp(scale, dtype)
+        needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
         return Comparison(
             problem=problem,
             detail=_first(wrong, expected, got, output) if problem else "",
             max_abs_error=float(errors.max()) if errors.size else None,
             max_rel_error=float(relative.max()) if relative.size else None,
             max_ulp_error=float(ulps.max()) if ulps.size else None,
+            needed_rtol=needed_rtol,
+            needed_atol=needed_atol,
             mismatched_elements=int(wrong.sum()),
             total_elements=e.size if skip is None else int((~skip).sum()),
         )
@@ -186,6 +200,8 @@ def _merge(parts: Sequence[Comparison]) -> Comparison:
         max_abs_error=largest("max_abs_error"),
         max_rel_error=largest("max_rel_error"),
         max_ulp_error=largest("max_ulp_error"),
+        needed_rtol=largest("needed_rtol"),
+        needed_atol=largest("needed_atol"),
         mismatched_elements=sum(p.mismatched_elements for p in parts),
         total_elements=sum(p.total_elements for p in parts),
     )

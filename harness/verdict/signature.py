@@ -89,7 +89,21 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r" (?:object )?at 0x[0-9a-fA-F]+(?=>)", ""),
         (r"^(?:[A-Za-z_]\w*\.)+([A-Z]\w*)(?=: |$)", r"\1"),
         (r"Error when translating node .*?target=(?:torch\.ops\.)?([\w.]+).*", r"Error when translating \1"),
+        # torch.onnx and torchlib: what they print of the call that failed.
+        (r"<n> INTERNAL ASSERT FAILED|\b\d+ INTERNAL ASSERT FAILED", "INTERNAL ASSERT FAILED"),
+        (r"(it isn't a special case\.)\s*Argument types:[^\n]*?\bbool\b.*", r"\1 An argument is a bool."),
+        (r"(it isn't a special case\.)\s*Argument types:.*", r"\1"),
+        (r"( Signature: [\w.']*::\w+)\(.*", r"\1"),
+        (r"\bFakeTensor\((?:[^()]|\([^()]*\))*\)", "FakeTensor"),
+        (r"\s*Tried overloads: .*", ""),
+        (r"(?<=\w)\.? (?:self|other|input):$", ""),
+        # onnx: which input is no part of the defect.
+        (r"(\(op_type:\w+\)): [\w<>]+ typestr: [\w<>]+, has unsupported type\b.*", r"\1: unsupported type"),
+        (r"(\(op_type:\w+\)): [\w<>]+ has (inconsistent|unsupported) type\b.*", r"\1: \2 type"),
         # ONNX Runtime.
+        (r"\[with (?:[^\[\]]|\[[^\[\]]*\])*\]\s*", ""),
+        (r"\bT(?:\(0\)|\{0\}|<list>)", "T<n>"),
+        (r"\bMLFloat16\b", "<dtype>"),
         (r"(?:\b[\w.]+: )?\[ONNXRuntimeError\] : \d+ : (\w+) : ", r"\1: "),
         (r"Non-zero status code returned while running (\w+) node\.", r"running \1:"),
         (r"\s*Name:\s*'[^']*'", ""),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 
-class Stage(str, Enum):
+class Stage(StrEnum):
     """Where a case got to; the stage at which it ended."""
 
     REFERENCE = "reference"
@@ -16,10 +16,8 @@ class Stage(str, Enum):
     RUN = "run"
     COMPARE = "compare"
 
-    __str__ = str.__str__
 
-
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """What the ending was.
 
     `BUILT`: an engine was built and could not be run on this machine. `NARROWED`: the backend would
@@ -36,8 +34,6 @@ class Outcome(str, Enum):
     BUILT = "built"
     NARROWED = "narrowed"
     SKIP = "skip"
-
-    __str__ = str.__str__
 
     @property
     def is_failure(self) -> bool:
@@ -70,6 +66,8 @@ class Verdict:
         max_abs_error: Over all outputs, in the values' unit; None where nothing was compared.
         max_rel_error: Likewise, a ratio.
         max_ulp_error: Likewise, in units in the last place of the expected value.
+        needed_rtol: The rtol of the smallest pair that accepts all elements: `harness.verdict.needed`.
+        needed_atol: The atol of that pair, in the values' unit.
         mismatched_elements: How many elements are wrong.
         total_elements: How many were compared.
         convert_ms: Wall time of the export; of a batch's, this case's share.
@@ -103,6 +101,8 @@ class Verdict:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     max_ulp_error: float | None = None
+    needed_rtol: float | None = None
+    needed_atol: float | None = None
     mismatched_elements: int = 0
     total_elements: int = 0
     convert_ms: float | None = None

@@ -1,0 +1,86 @@
+"""The rows of a run that a person asks for by name."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness import schema
+from harness.record import store
+from harness.record.errors import ResultsError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Names to keep, column by column of the record; an empty column keeps everything.
+
+    Attributes:
+        overload: Overloads, packets or globs, as after ``--op``.
+        backend: Names; likewise below.
+        converter: See above.
+        dtype: See above.
+        family: See above.
+        blame: See above.
+        outcome: See above.
+        stage: See above.
+    """
+
+    overload: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    converter: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    family: tuple[str, ...] = ()
+    blame: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
+
+    def read(self, results_dir: Path, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """The rows of a run that are selected.
+
+        Args:
+            results_dir: The run.
+            columns: Those wanted.
+            where: A further condition.
+
+        Raises:
+            ResultsError: the run cannot be read, or holds nothing under a name that was asked for; near
+                ones are named.
+        """
+        for name, wanted in self._asked():
+            known = sorted(set(store.read(results_dir, [name])[name].to_pylist()) - {""})
+            chosen = [value for word in wanted for value in _named(results_dir, name, word, known)]
+            condition = pc.field(name).isin(chosen)
+            where = condition if where is None else where & condition
+        return store.read(results_dir, columns, where)
+
+    def _asked(self) -> list[tuple[str, tuple[str, ...]]]:
+        # Blames, outcomes and stages are checked where they are typed: that a run has none is an answer.
+        return [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name)]
+
+
+def _named(results_dir: Path, column: str, word: str, known: Sequence[str]) -> list[str]:
+    if column in ("blame", "outcome", "stage"):
+        return [word]
+    if column == "overload":
+        dotted = schema.normalise(word)
+        found = [
+            name
+            for name in known
+            if fnmatch.fnmatchcase(name, dotted) or fnmatch.fnmatchcase(schema.packet(name), dotted)
+        ]
+        near = schema.near_names(dotted, known)
+    else:
+        found = [name for name in known if fnmatch.fnmatchcase(name, word)]
+        near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    if found:
+        return found
+    option = "op" if column == "overload" else column
+    few = f"; it has {', '.join(known)}" if len(known) <= 12 else ""
+    hint = f"; near: {', '.join(near)}" if near else few
+    raise ResultsError(f"{results_dir} has no case of --{option} {word}{hint}")

@@ -1,0 +1,207 @@
+"""The tolerance matrix, and where numerics moved between two runs."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from harness_runs import rows
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_run import NAME, make
+
+from harness.cli._group import conformance as group
+from harness.record import store
+from harness.record.run_info import RunInfo, read_run_info
+from harness.record.writer import RunWriter
+from harness.verdict.needed import needed_tolerance
+from harness.verdict.tolerances import DEFAULT
+from harness.verdict.verdict import Outcome, Verdict
+
+KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cwd = tmp_path_factory.mktemp("tolerance")
+    make(cwd)
+    return cwd / "results" / NAME
+
+
+def typed(*words: str | Path) -> Result:
+    return CliRunner().invoke(group, ["tolerance", *map(str, words)])
+
+
+FINITE = st.floats(-1e6, 1e6)
+
+
+@given(
+    st.lists(st.tuples(FINITE, FINITE), min_size=1),
+    st.sampled_from(sorted(set(DEFAULT) - {"complex64", "complex128"})),
+)
+def test_the_needed_pair_accepts_all_and_each_part_is_needed(
+    elements: list[tuple[float, float]], dtype: str
+) -> None:
+    expected, got = np.array(elements).T
+    rtol, atol = needed_tolerance(expected, got, dtype)
+    slack = 1 + 1e-12
+    accepted = np.abs(got - expected) <= slack * ((atol or 0.0) + (rtol or 0.0) * np.abs(expected))
+    assert accepted.all()
+    # Each number is the error of one of the elements that it is for.
+    errors, scale = np.abs(got - expected), np.abs(expected)
+    if rtol:
+        assert np.isclose(rtol * scale, errors, rtol=1e-9, atol=0).any()
+    if atol:
+        assert (errors == atol).any()
+
+
+def test_numbers_beside_zero_ask_for_atol_and_large_ones_for_rtol() -> None:
+    default = DEFAULT["float32"]
+    border = default.atol / default.rtol
+    assert needed_tolerance(np.array([0.0, border / 2]), np.array([3e-5, border / 2]), "float32") == (
+        None,
+        3e-5,
+    )
+    rtol, atol = needed_tolerance(np.array([1e3]), np.array([1001.0]), "float32")
+    assert (rtol, atol) == (1e-3, None)
+    assert needed_tolerance(np.array([]), np.array([]), "float32") == (None, None)
+
+
+def test_the_matrix_is_what_the_record_says(run: Path, tmp_path: Path) -> None:
+    assert typed(run, "--out", tmp_path).exit_code == 0
+    found = {
+        tuple(row[k] for k in KEY): row
+        for row in json.loads((tmp_path / "tolerance.json").read_text())["rows"]
+    }
+    recorded: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows(run):
+        if row["outcome"] == "pass" and row["max_ulp_error"] is not None:
+            recorded[tuple(row[k] for k in KEY)].append(row)
+    assert found.keys() == recorded.keys()
+    assert len(found) > 10
+    for key, cases in recorded.items():
+        ulps = sorted(case["max_ulp_error"] for case in cases)
+        row = found[key]
+        assert row["cases"] == len(ulps)
+        assert row["median_ulp"] == ulps[math.ceil(len(ulps) / 2) - 1]
+        assert row["p99_ulp"] == ulps[math.ceil(0.99 * len(ulps)) - 1]
+        assert row["max_ulp"] == ulps[-1]
+        worst = next(case for case in cases if case["case_id"] == row["worst_case"])
+        assert worst["max_ulp_error"] == ulps[-1]
+        for name in ("rtol", "atol"):
+            needed = [case[f"needed_{name}"] for case in cases if case[f"needed_{name}"] is not None]
+            assert row[name] == max(needed, default=None)
+    assert any(row["max_ulp"] > 0 and (row["rtol"] or row["atol"]) for row in found.values())
+
+
+def test_the_files_agree(run: Path) -> None:
+    done = typed(run)
+    assert done.exit_code == 0
+    parquet = pq.read_table(run / "tolerance.parquet").to_pylist()
+    with (run / "tolerance.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    document = json.loads((run / "tolerance.json").read_text())
+    assert document["rows"] == parquet
+    assert document["run_id"] == read_run_info(run).run_id
+    assert [row["overload"] for row in table] == [row["overload"] for row in parquet]
+    for text, row in zip(table, parquet, strict=True):
+        assert float(text["max_ulp"]) == row["max_ulp"]
+        assert (float(text["rtol"]) if text["rtol"] else None) == row["rtol"]
+    assert [row["max_ulp"] for row in parquet] == sorted((r["max_ulp"] for r in parquet), reverse=True)
+    printed = json.loads(typed(run, "--json").stdout)
+    assert printed["rows"] == parquet
+
+
+def test_a_part_of_the_matrix_is_not_written_over_the_whole(run: Path, tmp_path: Path) -> None:
+    typed(run)
+    before = (run / "tolerance.csv").read_text()
+    done = typed(run, "--op", "celu", "--dtype", "float32")
+    assert "written to" not in done.output
+    assert (run / "tolerance.csv").read_text() == before
+    told = json.loads(typed(run, "--op", "celu", "--dtype", "float32", "--out", tmp_path, "--json").stdout)
+    assert {(row["overload"], row["dtype"]) for row in told["rows"]} == {("aten.celu.default", "float32")}
+    assert pq.read_table(tmp_path / "tolerance.parquet").num_rows == len(told["rows"])
+
+
+def test_where_it_cannot_write_it_says_so(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    done = typed(run, "--out", file / "below")
+    assert done.exit_code == 2
+    assert "choose another place with --out" in done.output
+
+
+def moved_copy(run: Path, directory: Path, change: Callable[[Verdict], Verdict], **versions: str) -> Path:
+    """The record of the same cases, with other numbers, as another version of a runtime would leave it."""
+    info = RunInfo.begin(seed=0, options={}, versions={**read_run_info(run).versions, **versions})
+    with RunWriter(directory, info) as writer:
+        writer.write(map(change, store.verdicts(run)))
+    store.finish(directory)
+    return directory
+
+
+def test_the_same_numbers_have_not_moved(run: Path) -> None:
+    done = typed(run, "--compare", run)
+    assert done.exit_code == 0
+    assert "The same versions took part" in done.output
+    assert ": 0 moved" in done.output
+
+
+def test_numbers_that_moved_are_named_although_everything_passes(run: Path, tmp_path: Path) -> None:
+    moving = [v for v in store.verdicts(run) if v.overload == "aten.celu.default" and v.dtype == "float32"]
+    chosen = {v.case_id: n for n, v in enumerate((v for v in moving if v.backend == "ort-cpu"), start=1)}
+    assert len(chosen) >= 3
+
+    def change(verdict: Verdict) -> Verdict:
+        if verdict.backend != "ort-cpu" or verdict.case_id not in chosen:
+            return verdict
+        assert verdict.outcome is Outcome.PASS
+        assert verdict.max_ulp_error is not None
+        return dataclasses.replace(verdict, max_ulp_error=verdict.max_ulp_error + chosen[verdict.case_id])
+
+    new = moved_copy(run, tmp_path / "new", change, onnxruntime="99.0")
+    done = typed(new, "--compare", run)
+    assert done.exit_code == 1
+    old_version = read_run_info(run).versions["onnxruntime"]
+    assert f"onnxruntime: {old_version} → 99.0" in done.output
+    assert f": {len(chosen)} moved" in done.output
+    told = json.loads(typed(new, "--compare", run, "--json").stdout)
+    assert told["versions"] == {"onnxruntime": {"old": old_version, "new": "99.0"}}
+    [moved] = told["moved"]
+    assert (moved["overload"], moved["backend"], moved["dtype"]) == (
+        "aten.celu.default",
+        "ort-cpu",
+        "float32",
+    )
+    furthest_first = sorted(chosen, key=chosen.__getitem__, reverse=True)
+    assert [case["case_id"] for case in moved["cases"]] == furthest_first
+    assert moved["cases"][0]["new_ulp"] - moved["cases"][0]["old_ulp"] == len(chosen)
+    assert furthest_first[0] in done.output
+    assert typed(new, "--compare", run, "--op", "erf").exit_code == 0
+
+
+def test_a_case_that_fails_in_one_run_has_not_moved(run: Path, tmp_path: Path) -> None:
+    def change(verdict: Verdict) -> Verdict:
+        if verdict.overload != "aten.celu.default" or verdict.outcome is not Outcome.PASS:
+            return verdict
+        return dataclasses.replace(verdict, outcome=Outcome.MISMATCH, max_ulp_error=1e9)
+
+    new = moved_copy(run, tmp_path / "new", change)
+    told = json.loads(typed(new, "--compare", run, "--json").stdout)
+    assert told["moved"] == []
+    assert told["broken"] > 0
+    assert json.loads(typed(run, "--compare", new, "--json").stdout)["mended"] == told["broken"]
+
+
+def test_comparing_writes_no_files(run: Path, tmp_path: Path) -> None:
+    assert typed(run, "--compare", run, "--out", tmp_path).exit_code == 2
