@@ -60,6 +60,16 @@ class Budget:
         """Whether nothing more may be run."""
         return self.evaluations_left <= 0 or self.seconds_left <= 0
 
+    def set_aside(self, part: float) -> float:
+        """Keep a part of the seconds that are left for later; how many those are."""
+        seconds = max(0.0, self.seconds_left) * part
+        self._end -= seconds
+        return seconds
+
+    def give_back(self, seconds: float) -> None:
+        """Make what was set aside available."""
+        self._end += seconds
+
 
 class Evaluator:
     """Runs candidates in one place and remembers what became of each.

@@ -32,25 +32,27 @@ _LARGE = 8
 _DRAWN = 80
 
 
-def shrink(subject: Subject, test: Test) -> Subject:
+def shrink(subject: Subject, test: Test, domains: Domains) -> Subject:
     """The plainest case that fails in the same way, as far as the budget reaches.
 
     Args:
         subject: The failure.
         test: Whether another case fails as it does.
+        domains: The values that its operator allows.
 
     Returns:
         At worst `subject`; never one that `test` has not seen fail.
     """
-    domains = domains_of(subject.invocation)
     smallest = shrink_greedily(subject, test, domains)
     if test.target.outcome in LETHAL or subject.exported is not None:
         return smallest
     if elements(smallest.invocation) > _LARGE and not test.spent:
         drawn = _drawn_smaller(smallest, test)
         if drawn is not None:
-            domains = domains_of(drawn.invocation)
-            smallest = min(smallest, shrink_greedily(drawn, test, domains), key=lambda s: s.cost)
+            its_domains = domains_of(drawn.invocation)
+            other = shrink_greedily(drawn, test, its_domains)
+            if other.cost < smallest.cost:
+                smallest, domains = other, its_domains
     return _combined(smallest, test, domains)
 
 

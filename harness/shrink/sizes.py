@@ -15,7 +15,7 @@ from typing import TypeAlias
 from harness.invocation import Argument, Invocation, TensorSpec
 from harness.shrink import paths
 from harness.shrink.plainness import is_dim
-from harness.shrink.tensors import element, is_special, keep, literal, without_dim
+from harness.shrink.tensors import element, element_type, is_special, keep, literal, without_dim
 from harness.tensors import build_tensor
 
 Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
@@ -34,7 +34,10 @@ def leaps(invocation: Invocation) -> Iterator[Change]:
         yield lambda i, place=place: _single_element(i, place)  # type: ignore[misc]
     for size in (1, 2, 3, 4):
         yield lambda i, size=size: _all_sizes(i, size)  # type: ignore[misc]
-    yield lambda i: paths.map_tensors(i, _not_empty)
+    yield lambda i: paths.map_tensors(i, not_empty)
+    yield lambda i: paths.map_tensors(i, vector)
+    for path in paths.tensors(invocation):
+        yield lambda i, path=path: _vector_alone(i, path)  # type: ignore[misc]
     yield from _fewer_dims(invocation)
 
 
@@ -173,7 +176,7 @@ def _all_sizes(invocation: Invocation, size: int) -> Invocation:
     return paths.map_tensors(invocation, cut)
 
 
-def _not_empty(spec: TensorSpec) -> TensorSpec:
+def not_empty(spec: TensorSpec) -> TensorSpec:
     """An empty tensor with one element where it had none."""
     if spec.numel:
         return spec
@@ -182,11 +185,23 @@ def _not_empty(spec: TensorSpec) -> TensorSpec:
         literal(replace(spec, shape=(0,), strides=(1,), offset=0)),
         shape=shape,
         strides=shape,
-        values=replace(literal(spec).values, values=(False if spec.dtype == "bool" else 1,)),  # type: ignore[arg-type]
+        values=replace(literal(spec).values, values=(element_type(spec.dtype)(1),)),  # type: ignore[arg-type]
     )
 
 
 # Ranks
+
+
+def vector(spec: TensorSpec) -> TensorSpec:
+    """A 0-d tensor as a vector of one; others as they are."""
+    return replace(literal(spec), shape=(1,), strides=(1,)) if not spec.shape else spec
+
+
+def _vector_alone(invocation: Invocation, path: paths.Path) -> Invocation | None:
+    spec = paths.tensors(invocation).get(path)
+    if spec is None or spec.shape:
+        return None
+    return paths.with_tensors(invocation, {path: vector(spec)})
 
 
 def _fewer_dims(invocation: Invocation) -> Iterator[Change]:

@@ -6,6 +6,7 @@ invocation than the one it was proposed for, and gives None where it no longer a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -19,6 +20,7 @@ from harness.shrink.tensors import (
     cast,
     compact,
     contiguous,
+    element_type,
     is_plain_layout,
     is_special,
     literal,
@@ -146,7 +148,8 @@ def plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int 
         tried += [0.5, -0.5, 1.5]
         if abs(value) < 1e6:
             tried += [float(round(value)), round(value * 2) / 2, round(value, 1)]
-        tried += [float(f"{value:.0e}"), float(f"{value:.1e}")]
+        power = 10.0 ** math.floor(math.log10(abs(value))) if value else 1.0
+        tried += [power, 10 * power, -power, float(f"{value:.0e}"), float(f"{value:.1e}")]
     elif isinstance(value, int):
         tried += [value // 2, -(-value // 2), -value, value - 1]
         if abs(value) > 16:
@@ -268,9 +271,3 @@ def plainer_elements(value: Number) -> Iterator[Number]:
     elif isinstance(value, int | float):
         yield from plainer_numbers(value, ELEMENTS)
 
-
-def element_type(dtype: str) -> type[bool] | type[int] | type[float]:
-    """The Python type of its elements."""
-    if dtype == "bool":
-        return bool
-    return float if is_float(dtype) else int

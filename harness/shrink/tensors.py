@@ -134,3 +134,10 @@ def is_special(number: Number) -> bool:
     if not isinstance(number, float):
         return False
     return not math.isfinite(number) or (number == 0.0 and math.copysign(1.0, number) < 0.0)
+
+
+def element_type(dtype: str) -> type[bool] | type[int] | type[float]:
+    """The Python type of its elements."""
+    if dtype == "bool":
+        return bool
+    return float if is_float(dtype) else int
