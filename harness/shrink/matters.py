@@ -24,8 +24,8 @@ from harness.shrink.tensors import Number, contiguous, literal, numbers, of_tens
 from harness.tensors import build_tensor
 from harness.verdict.verdict import Outcome
 
-#: From here on integers outgrow float32.
-_BIG = 2**24
+#: From here on integers outgrow float32, and below the other float16 has no normal numbers.
+_BIG, _TINY = 2**24, 2.0**-14
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def matters(subject: Subject, test: Test, domains: Domains) -> tuple[str, ...]:
     """
     if test.target.outcome is Outcome.TIMEOUT:
         return ()
-    said = [*_given(subject, test)]
-    losses = [*_required(subject.invocation), *_values(subject.invocation, domains), *_shapes(subject.invocation)]
+    said = [*_given(subject, test), *_required(subject, test)]
+    losses = [*_values(subject.invocation, domains), *_shapes(subject.invocation)]
     changed = [(loss, subject.changed(loss.change)) for loss in losses]
     tried = [(loss, s) for loss, s in changed if s is not None and s.key != subject.key]
     passing = _passing([s for _, s in tried], test)
@@ -107,8 +107,9 @@ def _others(subject: Subject, name: str, argument: Argument) -> list[tuple[Argum
     return [(n, s) for n, s in changed if s is not None]
 
 
-def _required(invocation: Invocation) -> Iterator[_Loss]:
-    """Arguments that must be given, with plainer or other values."""
+def _required(subject: Subject, test: Test) -> Iterator[str]:
+    """Arguments that must be given and with other values of which the case passes."""
+    invocation = subject.invocation
     optional = paths.optional(invocation.overload)
     for name, argument in invocation.arguments:
         if name in optional or isinstance(argument, TensorSpec):
@@ -118,11 +119,14 @@ def _required(invocation: Invocation) -> Iterator[_Loss]:
             others = [type(argument)(n) for n in alternatives(name)[:4] if n != argument]
         elif isinstance(argument, tuple):
             others = list(plainer_arguments(name, argument))[:4]
-        for other in others:
-            yield _Loss(
-                f"fails with {name}={describe(argument)}, not with {name}={describe(other)}",
-                lambda i, name=name, other=other: paths.with_argument(i, name, other),  # type: ignore[misc]
-            )
+        changed = [
+            (other, subject.changed(lambda i, name=name, other=other: paths.with_argument(i, name, other)))  # type: ignore[misc]
+            for other in others
+        ]
+        passing = _passing([s for _, s in changed if s is not None], test)
+        unlike = [describe(other) for other, s in changed if s is not None and s.key in passing]
+        if unlike:
+            yield f"fails with {name}={describe(argument)}, not with {_listed(unlike[:2])}"
 
 
 # Values
@@ -179,8 +183,13 @@ _KINDS: tuple[tuple[str, Callable[..., bool], Callable[..., Number]], ...] = (
         lambda n: math.copysign(2, n),
     ),
     (
+        "holds a number below 2^-14 in magnitude",
+        lambda n: _is_float(n) and 0 < abs(n) < _TINY,
+        lambda n: math.copysign(1, n),
+    ),
+    (
         "holds a fraction",
-        lambda n: _is_float(n) and n != int(n),
+        lambda n: _is_float(n) and n != int(n) and abs(n) >= _TINY,
         lambda n: math.copysign(max(1, round(abs(n))), n),
     ),
 )
