@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -59,9 +59,13 @@ class Call:
     every exporter and every extra draw of values.
     """
 
-    target: torch._ops.OpOverload
+    target: Callable[..., Any]
     positional: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...]
+
+    def with_target(self, target: Callable[..., Any]) -> Call:
+        """The same arguments for another callable."""
+        return replace(self, target=target)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Call the overload.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import onnx
@@ -122,6 +122,17 @@ class Backend(Protocol):
         """
 
 
+@runtime_checkable
+class HasPlain(Protocol):
+    """A backend that can do without its optimisations; one that cannot has no such method.
+
+    Tells a wrong optimisation from a wrong kernel.
+    """
+
+    def plain(self) -> Backend:
+        """The same runtime on the same device with graph optimisations off."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackendEntry:
     """A registered backend before anything of it is imported or started.
@@ -134,6 +145,8 @@ class BackendEntry:
         create: Starts the backend, given what follows the colon ("" without one). Called in the
             worker process only.
         default: Part of a plain ``pytest harness`` (the CPU backends that are fast enough).
+        engine: Shared by the entries of one runtime; "" for one of its own. That two backends agree tells
+            something only if their engines differ.
     """
 
     name: str
@@ -142,6 +155,7 @@ class BackendEntry:
     #: Version without starting anything, for the header.
     version: Callable[[str], str]
     default: bool = False
+    engine: str = ""
     summary: str = field(default="")
 
 

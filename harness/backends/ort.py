@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib.util
 import re
@@ -132,6 +133,16 @@ class OrtSession:
         ]
 
 
+def _options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
+
+
 class OrtBackend:
     """ONNX Runtime with one execution provider."""
 
@@ -143,14 +154,20 @@ class OrtBackend:
         self.version: str = onnxruntime.__version__
         self._providers: list[object] = [_CPU_PROVIDER]
         onnxruntime.set_default_logger_severity(4)
-        self._options = onnxruntime.SessionOptions()
-        self._options.intra_op_num_threads = 1
-        self._options.inter_op_num_threads = 1
-        self._options.log_severity_level = 4
+        self._options = _options()
         if device == "cuda":
             self._providers.insert(0, (_CUDA_PROVIDER, _CUDA_OPTIONS))
             self._options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
             self._start_cuda()
+
+    def plain(self) -> OrtBackend:
+        """See `harness.backends.base.HasPlain`."""
+        import onnxruntime
+
+        other = copy.copy(self)
+        other._options = _options()
+        other._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return other
 
     def narrows(self, dtype: str) -> str | None:
         """ONNX Runtime keeps every dtype."""
@@ -268,6 +285,7 @@ register(
         probe=_probe_cpu,
         create=_create_cpu,
         version=_version,
+        engine="onnxruntime",
         default=True,
         summary="ONNX Runtime, CPU provider, one thread",
     )
@@ -278,6 +296,7 @@ register(
         probe=_probe_cuda,
         create=_create_cuda,
         version=_version,
+        engine="onnxruntime",
         summary="ONNX Runtime, CUDA provider, without TF32",
     )
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import onnx
 import torch
@@ -72,6 +72,17 @@ class Converter(Protocol):
             UnsupportedOperator: no conversion for an operator.
             Exception: anything else is the converter's error.
         """
+
+
+@runtime_checkable
+class HasUnoptimised(Protocol):
+    """A converter whose optimiser can be left out; one that has none lacks this method.
+
+    Tells a wrong optimisation from a wrong conversion.
+    """
+
+    def unoptimised(self) -> Converter:
+        """The same converter without its optimiser."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import warnings
 from collections.abc import Iterator
@@ -28,6 +29,13 @@ class DynamoConverter:
     def __init__(self, public_api: bool) -> None:
         self.version = _version()
         self._public_api = public_api
+        self._optimize = True
+
+    def unoptimised(self) -> DynamoConverter:
+        """See `harness.converters.base.HasUnoptimised`."""
+        other = copy.copy(self)
+        other._optimize = False
+        return other
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
@@ -51,6 +59,7 @@ class DynamoConverter:
                     opset_version=request.opset,
                     dynamic_shapes=dynamic_shapes,
                     dynamo=True,
+                    optimize=self._optimize,
                     verbose=False,
                 )
             except Exception as error:

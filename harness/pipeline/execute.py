@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import onnx
 
@@ -53,6 +53,14 @@ class _Converted:
     model: onnx.ModelProto
     members: tuple[_Accepted, ...]
     convert_ms: float
+    _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
+
+    def alone(self, member: _Accepted) -> bytes:
+        """The model cut down to `member`, serialised."""
+        index = member.group.index
+        if index not in self._alone:
+            self._alone[index] = self.part([member]).model.SerializeToString()
+        return self._alone[index]
 
     def part(self, members: Sequence[_Accepted]) -> _Converted:
         """The same model cut down to `members`."""
@@ -63,7 +71,7 @@ class _Converted:
             [name for m in members for name in m.structure.input_names],
             [name for m in members for name in m.structure.output_names],
         )
-        return replace(self, model=model, members=tuple(members))
+        return _Converted(model, tuple(members), self.convert_ms)
 
 
 class Executor:
@@ -289,17 +297,14 @@ class Executor:
             judge = judge_of(reference.invocation)
             got = [by_name[n] for n in member.structure.output_names]
             comparison = compare(judge, reference, got)
-            blame, message = "", ""
-            if comparison.problem:
-                blame, message = "unknown", f"{comparison.problem}: {comparison.detail}"
-                if _pytorch_contradicts_itself(judge, reference, got):
-                    blame, message = "pytorch", f"{message}; {_CONTRADICTION}"
+            wrong = comparison.problem is not None
             results.append(
                 replace(
                     self._result((index, now[index]), name, Stage.COMPARE, Outcome.PASS, converted),
-                    outcome=Outcome.MISMATCH if comparison.problem else Outcome.PASS,
-                    blame=blame,
-                    message=message,
+                    outcome=Outcome.MISMATCH if wrong else Outcome.PASS,
+                    blame="unknown" if wrong else "",
+                    message=f"{comparison.problem}: {comparison.detail}" if wrong else "",
+                    model=self._kept_model(converted, member) if wrong else b"",
                     comparison=comparison,
                     load_ms=load_ms,
                     run_ms=run_ms,
@@ -337,10 +342,15 @@ class Executor:
             blame="backend" if unsupported else "unknown",
             backends=(name,),
             converted=converted,
+            model=self._kept_model(converted, member),
         )
         rest = [case for case in pending[index] if case not in failed]
         if rest:
             self._load(name, converted, {index: rest})
+
+    def _kept_model(self, converted: _Converted, member: _Accepted) -> bytes:
+        """The part of the model that computes `member`, for the witnesses of its failure."""
+        return converted.alone(member) if self._settings.blame else b""
 
     def _narrowing(self, name: str, member: _Accepted) -> str:
         for dtype in sorted({d for r in member.references.values() for d in r.dtypes}):
@@ -398,31 +408,21 @@ class Executor:
         blame: str,
         backends: Sequence[str] | None = None,
         converted: _Converted | None = None,
+        model: bytes = b"",
     ) -> None:
         message = describe_error(error)
         self._send(
             [
-                replace(self._result(key, name, stage, outcome, converted), blame=blame, message=message)
+                replace(
+                    self._result(key, name, stage, outcome, converted),
+                    blame=blame,
+                    message=message,
+                    model=model,
+                )
                 for name in backends or self._backends
                 for key in keys
             ]
         )
-
-
-_CONTRADICTION = "PyTorch gives the backend's result itself for row-major copies of the inputs"
-
-
-def _pytorch_contradicts_itself(judge: Judge, reference: Reference, got: Sequence[Array]) -> bool:
-    """Whether the backend is right by PyTorch's own result for the same values in another layout.
-
-    A layout is no part of a value: some kernels of PyTorch read strided or expanded inputs wrongly.
-    """
-    if judge.reads_layout or not reference.has_strided_input:
-        return False
-    try:
-        return compare(judge, reference.on_contiguous_inputs(), got).problem is None
-    except Exception:
-        return False
 
 
 def judge_of(invocation: Invocation) -> Judge:

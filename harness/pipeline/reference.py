@@ -69,7 +69,7 @@ class Reference:
             Exception: PyTorch's own, where it rejects them.
         """
         tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
-        outputs = _call(self.invocation, tensors)
+        outputs = call(self.invocation, tensors)
         return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
 
     @cached_property
@@ -101,7 +101,8 @@ def _with_arrays(argument: Argument, supply: Any) -> Any:
     return argument
 
 
-def _call(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def call(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that PyTorch returns for `invocation` with `tensors` in place of its own."""
     # Random operators repeat, so that a case is the same wherever it runs.
     # (`torch.manual_seed` seeds every kind of device and formats a stack trace for each.)
     torch.default_generator.manual_seed(0)
@@ -119,7 +120,7 @@ def run_reference(invocation: Invocation) -> Reference:
     """
     tensors = build_tensors(invocation)
     feeds = tuple(to_numpy(t) for t in tensors)
-    outputs = _call(invocation, tensors)
+    outputs = call(invocation, tensors)
     if not outputs:
         raise NothingToCompare(f"{invocation.overload} returned no tensor")
     return Reference(invocation, feeds, tuple(to_numpy(t) for t in outputs))
@@ -181,7 +182,7 @@ def _in_float64(
         tensors.append(tensor)
     try:
         with _default_dtype(torch.float64):
-            outputs = _call(wide, tensors)
+            outputs = call(wide, tensors)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
     return tuple(to_numpy(t) if t.dtype is torch.float64 else None for t in outputs)

@@ -13,6 +13,7 @@ import os
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -21,8 +22,12 @@ from typing import Any
 
 import psutil
 
+from harness.blame.decide import RUNS_AT
 from harness.invocation import Invocation
 from harness.pipeline.task import (
+    Asking,
+    Blamed,
+    BlameTask,
     CaseKey,
     Finished,
     Group,
@@ -34,23 +39,14 @@ from harness.pipeline.task import (
     Step,
     Task,
 )
-from harness.verdict.verdict import Outcome, Stage
+from harness.verdict.verdict import Outcome
 
 #: How often a working process's memory is looked at, in seconds.
 _POLL = 0.1
+#: Deaths after which a witness is asked no more within a task; a hang counts as so many.
+_BARRED_AT = 3
 #: Seconds that importing PyTorch and a first export may take on a loaded machine.
 _START_TIMEOUT = 300.0
-
-
-#: Whose code runs at a stage, and so who crashed. Comparing runs PyTorch in float64 and the harness's rules.
-_BLAME = {
-    Stage.REFERENCE: "pytorch",
-    Stage.CONVERT: "converter",
-    Stage.CHECK: "converter",
-    Stage.LOAD: "backend",
-    Stage.RUN: "backend",
-    Stage.COMPARE: "unknown",
-}
 
 
 class WorkerFailed(RuntimeError):
@@ -153,6 +149,49 @@ class Supervisor:
             left = [(i, base) for i, base in left if i not in found]
         return [found[i] for i in range(len(bases))]
 
+    def blame(self, task: BlameTask) -> dict[int, Blamed]:
+        """What witnesses say of each complaint, by index.
+
+        A witness that kills the process is passed over for the complaint at hand, and for all others where
+        it does so repeatedly or hangs. A complaint that cannot be looked into at all is absent.
+
+        Raises:
+            WorkerFailed: no worker can be started.
+        """
+        found: dict[int, Blamed] = {}
+        deaths: Counter[str] = Counter()
+        left = task
+        while left.complaints:
+            asking: Asking | None = None
+            death: _Death | None = None
+            for message in self._serve(left):
+                if isinstance(message, Asking):
+                    asking = message
+                elif isinstance(message, Blamed):
+                    found[message.index] = message
+                elif isinstance(message, _Death):
+                    death = message
+            if death is None:
+                break
+            if asking is None:
+                raise WorkerFailed(death.message)
+            lost = (asking.index, asking.witness)
+            given_up = {i for i, witness in left.dead if (i, witness) == lost or not asking.witness}
+            deaths[asking.witness] += _BARRED_AT if death.outcome is Outcome.TIMEOUT else 1
+            left = replace(
+                left,
+                complaints=tuple(
+                    c
+                    for c in left.complaints
+                    if c.index not in found
+                    and c.index not in given_up
+                    and (asking.witness or c.index != asking.index)
+                ),
+                dead=(*left.dead, lost),
+                barred=left.barred | {w for w, count in deaths.items() if w and count >= _BARRED_AT},
+            )
+        return found
+
     # The process
 
     def _start(self) -> None:
@@ -187,7 +226,7 @@ class Supervisor:
         self._alive.close()
         self._process = self._connection = self._alive = None
 
-    def _serve(self, task: Task | ResizeTask) -> Iterator[Any]:
+    def _serve(self, task: Task | ResizeTask | BlameTask) -> Iterator[Any]:
         """Messages of one task; a `_Death` comes last where the worker did not survive it."""
         if self._process is not None and self._served >= self._recycle_after:
             self._discard()
@@ -279,7 +318,7 @@ def _after_death(
                 backend=backend,
                 stage=step.stage,
                 outcome=death.outcome,
-                blame=_BLAME[step.stage],
+                blame=RUNS_AT[step.stage],
                 message=death.message,
             )
             for case in step.cases

@@ -38,12 +38,18 @@ class Settings:
         batch_size: Structures per export.
         public_api: Let converters keep nothing between exports.
         dynamic: Export with dynamic dimensions.
+        blame: Find out whose defect each failure is.
+        witnesses: Backends that are asked about another backend's failure.
+        last_witnesses: Likewise, where the failure cannot be decided without them; those that are installed.
     """
 
     opset: int | None = None
     batch_size: int = 64
     public_api: bool = False
     dynamic: bool = False
+    blame: bool = True
+    witnesses: tuple[str, ...] = ("onnx-reference", "ort-cpu")
+    last_witnesses: tuple[str, ...] = ("openvino",)
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,69 @@ class Resized:
     variants: tuple[Invocation, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Complaint:
+    """A failure to find out about.
+
+    Attributes:
+        index: Unique within its task.
+        group: Of the case; all of its cases, since they decide which dimensions are dynamic.
+        case: Index of the failing one.
+        converter: Name.
+        backend: Name.
+        stage: Where the case ended.
+        outcome: How.
+        message: The failure's own words.
+        model: What was loaded, cut down to the case's group, serialised.
+        thorough: Whether witnesses that export again may be asked.
+    """
+
+    index: int
+    group: Group
+    case: int
+    converter: str
+    backend: str
+    stage: Stage
+    outcome: Outcome
+    message: str
+    model: bytes
+    thorough: bool
+
+
+@dataclass(frozen=True)
+class BlameTask:
+    """Failures to hear witnesses about.
+
+    Attributes:
+        complaints: The failures.
+        settings: The run's.
+        dead: Complaint index → witnesses that did not survive being asked about it.
+        barred: Witnesses that are not to be asked about any.
+    """
+
+    complaints: tuple[Complaint, ...]
+    settings: Settings
+    dead: tuple[tuple[int, str], ...] = ()
+    barred: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Asking:
+    """The witness that is about to be asked about a complaint."""
+
+    index: int
+    witness: str
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """What was found out about a complaint."""
+
+    index: int
+    blame: str
+    evidence: str
+
+
 @dataclass(frozen=True)
 class Step:
     """What the worker is about to do; if it dies or hangs, this is what it was doing.
@@ -94,7 +163,11 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of one case with one backend; a `Verdict` without what the supervisor knows."""
+    """What became of one case with one backend; a `Verdict` without what the supervisor knows.
+
+    Attributes:
+        model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
+    """
 
     case: CaseKey
     backend: str
@@ -104,6 +177,7 @@ class Result:
     evidence: str = ""
     message: str = ""
     comparison: Comparison | None = None
+    model: bytes = b""
     opset: int | None = None
     convert_ms: float | None = None
     load_ms: float | None = None
@@ -131,4 +205,4 @@ class Finished:
     lost: str = ""
 
 
-Message: TypeAlias = "Ready | Step | list[Result] | Started | Resized | Finished"
+Message: TypeAlias = "Ready | Step | list[Result] | Started | Resized | Asking | Blamed | Finished"

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from harness import converters
+from harness.blame.inquiry import signature, with_blame
 from harness.generate.draws import Drawn, draw_cases
 from harness.generate.operator_case import REGISTRY
 from harness.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Result, Settings, Task
 from harness.replay import Replayed
-from harness.verdict.signature import normalise
-from harness.verdict.verdict import Outcome, Verdict
+from harness.verdict.verdict import Verdict
 
 #: Sizes that a dynamic export is run with beside the exported ones.
 _SHAPES_PER_EXPORT = 3
@@ -60,7 +60,8 @@ def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
     """Draw and run the cases of `unit`.
 
     Yields:
-        Verdicts as they come; over all, one per case and backend.
+        Verdicts as they come, failures at the end, when it is known whose they are; over all, one per case
+        and backend.
 
     Raises:
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
@@ -69,12 +70,19 @@ def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
     groups = _groups(unit, supervisor)
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
     converter_version = converters.find(unit.converter).version()
+
+    def verdict(result: Result) -> Verdict:
+        return _verdict(unit, supervisor, converter_version, *invocations[result.case], result)
+
     task = Task(tuple(groups), unit.converter, unit.backends, unit.settings)
+    held: list[Result] = []
     for results in supervisor.run(task) if groups else ():
-        yield [
-            _verdict(unit, supervisor, converter_version, *invocations[result.case], result)
-            for result in results
-        ]
+        failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
+        held += failed
+        if len(failed) < len(results):
+            yield [verdict(r) for r in results if r not in failed]
+    if held:
+        yield [verdict(r) for r in with_blame(held, task, supervisor)]
 
 
 def _groups(unit: Unit, supervisor: Supervisor) -> list[Group]:
@@ -144,7 +152,7 @@ def _verdict(
         outcome=result.outcome,
         blame=result.blame,
         evidence=result.evidence,
-        signature=_signature(result),
+        signature=signature(result),
         message=result.message,
         max_abs_error=comparison.max_abs_error if comparison else None,
         max_rel_error=comparison.max_rel_error if comparison else None,
@@ -158,9 +166,3 @@ def _verdict(
         invocation=invocation.json,
         exported_invocation="" if unit.shape_mode == "static" else group.exported.json,
     )
-
-
-def _signature(result: Result) -> str:
-    if result.comparison is not None and result.comparison.problem:
-        return result.comparison.problem
-    return normalise(result.message) if result.outcome is not Outcome.PASS else ""

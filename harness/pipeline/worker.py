@@ -7,9 +7,11 @@ import fcntl
 import gc
 import os
 import sys
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import onnx
 import torch
 
 from harness import backends, converters
@@ -17,7 +19,19 @@ from harness.backends.base import Backend, DeviceLost
 from harness.converters.base import Converter
 from harness.pipeline.execute import Executor
 from harness.pipeline.resize import variants
-from harness.pipeline.task import Finished, Message, Ready, Resized, ResizeTask, Started, Step, Task
+from harness.pipeline.task import (
+    Asking,
+    Blamed,
+    BlameTask,
+    Finished,
+    Message,
+    Ready,
+    Resized,
+    ResizeTask,
+    Started,
+    Step,
+    Task,
+)
 from harness.verdict.verdict import Stage
 
 
@@ -25,7 +39,7 @@ def main(connection: Connection, alive: Connection, log: str) -> None:
     """Serve tasks until the other side hangs up.
 
     Args:
-        connection: `Task` and `ResizeTask` come in, `Message` goes out.
+        connection: `Task`, `ResizeTask` and `BlameTask` come in, `Message` goes out.
         alive: A pipe on which nothing comes, and whose closing ends the process.
         log: Where everything that is printed goes: runtimes write to file descriptors 1 and 2 from
             native code, and a dying process leaves its last words there.
@@ -54,10 +68,12 @@ class _Worker:
         self._converters: dict[tuple[str, bool], Converter] = {}
         self._backends: dict[str, Backend] = {}
 
-    def serve(self, task: Task | ResizeTask) -> None:
+    def serve(self, task: Task | ResizeTask | BlameTask) -> None:
         try:
             if isinstance(task, ResizeTask):
                 self._resize(task)
+            elif isinstance(task, BlameTask):
+                self._blame(task)
             else:
                 self._execute(task)
         except DeviceLost as error:
@@ -78,18 +94,47 @@ class _Worker:
                 found = ()
             self._send(Resized(index, found))
 
+    def _blame(self, task: BlameTask) -> None:
+        from harness.blame.examine import examine
+        from harness.blame.trial import Trial
+
+        public_api = task.settings.public_api
+        exports: dict[tuple[int, str], onnx.ModelProto | Exception] = {}
+        for complaint in task.complaints:
+            index = complaint.index
+            self._send(Asking(index, ""))
+            trial = Trial(
+                complaint,
+                task.settings,
+                lambda name: self._converter(name, public_api),
+                self._backend,
+                exports,
+            )
+            dead = task.barred | {witness for i, witness in task.dead if i == index}
+            decision = examine(trial, dead, partial(self._ask, index), complaint.converter)
+            self._send(Blamed(index, decision.blame, decision.evidence))
+
+    def _ask(self, index: int, witness: str) -> None:
+        self._send(Asking(index, witness))
+
     def _execute(self, task: Task) -> None:
-        key = (task.converter, task.settings.public_api)
-        if key not in self._converters:
-            entry = converters.find(task.converter)
-            self._converters[key] = entry.create(task.settings.public_api)
+        converter = self._converter(task.converter, task.settings.public_api)
         for name in task.backends:
-            if name not in self._backends:
-                backend_entry, argument = backends.find(name)
-                self._backends[name] = backend_entry.create(argument)
-            backend = self._backends[name]
+            backend = self._backend(name)
             self._send(Started(name, backend.version, backend.device))
-        Executor(task, self._converters[key], self._backends, self._send).execute()
+        Executor(task, converter, self._backends, self._send).execute()
+
+    def _converter(self, name: str, public_api: bool) -> Converter:
+        key = (name, public_api)
+        if key not in self._converters:
+            self._converters[key] = converters.find(name).create(public_api)
+        return self._converters[key]
+
+    def _backend(self, name: str) -> Backend:
+        if name not in self._backends:
+            entry, argument = backends.find(name)
+            self._backends[name] = entry.create(argument)
+        return self._backends[name]
 
 
 def _die_with_session(alive: Connection) -> None:

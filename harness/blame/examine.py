@@ -1,0 +1,74 @@
+"""Hear the witnesses of one failure and decide. Runs in the worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from harness.backends.base import DeviceLost
+from harness.blame import witnesses
+from harness.blame.decide import decide
+from harness.blame.testimony import CONVERTER, UNKNOWN, Charge, Decision, Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, Witness
+from harness.verdict.verdict import Outcome
+
+
+def examine(
+    trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str
+) -> Decision:
+    """Whose failure it is.
+
+    Args:
+        trial: The failure.
+        dead: Names of witnesses that do not survive being asked.
+        announce: Told the name of each witness before it is asked.
+        converter: Name of the one that emitted the model.
+    """
+    complaint = trial.complaint
+    charge = Charge(complaint.stage, complaint.outcome, converter, complaint.backend, complaint.message)
+    announce(_AGAIN)
+    if _AGAIN in dead:
+        return Decision(UNKNOWN, "Running the case again ended the process.")
+    heard: list[Testimony] = []
+    if _passes_alone(trial):
+        words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
+        return decide(charge, [Testimony(Role.ALONE, Finding.RIGHT, words)])
+    for turn in Turn:
+        if turn is Turn.FIRST or _goes_on(turn, decide(charge, heard), heard, complaint.thorough):
+            asked = [w for w in witnesses.of(trial.settings) if w.turn is turn]
+            heard += _hear(asked, trial, dead, announce)
+    return decide(charge, heard)
+
+
+def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thorough: bool) -> bool:
+    if turn is Turn.OPEN:
+        return decision.blame == UNKNOWN
+    confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
+    return decision.blame == CONVERTER and (thorough or not confirmed) or decision.blame == UNKNOWN
+
+
+#: Stands for the failing backend itself, which is run again.
+_AGAIN = "the failing backend again"
+
+
+def _passes_alone(trial: Trial) -> bool:
+    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+        return False
+    return trial.got is not None and trial.problem is None
+
+
+def _hear(
+    asked: Iterable[Witness], trial: Trial, dead: frozenset[str], announce: Callable[[str], None]
+) -> Iterable[Testimony]:
+    for witness in asked:
+        if witness.name in dead:
+            yield Testimony(Role.RUNTIME, Finding.DIED, f"{witness.name} did not survive being asked.")
+            continue
+        announce(witness.name)
+        try:
+            yield from list(witness.testify(trial))
+        except DeviceLost:
+            raise
+        except Exception:
+            # It has nothing to say of a case that it cannot take.
+            continue

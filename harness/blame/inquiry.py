@@ -1,0 +1,137 @@
+"""Which failures of a unit are looked into, and what the others inherit.
+
+A wrong result is looked into case by case, since whose it is may hang on the values. A model that cannot be
+loaded or run fails by its structure: of the failures that say the same, a few structures are looked into,
+smallest first, and where these agree the rest inherits.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from harness.blame.decide import at_once
+from harness.blame.testimony import BACKEND, CONVERTER, UNKNOWN, Charge
+from harness.invocation import Invocation
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import BlameTask, CaseKey, Complaint, Group, Result, Task
+from harness.verdict.signature import normalise
+from harness.verdict.verdict import Outcome, Stage
+
+#: Of the failures to load or run that say the same, structures looked into.
+_STRUCTURES = 3
+#: Of the wrong results of one kind, cases looked into.
+_MISMATCHES = 64
+#: Of either, structures that witnesses export again.
+_THOROUGH = 2
+
+_Kind: TypeAlias = tuple[str, Stage, Outcome, str]
+
+
+def signature(result: Result) -> str:
+    """What a failure says without what belongs to its case; "" for a pass."""
+    if result.comparison is not None and result.comparison.problem:
+        return result.comparison.problem
+    return normalise(result.message) if result.outcome is not Outcome.PASS else ""
+
+
+def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) -> list[Result]:
+    """The failures of `task` with whose they are.
+
+    Raises:
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+    """
+    groups = {group.index: group for group in task.groups}
+    found: dict[int, tuple[str, str]] = {}
+    kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
+    for i, result in enumerate(results):
+        decision = at_once(Charge(result.stage, result.outcome, task.converter, result.backend, result.message))
+        if decision is not None:
+            found[i] = decision.blame, decision.evidence
+        else:
+            kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
+    complaints: list[Complaint] = []
+    for members in kinds.values():
+        complaints += _complaints(members, results, groups, task.converter)
+    if complaints:
+        blamed = supervisor.blame(BlameTask(tuple(complaints), task.settings))
+        for complaint in complaints:
+            answer = blamed.get(complaint.index)
+            said = (answer.blame, answer.evidence) if answer else (UNKNOWN, "Looking into it failed.")
+            found[complaint.index] = said
+    for members in kinds.values():
+        _inherit(members, results, groups, found)
+    return [replace(r, blame=found[i][0], evidence=found[i][1], model=b"") for i, r in enumerate(results)]
+
+
+def _complaints(
+    members: Sequence[int], results: Sequence[Result], groups: dict[int, Group], converter: str
+) -> list[Complaint]:
+    ordered = sorted(members, key=lambda i: _size(_invocation(results[i], groups)))
+    if results[members[0]].outcome is Outcome.MISMATCH:
+        chosen = _spread(ordered, results)[:_MISMATCHES]
+    else:
+        chosen = list({results[i].case[0]: i for i in reversed(ordered)}.values())[::-1][:_STRUCTURES]
+    exported_again = list(dict.fromkeys(results[i].case[0] for i in chosen))[:_THOROUGH]
+    return [
+        Complaint(
+            index=i,
+            group=groups[results[i].case[0]],
+            case=results[i].case[1],
+            converter=converter,
+            backend=results[i].backend,
+            stage=results[i].stage,
+            outcome=results[i].outcome,
+            message=results[i].message,
+            model=results[i].model,
+            thorough=results[i].case[0] in exported_again,
+        )
+        for i in chosen
+    ]
+
+
+def _spread(ordered: Sequence[int], results: Sequence[Result]) -> list[int]:
+    """The first case of every structure, then the second of every structure, and so on."""
+    seen: defaultdict[int, int] = defaultdict(int)
+    rounds: list[tuple[int, int, int]] = []
+    for place, i in enumerate(ordered):
+        structure = results[i].case[0]
+        rounds.append((seen[structure], place, i))
+        seen[structure] += 1
+    return [i for _, _, i in sorted(rounds)]
+
+
+def _inherit(
+    members: Sequence[int],
+    results: Sequence[Result],
+    groups: dict[int, Group],
+    found: dict[int, tuple[str, str]],
+) -> None:
+    """What those that were not looked into have from those that were and fail in the same way.
+
+    Only what is a matter of structure is inherited, and only where all that were looked into agree: first
+    those of the same structure, then all.
+    """
+    looked = {i: found[i] for i in members if i in found}
+    for i in members:
+        if i in found:
+            continue
+        alike = {j: said for j, said in looked.items() if results[j].case[0] == results[i].case[0]} or looked
+        blames = {blame for blame, _ in alike.values()}
+        if blames in ({CONVERTER}, {BACKEND}):
+            first = next(iter(alike))
+            case = _invocation(results[first], groups).case_id
+            found[i] = alike[first][0], f"As case {case}: {alike[first][1]}"
+        else:
+            found[i] = UNKNOWN, f"Not looked into; those that were: {', '.join(sorted(blames))}."
+
+
+def _invocation(result: Result, groups: dict[int, Group]) -> Invocation:
+    key: CaseKey = result.case
+    return dict(groups[key[0]].cases)[key[1]]
+
+
+def _size(invocation: Invocation) -> tuple[int, int]:
+    return sum(spec.numel for spec in invocation.tensors()), len(invocation.json)

@@ -1,0 +1,173 @@
+"""What the ONNX specification leaves open: a list, each entry with the sentence or the silence that says so.
+
+An entry holds for the version of an operator that a model uses: `OpenQuestion.words` reads that version's text
+and finds the quotation, or the silence, there; where a later version of ONNX settles the question, the entry
+holds no more.
+
+Not here, though ONNX is silent: what PyTorch never asks of an operator. PyTorch raises for an integer division
+by zero, so a graph that divides by zero for a call that PyTorch accepts is the converter's own invention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from harness.verdict.judge import Array
+
+#: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
+#: question arises.
+Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenQuestion:
+    """Something that ONNX does not decide.
+
+    Attributes:
+        operators: Of the default domain.
+        arises: Whether a node asks the question.
+        quote: The sentence that leaves it open; "" where the text is silent.
+        silent_on: Words none of which occurs in the text, lower case, where it is silent.
+        subject: What is open, for a person.
+        calm: A graph input changed so that the question no longer arises, as far as it is up to that input.
+            None where no input decides it: then every element of the output is open.
+    """
+
+    operators: frozenset[str]
+    arises: Trigger
+    quote: str = ""
+    silent_on: tuple[str, ...] = ()
+    subject: str
+    calm: Callable[[Array], Array] | None
+
+    def words(self, operator: str, opset: int) -> str | None:
+        """What the operator's text at `opset` says, or that it says nothing; None where it settles the
+        question."""
+        text = text_of(operator, opset)
+        if self.quote:
+            if " ".join(self.quote.split()) in text:
+                return f"ONNX {operator}: “{self.quote}”."
+            return None
+        if any(word in text.lower() for word in self.silent_on):
+            return None
+        return f"The specification of ONNX {operator} (opset {opset}) does not mention {self.subject}."
+
+
+def text_of(operator: str, opset: int) -> str:
+    """The operator's specification at `opset`: its own text and that of its attributes, inputs and outputs,
+    white space normalised.
+
+    Raises:
+        onnx.defs.SchemaError: no such operator then.
+    """
+    schema = onnx.defs.get_schema(operator, opset)
+    parts = [schema.doc or ""]
+    parts += [a.description for a in schema.attributes.values()]
+    parts += [p.description for p in (*schema.inputs, *schema.outputs)]
+    return " ".join(" ".join(parts).split())
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype.kind == "f" or str(array.dtype) in ("bfloat16",)
+
+
+def _has_nan(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    return any(a is not None and _is_float(a) and bool(np.isnan(a).any()) for a in inputs)
+
+
+def _without_nan(array: Array) -> Array:
+    if not _is_float(array) or not np.isnan(array).any():
+        return array
+    finite = array[np.isfinite(array)]
+    return np.where(np.isnan(array), finite[0] if finite.size else 0.5, array).astype(array.dtype)
+
+
+def _casts_out_of_range(
+    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
+) -> bool:
+    (source, *_), (result, *_) = inputs, outputs
+    if source is None or not _is_float(source) or result.dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(result.dtype)
+    whole = np.trunc(source.astype(np.float64))
+    return not bool(((whole >= float(limits.min)) & (whole < float(limits.max) + 1.0)).all())
+
+
+def _within_any_range(array: Array) -> Array:
+    if not _is_float(array):
+        return array
+    wide = array.astype(np.float64)
+    return np.where((wide >= 0) & (wide < 2.0**7), wide, 1.0).astype(array.dtype)
+
+
+def _shifts_too_far(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    amount = inputs[1]
+    return amount is not None and bool(((amount < 0) | (amount >= 8 * amount.dtype.itemsize)).any())
+
+
+def _within_width(array: Array) -> Array:
+    if array.dtype.kind not in "iu":
+        return array
+    return np.where((array < 0) | (array >= 8 * array.dtype.itemsize), 1, array).astype(array.dtype)
+
+
+def _reduces_nothing(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    return inputs[0] is not None and inputs[0].size == 0 and outputs[0].size > 0
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def _takes_unsorted(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    return _attribute(node, "sorted", 1) == 0
+
+
+OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
+    OpenQuestion(
+        # Operators that order or choose among elements. Those with a formula of arithmetic follow IEEE 754.
+        operators=frozenset(
+            {
+                *("Max", "Min", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"),
+                *("MaxPool", "GlobalMaxPool", "AdaptiveMaxPool", "MaxRoiPool", "Clip", "Relu", "Sign", "Unique"),
+            }
+        ),
+        arises=_has_nan,
+        silent_on=("nan", "not-a-number", "not a number"),
+        subject="NaN",
+        calm=_without_nan,
+    ),
+    OpenQuestion(
+        operators=frozenset({"Cast", "CastLike"}),
+        arises=_casts_out_of_range,
+        quote="fixed point: undefined if OOR.",
+        subject="a float that the integer type does not hold",
+        calm=_within_any_range,
+    ),
+    OpenQuestion(
+        operators=frozenset({"BitShift"}),
+        arises=_shifts_too_far,
+        silent_on=("negative", "number of bits", "sign"),
+        subject="amounts beyond the width of the type",
+        calm=_within_width,
+    ),
+    OpenQuestion(
+        operators=frozenset({"ReduceMean"}),
+        arises=_reduces_nothing,
+        quote="Reduction over an empty set of values yields undefined.",
+        subject="the mean of nothing",
+        calm=None,
+    ),
+    OpenQuestion(
+        operators=frozenset({"TopK"}),
+        arises=_takes_unsorted,
+        quote='If "sorted" is 0, order of returned \'Values\' and \'Indices\' are undefined.',
+        subject="the order of unsorted elements",
+        calm=None,
+    ),
+)

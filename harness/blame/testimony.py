@@ -1,0 +1,122 @@
+"""What witnesses say, and what they say it of: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from harness.verdict.verdict import Outcome, Stage
+
+CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
+
+
+class Finding(str, Enum):
+    """What a witness found.
+
+    Of somebody else who computes the same call: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's
+    answer; `OTHER`, a third one; `REFUSES`, an error; `LACKS`, an admitted gap.
+
+    Of the model: `VALID`, `INVALID`.
+
+    Of PyTorch: `CONFIRMS`, another way of its own gives its answer; `CONTRADICTS`, another way gives the
+    backend's answer, or a different one each time; `INEXACT`, it is itself far from the truth, as is the
+    backend.
+
+    Of the specification: `OPEN`, the failure is in what it leaves open.
+
+    `DIED`: the witness did not survive being asked.
+    """
+
+    RIGHT = "right"
+    SAME = "same"
+    OTHER = "other"
+    REFUSES = "refuses"
+    LACKS = "lacks"
+    VALID = "valid"
+    INVALID = "invalid"
+    CONFIRMS = "confirms"
+    CONTRADICTS = "contradicts"
+    INEXACT = "inexact"
+    OPEN = "open"
+    DIED = "died"
+
+    __str__ = str.__str__
+
+
+class Role(str, Enum):
+    """What kind of witness speaks; the table of `decide` is in these words."""
+
+    ALONE = "alone"
+    """The failing backend again, on the one case without the rest of its batch."""
+    RUNTIME = "runtime"
+    """Another backend on the same model."""
+    PLAIN = "plain"
+    """The failing backend with its graph optimisations off, on the same model."""
+    MODEL = "model"
+    """The ONNX checker and shape inference."""
+    UNOPTIMISED = "unoptimised"
+    """The failing backend on the export before the exporter's optimiser."""
+    CONVERTER = "converter"
+    """The failing backend on another converter's export."""
+    PYTORCH = "pytorch"
+    """PyTorch's own kernels, asked in another way."""
+    DECOMPOSITION = "decomposition"
+    """PyTorch's own definition of the operator by simpler ones."""
+    META = "meta"
+    """PyTorch's shape and dtype rules, which run no kernel."""
+    FLOAT64 = "float64"
+    """PyTorch in float64."""
+    SPECIFICATION = "specification"
+    """The text of the ONNX operators."""
+
+    __str__ = str.__str__
+
+
+@dataclass(frozen=True)
+class Testimony:
+    """What one witness says.
+
+    Attributes:
+        role: What kind of witness.
+        finding: What it found.
+        words: One sentence for a person.
+        independent: Whether it shares no engine with the failing backend. Agreement of one that does says
+            nothing.
+    """
+
+    role: Role
+    finding: Finding
+    words: str
+    independent: bool = True
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A failure, as far as the decision needs it.
+
+    Attributes:
+        stage: Where the case ended.
+        outcome: How.
+        converter: Name.
+        backend: Name.
+        message: The failure's own words.
+    """
+
+    stage: Stage
+    outcome: Outcome
+    converter: str
+    backend: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whose it is.
+
+    Attributes:
+        blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
+        evidence: Why, a sentence per witness.
+    """
+
+    blame: str
+    evidence: str

@@ -1,0 +1,77 @@
+"""PyTorch in float64: how far from the truth PyTorch and the backend are where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.dtypes import PRECISION
+from harness.verdict.judge import Array, Mask
+from harness.verdict.tolerances import DEFAULT
+from harness.verdict.verdict import Outcome
+
+
+class Float64:
+    """The same call in float64, element by element where the backend is wrong."""
+
+    name = "float64"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+            return
+        truths = trial.reference.truth or ()
+        for expected, got, truth, wrong in zip(
+            trial.reference.expected, trial.got, truths, trial.wrong, strict=False
+        ):
+            dtype = str(expected.dtype)
+            comparable = truth is not None and expected.dtype == got.dtype and expected.shape == got.shape
+            # In float64 itself the truth is PyTorch's result again.
+            if not comparable or not wrong.any() or dtype == "float64" or dtype not in PRECISION:
+                continue
+            assert truth is not None
+            if truth.shape != expected.shape:
+                continue
+            yield _testimony(dtype, expected[wrong], got[wrong], truth[wrong], trial.complaint.backend)
+            return
+
+
+def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: str) -> Testimony:
+    ours, theirs = _near(dtype, expected, truth), _near(dtype, got, truth)
+    words = (
+        f"In float64 PyTorch's own result is off by {_ulps(dtype, expected, truth)} at the wrong elements, "
+        f"{backend}'s by {_ulps(dtype, got, truth)}."
+    )
+    if ours.all():
+        return Testimony(Role.FLOAT64, Finding.CONFIRMS, words)
+    return Testimony(Role.FLOAT64, Finding.CONTRADICTS if theirs.all() else Finding.INEXACT, words)
+
+
+def _near(dtype: str, values: Array, truth: Array) -> Mask:
+    tolerance = DEFAULT[dtype]
+    with np.errstate(all="ignore"):
+        v, rounded = values.astype(np.float64), truth.astype(values.dtype).astype(np.float64)
+        near = (v == rounded) | (np.isnan(v) & np.isnan(truth))
+        near |= np.isfinite(truth) & (np.abs(v - truth) <= tolerance.atol + tolerance.rtol * np.abs(truth))
+    return np.asarray(near)
+
+
+def _ulps(dtype: str, values: Array, truth: Array) -> str:
+    """The largest distance, in units in the last place of the truth, for a person."""
+    with np.errstate(all="ignore"):
+        v = values.astype(np.float64)
+        unlike = ~((v == truth) | (np.isnan(v) & np.isnan(truth)))
+        if (unlike & ~(np.isfinite(v) & np.isfinite(truth))).any():
+            return "an infinity or NaN"
+        _, exponent = np.frexp(np.abs(truth))
+        unit = np.ldexp(1.0, exponent - PRECISION[dtype])
+        worst = float(np.max(np.where(unlike, np.abs(v - truth) / unit, 0.0)))
+    return f"{worst:.3g} ULP"
+
+
+register(lambda settings: [Float64()])

@@ -1,0 +1,37 @@
+"""PyTorch's own rules for shapes and dtypes, which run no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.tensors import bind, build_tensors, output_tensors
+
+
+class MetaKernel:
+    """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
+
+    name = "PyTorch's meta kernel"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        if trial.got is None or trial.problem not in ("shape", "dtype"):
+            return
+        with torch.no_grad():
+            tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
+            results = output_tensors(bind(trial.invocation)(tensors))
+        ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
+        if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
+            words = "PyTorch's shape and dtype rules agree with its kernel."
+            yield Testimony(Role.META, Finding.CONFIRMS, words)
+        elif ruled == [(g.shape, str(g.dtype)) for g in trial.got]:
+            words = f"PyTorch's own shape and dtype rules say what {trial.complaint.backend} gives."
+            yield Testimony(Role.META, Finding.CONTRADICTS, words)
+
+
+register(lambda settings: [MetaKernel()])

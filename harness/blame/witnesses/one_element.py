@@ -1,0 +1,53 @@
+"""PyTorch on one element at a time, for pointwise operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.pipeline.reference import call, to_numpy
+from harness.tensors import build_tensors, overload
+
+#: Wrong elements that are computed again; of a case with more nothing is said.
+_MOST = 64
+
+
+class OneElement:
+    """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
+
+    name = "PyTorch on one element at a time"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        tags = overload(trial.invocation.overload).tags
+        if trial.got is None or len(trial.got) != 1 or torch.Tag.pointwise not in tags:
+            return
+        (expected,), (wrong,) = trial.reference.expected, trial.wrong
+        places = np.argwhere(wrong)
+        if not 0 < len(places) <= _MOST or expected.size < 2:
+            return
+        tensors = build_tensors(trial.invocation)
+        shape = tuple(expected.shape)
+        if torch.broadcast_shapes(*(t.shape for t in tensors)) != shape:
+            return
+        singly = expected.copy()
+        for place in map(tuple, places):
+            # A tensor of no dimension takes no part in type promotion: one stays what it is.
+            operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
+            (result,) = call(trial.invocation, operands)
+            singly[place] = to_numpy(result).reshape(())
+        if trial.agrees([singly]):
+            yield Testimony(
+                Role.PYTORCH,
+                Finding.CONTRADICTS,
+                f"PyTorch gives {trial.complaint.backend}'s result itself for one element at a time.",
+            )
+
+
+register(lambda settings: [OneElement()])

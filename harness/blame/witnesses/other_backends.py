@@ -1,0 +1,50 @@
+"""Other runtimes on the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness import backends
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.pipeline.task import Settings
+from harness.verdict.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class OtherBackend:
+    """One backend beside the failing one."""
+
+    name: str
+    turn: Turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        accused = trial.complaint.backend
+        if self.name == accused or trial.complaint.outcome is Outcome.UNSUPPORTED:
+            return
+        backend = trial.backend(self.name)
+        if trial.narrows(backend):
+            return
+        finding, detail = trial.find(trial.ask(backend, trial.model))
+        words = {
+            Finding.RIGHT: f"{self.name} gives PyTorch's result for the same model.",
+            Finding.SAME: f"{self.name} gives {accused}'s result for the same model.",
+            Finding.OTHER: f"{self.name} gives another wrong result for the same model ({detail}).",
+            Finding.REFUSES: f"{self.name} fails on the same model too ({detail}).",
+            Finding.LACKS: f"{self.name} does not implement the model ({detail}).",
+        }[finding]
+        yield Testimony(Role.RUNTIME, finding, words, trial.is_independent(self.name))
+
+
+def _installed(settings: Settings) -> Iterator[OtherBackend]:
+    for turn, names in ((Turn.FIRST, settings.witnesses), (Turn.OPEN, settings.last_witnesses)):
+        for name in names:
+            entry, argument = backends.find(name)
+            if entry.probe(argument) is None:
+                yield OtherBackend(name, turn)
+
+
+register(_installed)

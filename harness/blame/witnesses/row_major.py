@@ -1,0 +1,30 @@
+"""PyTorch on row-major copies of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+
+
+class RowMajor:
+    """A layout is no part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
+
+    name = "PyTorch on row-major copies"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
+            return
+        if trial.agrees(trial.reference.on_contiguous_inputs().expected):
+            yield Testimony(
+                Role.PYTORCH,
+                Finding.CONTRADICTS,
+                f"PyTorch gives {trial.complaint.backend}'s result itself for row-major copies of the inputs.",
+            )
+
+
+register(lambda settings: [RowMajor()])

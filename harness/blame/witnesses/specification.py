@@ -1,0 +1,137 @@
+"""Whether a wrong result hangs on what the specification leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import onnx
+
+from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.invocation import Invocation, Literal, TensorSpec
+from harness.pipeline.divide import extract
+from harness.pipeline.program import emitted_opset
+from harness.pipeline.reference import Reference, run_reference, to_numpy
+from harness.tensors import build_tensor
+from harness.verdict.compare import compare
+from harness.verdict.judge import Array
+from harness.verdict.verdict import Outcome
+
+#: Who computes the values inside the graph, in this order.
+_EVALUATORS = ("onnx-reference", "ort-cpu")
+
+
+class Specification:
+    """Looks for open questions in the graph, and takes each away to see whether the failure goes with it.
+
+    A question counts where a node that the wrong outputs depend on asks it with the values that it gets, and
+    the backend gives PyTorch's result once the inputs are changed so that no node asks it.
+    """
+
+    name = "the specification"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+            return
+        model = _towards_wrong_outputs(trial)
+        opset = emitted_opset(model) or 1
+        for question in OPEN_QUESTIONS:
+            nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
+            nodes = [n for n in nodes if question.words(n.op_type, opset)]
+            asking = _asking(question, nodes, trial, model, trial.reference) if nodes else None
+            if not asking or not _hangs_on(question, nodes, trial, model):
+                continue
+            words = question.words(asking[0].op_type, opset)
+            with_it = f"; without it {trial.complaint.backend} gives PyTorch's result" if question.calm else ""
+            asked = f"The graph asks {asking[0].op_type} for {question.subject}{with_it}."
+            yield Testimony(Role.SPECIFICATION, Finding.OPEN, f"{words} {asked}")
+            return
+
+
+def _towards_wrong_outputs(trial: Trial) -> onnx.ModelProto:
+    assert trial.got is not None
+    wrong = [o.name for o, w in zip(trial.model.graph.output, trial.wrong, strict=True) if w.any()]
+    every = [i.name for i in trial.model.graph.input]
+    return extract(trial.model, every, wrong or [o.name for o in trial.model.graph.output])
+
+
+def _asking(
+    question: OpenQuestion,
+    nodes: list[onnx.NodeProto],
+    trial: Trial,
+    model: onnx.ModelProto,
+    reference: Reference,
+) -> list[onnx.NodeProto] | None:
+    """The nodes that ask the question; None where the values that they get cannot be found out."""
+    names = list(dict.fromkeys(name for n in nodes for name in (*n.input, *n.output) if name))
+    known = _values(names, trial, model, reference)
+    if known is None:
+        return None
+    return [
+        n
+        for n in nodes
+        if question.arises(n, [known.get(i) for i in n.input], [known[o] for o in n.output if o in known])
+    ]
+
+
+def _values(
+    names: list[str], trial: Trial, model: onnx.ModelProto, reference: Reference
+) -> dict[str, Array] | None:
+    """The values of the graph called `names`."""
+    feeds = trial.feeds(model, reference)
+    known: dict[str, Array] = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    known.update(feeds)
+    inside = [name for name in names if name not in known]
+    probed = onnx.ModelProto()
+    probed.CopyFrom(model)
+    del probed.graph.output[:]
+    probed.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in inside)
+    if not inside:
+        return known
+    for name in _EVALUATORS:
+        answer = trial.ask(trial.backend(name), probed, reference)
+        if answer.outputs is not None:
+            return {**known, **dict(zip(inside, answer.outputs, strict=True))}
+    return None
+
+
+def _hangs_on(
+    question: OpenQuestion, nodes: list[onnx.NodeProto], trial: Trial, model: onnx.ModelProto
+) -> bool:
+    if question.calm is None:
+        return True
+    calmed = _calmed(trial.invocation, question)
+    try:
+        reference = run_reference(calmed)
+    except Exception:
+        # PyTorch does not take the changed inputs: nothing can be learnt from them.
+        return False
+    if _asking(question, nodes, trial, model, reference) != []:
+        return False
+    answer = trial.ask(trial.accused, trial.model, reference)
+    return answer.outputs is not None and compare(trial.judge, reference, answer.outputs).problem is None
+
+
+def _calmed(invocation: Invocation, question: OpenQuestion) -> Invocation:
+    assert question.calm is not None
+    calm = question.calm
+
+    def change(spec: TensorSpec) -> TensorSpec:
+        flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)
+        before = to_numpy(build_tensor(flat))
+        after = calm(before)
+        if after is before or before.dtype.kind == "c":
+            return spec
+        wide = after.astype(np.float64) if str(after.dtype) == "bfloat16" else after
+        return replace(spec, values=Literal(tuple(wide.tolist())))
+
+    return invocation.map_tensors(change)
+
+
+register(lambda settings: [Specification()])

@@ -1,0 +1,38 @@
+"""The export before the exporter's own optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.converters.base import HasUnoptimised
+from harness.verdict.verdict import Outcome
+
+
+class UnoptimisedExport:
+    """See `harness.converters.base.HasUnoptimised`."""
+
+    name = "the unoptimised export"
+    turn = Turn.GRAPH
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        converter = trial.converter(trial.complaint.converter)
+        if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
+            return
+        model = trial.export(converter.unoptimised(), "unoptimised")
+        finding, _ = trial.find(trial.ask(trial.accused, model))
+        how = {
+            Finding.RIGHT: "gives PyTorch's result",
+            Finding.SAME: "gives the same wrong result",
+            Finding.OTHER: "gives another wrong result",
+            Finding.REFUSES: "fails too",
+            Finding.LACKS: "needs a kernel that is missing",
+        }[finding]
+        words = f"Exported without {converter.name}'s optimiser, the call {how} in {trial.accused.name}."
+        yield Testimony(Role.UNOPTIMISED, finding, words)
+
+
+register(lambda settings: [UnoptimisedExport()])

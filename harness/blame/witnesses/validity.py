@@ -1,0 +1,34 @@
+"""The ONNX checker and strict shape inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+
+
+class Validity:
+    """Whether the model of the one case is valid, with constants propagated into shapes."""
+
+    name = "the ONNX checker"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        try:
+            onnx.checker.check_model(trial.model, full_check=True)
+            onnx.shape_inference.infer_shapes(trial.model, check_type=True, strict_mode=True, data_prop=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            said = " ".join(str(error).split())[:200]
+            yield Testimony(Role.MODEL, Finding.INVALID, f"ONNX's strict shape inference rejects it: {said}.")
+        else:
+            yield Testimony(
+                Role.MODEL, Finding.VALID, "The ONNX checker and strict shape inference accept the model."
+            )
+
+
+register(lambda settings: [Validity()])
