@@ -23,7 +23,12 @@ from harness.shrink.session import PER_FAILURE, shrink_run
 @click.option("--case", metavar="ID", help="Only this case's failures; the beginning of an id will do.")
 @click.option("--op", multiple=True, metavar="NAME", help="Only these operators, repeatable: aten::celu.")
 @click.option(
-    "--budget", type=click.FloatRange(min=0), default=60.0, show_default=True, metavar="S", help="Seconds in all."
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds in all.",
 )
 @click.option(
     "--per-failure",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
@@ -86,6 +86,7 @@ class Evaluator:
         self.evaluations = 0
         self._supervisor = supervisor
         self._known: dict[tuple[str, str], Verdict] = {}
+        self._blamed: dict[tuple[str, str], Verdict] = {}
         #: Seconds that one candidate took of late, to fit a batch into what is left.
         self._pace = 0.05
 
@@ -105,28 +106,39 @@ class Evaluator:
             new = new[count:]
         return [self._known.get(subject.key) for subject in wanted]
 
+    def blamed(self, subject: Subject) -> Verdict | None:
+        """What became of `subject`, and whose defect it is; None where the budget does not reach."""
+        if subject.key not in self._blamed and not self.budget.spent:
+            self._blamed.update(self._evaluated([subject], blame=True))
+        return self._blamed.get(subject.key)
+
     def _affordable(self) -> int:
         # At most two seconds, so that a spent budget is noticed.
         fitting = int(min(self.budget.seconds_left, 2.0) / self._pace)
         return max(1, min(fitting, _TOGETHER, self.budget.evaluations_left))
 
     def _run(self, subjects: Sequence[Subject]) -> None:
+        started = time.monotonic()
+        self._known.update(self._evaluated(subjects, blame=False))
+        pace = (time.monotonic() - started) / len(subjects)
+        self._pace = max(0.001, 0.5 * self._pace + 0.5 * pace)
+
+    def _evaluated(self, subjects: Sequence[Subject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
         unit = Unit(
             overload=self.place.overload,
             converter=self.place.converter,
             backends=(self.place.backend,),
             shape_mode=self.place.shape_mode,
             replay=tuple(subject.replayed for subject in subjects),
-            settings=self.place.settings,
+            settings=replace(self.place.settings, blame=blame),
         )
-        started = time.monotonic()
-        for verdicts in run_unit(unit, self._supervisor):
-            for verdict in verdicts:
-                self._known[verdict.invocation, verdict.exported_invocation] = verdict
         self.evaluations += len(subjects)
         self.budget.evaluations_left -= len(subjects)
-        pace = (time.monotonic() - started) / len(subjects)
-        self._pace = max(0.001, 0.5 * self._pace + 0.5 * pace)
+        return {
+            (verdict.invocation, verdict.exported_invocation): verdict
+            for verdicts in run_unit(unit, self._supervisor)
+            for verdict in verdicts
+        }
 
 
 class Test:
@@ -135,13 +147,15 @@ class Test:
     Args:
         evaluator: Runs them.
         target: The original's failure.
+        careful: Whether `confirmed` asks whose defect a candidate is.
     """
 
     __test__ = False  # Not for pytest.
 
-    def __init__(self, evaluator: Evaluator, target: Target) -> None:
+    def __init__(self, evaluator: Evaluator, target: Target, *, careful: bool = False) -> None:
         self.evaluator = evaluator
         self.target = target
+        self.careful = careful
 
     @property
     def spent(self) -> bool:
@@ -155,5 +169,14 @@ class Test:
         return [s for s, v in zip(subjects, found, strict=True) if v is not None and self.target.is_met_by(v)]
 
     def fails(self, subject: Subject) -> bool:
-        """Whether this one does."""
-        return bool(self.failing([subject]))
+        """Whether this one does, and is confirmed."""
+        return bool(self.failing([subject])) and self.confirmed(subject)
+
+    def confirmed(self, subject: Subject) -> bool:
+        """Whether a failing candidate may be gone on with: always, unless blame is asked for step by step."""
+        return not self.careful or self.is_blamed_alike(subject)
+
+    def is_blamed_alike(self, subject: Subject) -> bool:
+        """Whether the witnesses blame whom they blamed for the original; not where the budget is spent."""
+        verdict = self.evaluator.blamed(subject)
+        return verdict is not None and self.target.is_blamed_alike(verdict)

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from harness.shrink.domains import Domains
 from harness.shrink.evaluate import LETHAL, Test
+from harness.shrink.plainness import Cost
 from harness.shrink.steps import Step, steps
 from harness.shrink.subject import Subject
 
 #: Steps that are tried at once: exports dear, values of one export cheap.
 _STRUCTURES = 24
 _VALUES = 256
+#: Of the candidates that fail, how many are asked whose defect they are.
+_CONFIRMED = 3
 
 
 def shrink_greedily(subject: Subject, test: Test, domains: Domains) -> Subject:
@@ -50,9 +53,7 @@ def _chunks(proposed: Iterator[Step], *, alone: bool) -> Iterator[list[Step]]:
         yield chunk
 
 
-def _best(
-    subject: Subject, chunk: Sequence[Step], test: Test, seen: set[tuple[str, str]]
-) -> Subject | None:
+def _best(subject: Subject, chunk: Sequence[Step], test: Test, seen: set[tuple[str, str]]) -> Subject | None:
     """The plainest failing candidate, of single steps or of those that succeed taken together."""
     taken: dict[tuple[str, str], tuple[Step, Subject]] = {}
     for step in chunk:
@@ -64,14 +65,20 @@ def _best(
     good = sorted((pair for key, pair in taken.items() if key in failing), key=lambda pair: pair[1].cost)
     if not good:
         return None
-    best = good[0][1]
     # Steps mostly do not hinder each other: each prefix of their combination is tried at once.
-    combined = [best]
+    combined = [good[0][1]]
     for step, _ in good[1:]:
         more = apply(step, combined[-1])
         if more is not None and more.cost < combined[-1].cost:
             combined.append(more)
-    return min([best, *test.failing(combined[1:])], key=lambda s: s.cost)
+    found = sorted(
+        {s.key: s for s in (*test.failing(combined[1:]), *(s for _, s in good))}.values(), key=_cost
+    )
+    return next((s for s in found[:_CONFIRMED] if test.confirmed(s)), None)
+
+
+def _cost(subject: Subject) -> tuple[Cost, Cost]:
+    return subject.cost
 
 
 def apply(step: Step, subject: Subject) -> Subject | None:

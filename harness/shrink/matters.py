@@ -33,12 +33,12 @@ class _Loss:
     """One property taken away.
 
     Attributes:
-        sentence: What is said where the case passes then.
-        change: Takes it away.
+        sentence: What is said where the case passes then, whatever took its place.
+        changes: Take it away, each in another way: one alone may hit on the right answer by chance.
     """
 
     sentence: str
-    change: Change
+    changes: tuple[Change, ...]
 
 
 def matters(subject: Subject, test: Test, domains: Domains) -> tuple[str, ...]:
@@ -53,10 +53,10 @@ def matters(subject: Subject, test: Test, domains: Domains) -> tuple[str, ...]:
         return ()
     said = [*_given(subject, test), *_required(subject, test)]
     losses = [*_values(subject.invocation, domains), *_shapes(subject.invocation)]
-    changed = [(loss, subject.changed(loss.change)) for loss in losses]
-    tried = [(loss, s) for loss, s in changed if s is not None and s.key != subject.key]
-    passing = _passing([s for _, s in tried], test)
-    said += [loss.sentence for loss, s in tried if s.key in passing]
+    changed = [(loss, [subject.changed(change) for change in loss.changes]) for loss in losses]
+    tried = [(loss, [s for s in ways if s is not None]) for loss, ways in changed]
+    passing = _passing([s for _, ways in tried for s in ways], test)
+    said += [loss.sentence for loss, ways in tried if ways and all(s.key in passing for s in ways)]
     return tuple(dict.fromkeys((*said, *_dtypes(subject, test))))
 
 
@@ -117,7 +117,7 @@ def _required(subject: Subject, test: Test) -> Iterator[str]:
         others: list[Argument] = [not argument] if isinstance(argument, bool) else []
         if type(argument) is int or type(argument) is float:
             others = [type(argument)(n) for n in alternatives(name)[:4] if n != argument]
-        elif isinstance(argument, tuple):
+        elif isinstance(argument, tuple) and not any(isinstance(item, TensorSpec) for item in argument):
             others = list(plainer_arguments(name, argument))[:4]
         changed = [
             (other, subject.changed(lambda i, name=name, other=other: paths.with_argument(i, name, other)))  # type: ignore[misc]
@@ -136,16 +136,19 @@ def _values(invocation: Invocation, domains: Domains) -> Iterator[_Loss]:
     for path, spec in paths.tensors(invocation).items():
         rules = domains.get(path[0], ())
         before = numbers(spec)
-        for words, has, other in _KINDS:
+        for words, has, others in _KINDS:
             held = [has(n) for n in before]
-            if not any(held):
-                continue
-            after = [_like(n, other(n)) if h else n for n, h in zip(before, held, strict=True)]
-            if allowed(rules, spec.dtype, after):
-                yield _Loss(
-                    f"fails only where {_shown(path)} {words}",
-                    lambda i, path=path, after=after: _written(i, path, after),  # type: ignore[misc]
-                )
+            changes = []
+            for other in others:
+                after = [_like(n, other(n)) if h else n for n, h in zip(before, held, strict=True)]
+                if any(held) and allowed(rules, spec.dtype, after):
+                    changes.append(_writing(path, after))
+            if changes:
+                yield _Loss(f"fails only where {_shown(path)} {words}", tuple(changes))
+
+
+def _writing(path: paths.Path, after: Sequence[Number]) -> Change:
+    return lambda invocation: _written(invocation, path, after)
 
 
 def _written(invocation: Invocation, path: paths.Path, after: Sequence[Number]) -> Invocation | None:
@@ -169,28 +172,28 @@ def _is_float(n: Number) -> bool:
 
 
 #: What a value is, how to tell, and what stands in for it.
-_KINDS: tuple[tuple[str, Callable[..., bool], Callable[..., Number]], ...] = (
-    ("holds NaN", lambda n: isinstance(n, float) and math.isnan(n), lambda n: 1),
-    ("holds an infinity", lambda n: isinstance(n, float) and math.isinf(n), lambda n: math.copysign(1, n)),
-    ("holds −0.0", lambda n: n == 0 and isinstance(n, float) and math.copysign(1, n) < 0, lambda n: 0),
-    ("holds 0", lambda n: _is_real(n) and n == 0, lambda n: 1),
-    ("holds True", lambda n: n is True, lambda n: False),
-    ("holds False", lambda n: n is False, lambda n: True),
-    ("holds a negative number", lambda n: _is_real(n) and n < 0, abs),
+_KINDS: tuple[tuple[str, Callable[..., bool], tuple[Callable[..., Number], ...]], ...] = (
+    ("holds NaN", lambda n: isinstance(n, float) and math.isnan(n), (lambda n: 1, lambda n: 2)),
+    ("holds an infinity", lambda n: isinstance(n, float) and math.isinf(n), (lambda n: math.copysign(1, n),)),
+    ("holds −0.0", lambda n: n == 0 and isinstance(n, float) and math.copysign(1, n) < 0, (lambda n: 0,)),
+    ("holds 0", lambda n: _is_real(n) and n == 0, (lambda n: 1, lambda n: 2, lambda n: 3)),
+    ("holds True", lambda n: n is True, (lambda n: False,)),
+    ("holds False", lambda n: n is False, (lambda n: True,)),
+    ("holds a negative number", lambda n: _is_real(n) and n < 0, (abs, lambda n: abs(n) + 1)),
     (
         "holds a number of 2^24 or more in magnitude",
         lambda n: _is_real(n) and _BIG <= abs(n) < math.inf,
-        lambda n: math.copysign(2, n),
+        (lambda n: math.copysign(2, n), lambda n: math.copysign(5, n)),
     ),
     (
         "holds a number below 2^-14 in magnitude",
         lambda n: _is_float(n) and 0 < abs(n) < _TINY,
-        lambda n: math.copysign(1, n),
+        (lambda n: math.copysign(1, n), lambda n: math.copysign(0.25, n)),
     ),
     (
         "holds a fraction",
         lambda n: _is_float(n) and n != int(n) and abs(n) >= _TINY,
-        lambda n: math.copysign(max(1, round(abs(n))), n),
+        (lambda n: math.copysign(max(1, round(abs(n))), n), lambda n: math.copysign(round(abs(n)) + 2, n)),
     ),
 )
 
@@ -203,18 +206,20 @@ def _shapes(invocation: Invocation) -> Iterator[_Loss]:
         name = _shown(path)
         if not spec.numel:
             yield _Loss(
-                f"fails only where {name} has a dimension of size 0", lambda i: paths.map_tensors(i, sizes.not_empty)
+                f"fails only where {name} has a dimension of size 0",
+                (lambda i: paths.map_tensors(i, sizes.not_empty),),
             )
         if not spec.shape:
-            yield _Loss(f"fails only with a 0-d {name}", _changing(path, sizes.vector))
+            yield _Loss(f"fails only with a 0-d {name}", (_changing(path, sizes.vector),))
         if spec.numel and not spec.is_contiguous:
             word = "expanded" if 0 in spec.strides else "not contiguous"
-            yield _Loss(f"fails only where {name} is {word}", _changing(path, contiguous))
+            yield _Loss(f"fails only where {name} is {word}", (_changing(path, contiguous),))
         if spec.offset:
-            yield _Loss(f"fails only where {name} does not begin its storage", _changing(path, contiguous))
+            yield _Loss(f"fails only where {name} does not begin its storage", (_changing(path, contiguous),))
     shapes = {spec.shape for spec in invocation.tensors()}
-    if len(shapes) > 1:
-        yield _Loss("fails only where tensors are broadcast", _broadcast)
+    listed = any(isinstance(argument, tuple) for _, argument in invocation.arguments)
+    if len(shapes) > 1 and not listed:
+        yield _Loss("fails only where tensors are broadcast", (_broadcast,))
 
 
 def _changing(path: paths.Path, change: Callable[[TensorSpec], TensorSpec]) -> Change:

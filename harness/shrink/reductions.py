@@ -26,7 +26,15 @@ from harness.shrink.steps import (
     plainer_elements,
     plainer_everywhere,
 )
-from harness.shrink.tensors import Number, compact, contiguous, is_plain_layout, literal, numbers, with_numbers
+from harness.shrink.tensors import (
+    Number,
+    compact,
+    contiguous,
+    is_plain_layout,
+    literal,
+    numbers,
+    with_numbers,
+)
 
 T = TypeVar("T")
 
@@ -118,11 +126,7 @@ def _plainer_values(
     after: tuple[Number, ...] = draw(st.sampled_from((*options, before)))
     if after is before and len(before) <= _ELEMENTS:
         after = tuple(
-            draw(
-                st.sampled_from(
-                    (*(v for v in plainer_elements(n) if allowed(rules, spec.dtype, (v,))), n)
-                )
-            )
+            draw(st.sampled_from((*(v for v in plainer_elements(n) if allowed(rules, spec.dtype, (v,))), n)))
             for n in before
         )
     return with_numbers(spec, after) if allowed(rules, spec.dtype, after) else spec

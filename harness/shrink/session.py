@@ -105,18 +105,18 @@ def _shrink_one(
     )
     evaluator = Evaluator(place, supervisor, budget)
     original = _subject(failure.invocation, failure.exported_invocation)
-    (verdict,) = evaluator.verdicts([original])
+    verdict = evaluator.blamed(original)
     if verdict is None:
         return "no time is left for it"
     if not _fails_again(failure, verdict):
         return f"it does not fail again as it was recorded: {_ending(verdict)}"
-    test = Test(evaluator, Target.of(verdict))
+    target = Target.of(verdict)
     start = original
     if before is not None:
         begun = _subject(before.invocation, before.exported_invocation)
-        start = begun if test.fails(begun) else original
-    smallest, finished, said = _smallest(start, test, domains_of(original.invocation))
-    (verdict,) = evaluator.verdicts([smallest])
+        start = begun if Test(evaluator, target, careful=True).fails(begun) else original
+    smallest, finished, said = _smallest(start, evaluator, target, domains_of(original.invocation))
+    verdict = evaluator.blamed(smallest)
     assert verdict is not None
     return Minimal(
         case_id=failure.case_id,
@@ -139,13 +139,25 @@ def _shrink_one(
     )
 
 
-def _smallest(start: Subject, test: Test, domains: Domains) -> tuple[Subject, bool, tuple[str, ...]]:
-    """The smallest failure, whether nothing smaller fails, and what it depends on."""
-    budget = test.evaluator.budget
+def _smallest(
+    start: Subject, evaluator: Evaluator, target: Target, domains: Domains
+) -> tuple[Subject, bool, tuple[str, ...]]:
+    """The smallest failure, whether nothing smaller fails, and what it depends on.
+
+    Witnesses cost more than many candidates. They are heard about the end of the way, and about every step
+    of it only where the end turns out to be someone else's defect.
+    """
+    budget = evaluator.budget
     kept = budget.set_aside(_ASKING)
+    test = Test(evaluator, target)
     smallest = shrink(start, test, domains)
     finished = not budget.spent
     budget.give_back(kept)
+    if smallest != start and not test.is_blamed_alike(smallest):
+        kept = budget.set_aside(_ASKING)
+        smallest = shrink(start, Test(evaluator, target, careful=True), domains)
+        finished = not budget.spent
+        budget.give_back(kept)
     said = matters(smallest, test, domains)
     return smallest, finished and not budget.spent, said
 

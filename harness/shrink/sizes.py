@@ -55,7 +55,9 @@ def single(invocation: Invocation) -> Iterator[Change]:
 def ties(invocation: Invocation) -> list[Tied]:
     """Groups of dimensions of one size above 1, the largest groups first."""
     tensors = paths.tensors(invocation)
-    dims = [(path, d, size) for path, spec in tensors.items() for d, size in enumerate(spec.shape) if size > 1]
+    dims = [
+        (path, d, size) for path, spec in tensors.items() for d, size in enumerate(spec.shape) if size > 1
+    ]
     rank = {path: len(spec.shape) for path, spec in tensors.items()}
     groups: dict[tuple[object, ...], set[tuple[paths.Path, int]]] = {}
     for path, d, size in dims:
@@ -135,9 +137,7 @@ def _sampled_places(invocation: Invocation) -> list[tuple[int, ...]]:
     whole = [build_tensor(spec).expand(shape) for spec in tensors]
     stride = max(1, len(places) // 256)
     # One place for all that hold the same values.
-    by_values = {
-        tuple(repr(tensor[place].item()) for tensor in whole): place for place in places[::stride]
-    }
+    by_values = {tuple(repr(tensor[place].item()) for tensor in whole): place for place in places[::stride]}
     apart = [p for p in by_values.values() if any(is_special(tensor[p].item()) for tensor in whole)]
     rest = [p for p in by_values.values() if p not in apart]
     return [*rest[: _SAMPLED // 2], *apart[: _SAMPLED // 2]]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from harness.dtypes import is_float
 from harness.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.shrink import paths, sizes
 from harness.shrink.domains import Domains, allowed, keeps_values
@@ -27,7 +28,6 @@ from harness.shrink.tensors import (
     numbers,
     with_numbers,
 )
-from harness.dtypes import is_float
 
 Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
 
@@ -72,7 +72,7 @@ def steps(invocation: Invocation, domains: Domains) -> Iterator[Step]:
 
 
 def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) -> Invocation:
-    """Every optional argument but `kept` left out, and `plain` for the numbers of those that must be given."""
+    """Every optional argument but `kept` left out, and `plain` for the numbers of the others."""
     optional = paths.optional(invocation.overload)
     for name in optional - {kept}:
         invocation = paths.without_argument(invocation, name)
@@ -270,4 +270,3 @@ def plainer_elements(value: Number) -> Iterator[Number]:
             yield False
     elif isinstance(value, int | float):
         yield from plainer_numbers(value, ELEMENTS)
-

@@ -42,17 +42,21 @@ class Target:
         )
 
     def is_met_by(self, verdict: Verdict) -> bool:
-        """Whether `verdict` is the same failure.
+        """Whether `verdict` is the same failure, but for its blame.
 
-        Blame is compared where both say one. Values that are wrong by rounding and values that are wrong
-        altogether are different failures although both are called wrong.
+        Values that are wrong by rounding and values that are wrong altogether are different failures although
+        both are called wrong.
         """
         gross = _is_gross(verdict)
-        return (
-            (verdict.stage, verdict.outcome, verdict.signature) == (self.stage, self.outcome, self.signature)
-            and (verdict.blame == self.blame or bool({verdict.blame, self.blame} & _OPEN))
-            and (gross == self.gross or gross is None or self.gross is None)
-        )
+        return (verdict.stage, verdict.outcome, verdict.signature) == (
+            self.stage,
+            self.outcome,
+            self.signature,
+        ) and (gross == self.gross or gross is None or self.gross is None)
+
+    def is_blamed_alike(self, verdict: Verdict) -> bool:
+        """Whether `verdict` blames whom the original did, where both say whom."""
+        return verdict.blame == self.blame or bool({verdict.blame, self.blame} & _OPEN)
 
 
 def _is_gross(verdict: Verdict) -> bool | None:

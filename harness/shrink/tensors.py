@@ -52,7 +52,9 @@ def compact(spec: TensorSpec) -> TensorSpec:
         if d not in kept:
             tensor = tensor.narrow(d, 0, min(1, spec.shape[d]))
     expanded = [d for d in range(len(spec.shape)) if d not in kept]
-    storage = tensor.permute(*order, *expanded).flatten().tolist() if spec.shape else tensor.flatten().tolist()
+    storage = (
+        tensor.permute(*order, *expanded).flatten().tolist() if spec.shape else tensor.flatten().tolist()
+    )
     strides = [0] * len(spec.shape)
     for d, stride in zip(order, contiguous_strides(tuple(spec.shape[d] for d in order)), strict=True):
         strides[d] = stride
@@ -77,9 +79,7 @@ def without_dim(spec: TensorSpec, dim: int) -> TensorSpec:
     return _rebased(literal(spec), shape, (*spec.strides[:dim], *spec.strides[dim + 1 :]), 0)
 
 
-def _rebased(
-    spec: TensorSpec, shape: tuple[int, ...], strides: tuple[int, ...], skipped: int
-) -> TensorSpec:
+def _rebased(spec: TensorSpec, shape: tuple[int, ...], strides: tuple[int, ...], skipped: int) -> TensorSpec:
     """A view of `spec` that begins `skipped` elements later, and no more storage than it needs."""
     assert isinstance(spec.values, Literal)
     view = replace(spec, shape=shape, strides=strides)
