@@ -57,8 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--shrink",
         type=float,
         metavar="S",
-        help="seconds to shrink the worst failures after measuring; 0 for none (a tenth of what measuring took, "
-        "at most 30; none with --record-only)",
+        help="seconds to shrink the worst failures after measuring, 0 for none "
+        "(a tenth of what measuring took, at most 30; none with --record-only)",
     )
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ from planted._guilty import VALUE
 from harness.cli._group import conformance as conformance_group
 from harness.cli.shrink import command
 from harness.generate.shapes import layouts, shapes
-from harness.invocation import Invocation, Literal, Recipe, TensorSpec
+from harness.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import run_unit
 from harness.record import store
@@ -74,45 +75,63 @@ def literals(minimal: Minimal) -> list[tuple[Any, ...]]:
     return [spec.values.values for spec in specs if isinstance(spec.values, Literal)]
 
 
+def failed(signature: str = "values", outcome: Outcome = Outcome.MISMATCH, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "stage": Stage.COMPARE, "signature": signature, **more}
+
+
 # Planted defects
 
-#: Operator → what is wrong, and the elements and the property that show it.
-PLANTED = {
-    "aten.add.Tensor": ("values", 2, "fails only with alpha=2.0 (also 0.0 and 3.0)"),
-    "aten.relu.default": ("NaN positions", 1, "fails only where self holds NaN"),
-    "aten.round.default": ("values", 1, "fails only where self holds a fraction"),
-    "aten.flip.default": ("values", 2, "fails with dims=["),
+
+def drawn(shape: tuple[int, ...], style: str, strides: tuple[int, ...] = ()) -> TensorSpec:
+    """A tensor as the generator draws them."""
+    return TensorSpec(shape, "float32", strides or contiguous_strides(shape), 0, Recipe(("any",), style, 5))
+
+
+#: Operator → a call that shows its planted defect, how it fails, and the elements and the property that do.
+PLANTED: dict[str, tuple[dict[str, Argument], str, int, str]] = {
+    "aten.add.Tensor": (
+        {"self": drawn((3, 1, 4), "plain", (1, 1, 3)), "other": drawn((2, 1), "plain"), "alpha": -2.5},
+        *("values", 2, "fails only with alpha=2.0 (also 0.0 and 3.0)"),
+    ),
+    "aten.relu.default": (
+        {"self": drawn((5, 7), "special")},
+        *("NaN positions", 1, "fails only where self holds NaN"),
+    ),
+    "aten.round.default": (
+        {"self": drawn((2, 3, 3), "halves")},
+        *("values", 1, "fails only where self holds a fraction"),
+    ),
+    "aten.flip.default": (
+        {"self": drawn((3, 2, 5), "plain"), "dims": (0, -1)},
+        *("values", 2, "fails with dims=["),
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> list[Minimal]:
-    """The default budget for operators with a planted defect, and all that fails shrunk."""
-    run = tmp_path_factory.mktemp("shrink") / "run"
-    operators = [word for name in PLANTED for word in ("--op", name)]
-    done = run_harness(
-        *("--results-dir", run, "--record-only", "--converter", "planted-wrong", "--dtype", "float32"),
-        *("--examples", "24"),
-        *operators,
-    )
-    assert done.returncode == pytest.ExitCode.OK, output(done)
+    """A failure of each operator with a planted defect, shrunk."""
+    run = tmp_path_factory.mktemp("shrink")
+    rows = [
+        row_of(Invocation(overload, tuple(given.items())), **failed(signature, converter="planted-wrong"))
+        for overload, (given, signature, *_) in PLANTED.items()
+    ]
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(rows)
+    store.finish(run, 1)
     shrunk = conformance("shrink", run, "--budget", "60", "--json")
     assert shrunk.returncode == 0, output(shrunk)
     minimals = read_minimal(run)
-    assert [json.loads(line)["minimal_id"] for line in shrunk.stdout.splitlines()] == [
-        m.minimal_id for m in minimals
-    ]
-    distinct = {(f.overload, f.stage, f.outcome, f.signature) for f in failures(run)}
-    assert {(m.overload, m.stage, m.outcome, m.signature) for m in minimals} == distinct
+    printed = [json.loads(line)["minimal_id"] for line in shrunk.stdout.splitlines()]
+    assert printed == [m.minimal_id for m in minimals]
+    assert {(m.overload, m.signature) for m in minimals} == {(r.overload, r.signature) for r in rows}
     return minimals
 
 
 @pytest.mark.parametrize("overload", PLANTED)
 def test_a_planted_defect_is_shrunk_to_its_core(overload: str, planted: list[Minimal]) -> None:
-    signature, size, sentence = PLANTED[overload]
-    found = [m for m in planted if m.overload == overload and m.signature.startswith(signature)]
-    assert found
-    smallest = min(found, key=lambda m: m.elements)
+    _, _, size, sentence = PLANTED[overload]
+    (smallest,) = (m for m in planted if m.overload == overload)
     assert smallest.finished
     assert smallest.elements == size
     assert any(said.startswith(sentence) for said in smallest.matters), smallest.matters
@@ -121,11 +140,12 @@ def test_a_planted_defect_is_shrunk_to_its_core(overload: str, planted: list[Min
 
 
 def test_values_are_the_plainest_that_show_it(planted: list[Minimal]) -> None:
-    (add,) = (m for m in planted if m.overload == "aten.add.Tensor" and m.signature == "values")
-    assert arguments(add)["alpha"] == 2
-    assert literals(add) == [(0.0,), (1.0,)]
-    (half,) = (m for m in planted if m.overload == "aten.round.default" and m.signature == "values")
-    assert literals(half) == [(0.5,)]
+    by_name = {m.overload: m for m in planted}
+    assert arguments(by_name["aten.add.Tensor"])["alpha"] == 2
+    assert literals(by_name["aten.add.Tensor"]) == [(0.0,), (1.0,)]
+    assert literals(by_name["aten.round.default"]) == [(0.5,)]
+    ((value,),) = literals(by_name["aten.relu.default"])
+    assert math.isnan(value)
 
 
 # Real defects
@@ -145,10 +165,6 @@ def divisor_override() -> Invocation:
             ("divisor_override", 3),
         ),
     )
-
-
-def failed(signature: str = "values", outcome: Outcome = Outcome.MISMATCH, **more: Any) -> dict[str, Any]:
-    return {"outcome": outcome, "stage": Stage.COMPARE, "signature": signature, **more}
 
 
 def test_a_converter_that_drops_divisor_override(tmp_path: Path) -> None:

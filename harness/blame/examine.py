@@ -44,7 +44,7 @@ def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thoroug
     if turn is Turn.OPEN:
         return decision.blame == UNKNOWN
     confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
-    return (decision.blame == CONVERTER and (thorough or not confirmed)) or decision.blame == UNKNOWN
+    return decision.blame == CONVERTER and (thorough or not confirmed) or decision.blame == UNKNOWN
 
 
 #: Stands for the failing backend itself, which is run again.

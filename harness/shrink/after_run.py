@@ -10,8 +10,8 @@ from harness.record.errors import ResultsError
 from harness.record.run_info import read_run_info
 from harness.shrink.session import shrink_run
 
-#: Of the time that measuring took; at most so many seconds, and nothing where that leaves fewer than the last:
-#: who tries one operator waits for nothing else.
+#: Of the time that measuring took; at most so many seconds, and none where fewer than the last are left: who
+#: tries one operator is not kept waiting.
 _PART, _MOST, _LEAST = 0.1, 30.0, 2.0
 
 

@@ -234,7 +234,7 @@ def _broadcast(invocation: Invocation) -> Invocation | None:
     """Every tensor at the size that they broadcast to; None where they do not."""
     specs = paths.tensors(invocation)
     try:
-        whole = torch.broadcast_shapes(*(spec.shape for spec in specs.values()))
+        whole = torch.broadcast_shapes(*(spec.shape for spec in specs.values()))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return None
     return paths.with_tensors(

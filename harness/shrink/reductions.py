@@ -52,7 +52,7 @@ _OMITTED = _Missing()
 class OriginalProvider(StableProvider):
     """Chooses the last alternative always."""
 
-    def draw_integer(self, min_value: int | None = None, max_value: int | None = None, **_: object) -> int:  # type: ignore[override]
+    def draw_integer(self, min_value: int | None = None, max_value: int | None = None, **_: object) -> int:
         """The end of the range."""
         return max_value if max_value is not None else (min_value or 0)
 

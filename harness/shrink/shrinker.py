@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import warnings
 from collections.abc import Callable
@@ -115,23 +116,20 @@ def _find(
         return True
 
     options: dict[str, Any] = {"backend": backend}
-    with warnings.catch_warnings(), provider.stream("shrink"):
+    with contextlib.suppress(NoSuchExample), warnings.catch_warnings(), provider.stream("shrink"):
         warnings.simplefilter("ignore", HypothesisWarning)
-        try:
-            find(
-                strategy,
-                fails,
-                settings=settings(
-                    max_examples=evaluations,
-                    phases=[Phase.generate, Phase.shrink],
-                    database=None,
-                    deadline=None,
-                    verbosity=Verbosity.quiet,
-                    suppress_health_check=list(HealthCheck),
-                    **options,
-                ),
-                random=random.Random(0),
-            )
-        except NoSuchExample:
-            pass
+        find(
+            strategy,
+            fails,
+            settings=settings(
+                max_examples=evaluations,
+                phases=[Phase.generate, Phase.shrink],
+                database=None,
+                deadline=None,
+                verbosity=Verbosity.quiet,
+                suppress_health_check=list(HealthCheck),
+                **options,
+            ),
+            random=random.Random(0),
+        )
     return list(failing.values())

@@ -87,7 +87,7 @@ def _all(argument: Argument, plain: int) -> Argument:
     """`argument` with `plain` for each of its numbers."""
     if isinstance(argument, tuple):
         return tuple(_all(item, plain) for item in argument)
-    return type(argument)(plain) if type(argument) in (int, float) else argument  # type: ignore[arg-type, call-arg]
+    return retyped(argument, plain)
 
 
 # Arguments
@@ -100,6 +100,13 @@ def _arguments(invocation: Invocation) -> Iterator[Step]:
             yield Step(lambda i, name=name: paths.without_argument(i, name))  # type: ignore[misc]
         for plainer in plainer_arguments(name, argument):
             yield Step(_replacing(name, argument, plainer))
+
+
+def retyped(argument: Argument, plain: int) -> Argument:
+    """The number `plain` in the type of `argument`; `argument` itself where that is no number."""
+    if type(argument) is float:
+        return float(plain)
+    return plain if type(argument) is int else argument
 
 
 def _replacing(name: str, before: Argument, after: Argument) -> Change:
@@ -127,7 +134,7 @@ def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
 def _plainer_lists(name: str, items: tuple[Argument, ...]) -> Iterator[Argument]:
     if all(type(item) is int or type(item) is float for item in items) and not is_dim(name):
         for plain in alternatives(name)[:3]:
-            same = tuple(type(item)(plain) for item in items)  # type: ignore[call-arg, arg-type]
+            same = tuple(retyped(item, plain) for item in items)
             if same != items:
                 yield same
     if len(items) > 1:

@@ -69,4 +69,4 @@ def _is_gross(verdict: Verdict) -> bool | None:
         return None
     if ulp == 0:
         return None
-    return ulp > 2.0 ** (precision / 2)
+    return bool(ulp > 2.0 ** (precision / 2))

@@ -48,6 +48,7 @@ class Decomposition:
 
 def _definition(target: torch._ops.OpOverload) -> object | None:
     # Registers many on import.
+    import torch._refs
     from torch._decomp import decomposition_table
 
     return decomposition_table.get(target)
