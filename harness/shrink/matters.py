@@ -124,7 +124,7 @@ def _required(subject: Subject, test: Test) -> Iterator[str]:
             for other in others
         ]
         passing = _passing([s for _, s in changed if s is not None], test)
-        unlike = [describe(other) for other, s in changed if s is not None and s.key in passing]
+        unlike = list(dict.fromkeys(describe(o) for o, s in changed if s is not None and s.key in passing))
         if unlike:
             yield f"fails with {name}={describe(argument)}, not with {_listed(unlike[:2])}"
 

@@ -15,7 +15,16 @@ from typing import TypeAlias
 from harness.invocation import Argument, Invocation, TensorSpec
 from harness.shrink import paths
 from harness.shrink.plainness import is_dim
-from harness.shrink.tensors import element, element_type, is_special, keep, literal, without_dim
+from harness.shrink.tensors import (
+    element,
+    element_type,
+    is_special,
+    keep,
+    literal,
+    numbers,
+    with_numbers,
+    without_dim,
+)
 from harness.tensors import build_tensor
 
 Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
@@ -46,10 +55,13 @@ def single(invocation: Invocation) -> Iterator[Change]:
     for tied in ties(invocation):
         size = _size(invocation, tied)
         mentioned = any(_mentions(n, a, size) for n, a in invocation.arguments)
+        indices = any(_is_index(spec) for spec in invocation.tensors())
         for kept in _kept(size):
             yield lambda i, t=tied, k=kept: shrunk(i, t, k)  # type: ignore[misc]
             if mentioned:
                 yield lambda i, t=tied, k=kept: shrunk(i, t, k, arguments=True)  # type: ignore[misc]
+            if indices:
+                yield lambda i, t=tied, k=kept: _indexed(i, t, k)  # type: ignore[misc]
 
 
 def ties(invocation: Invocation) -> list[Tied]:
@@ -89,6 +101,25 @@ def shrunk(
             changed, arguments=tuple((n, _followed(n, a, size, len(kept))) for n, a in changed.arguments)
         )
     return changed
+
+
+def _indexed(invocation: Invocation, tied: Tied, kept: Sequence[int]) -> Invocation | None:
+    """Like `shrunk`, with every index into what goes away pointing to what stays."""
+    changed = shrunk(invocation, tied, kept)
+    if changed is None:
+        return None
+    place = {index: new for new, index in enumerate(kept)}
+
+    def follow(spec: TensorSpec) -> TensorSpec:
+        if not _is_index(spec):
+            return spec
+        return with_numbers(spec, [place.get(n, min(n, len(kept) - 1)) for n in numbers(spec)])  # type: ignore[call-overload, type-var]
+
+    return paths.map_tensors(changed, follow)
+
+
+def _is_index(spec: TensorSpec) -> bool:
+    return spec.dtype in ("int64", "int32") and 0 < spec.storage_size <= 4096
 
 
 def _size(invocation: Invocation, tied: Tied) -> int:
