@@ -24,7 +24,7 @@ from harness.shrink.after_run import default_seconds, shrink_after_run
 _QUIET_INTERVAL = 15.0
 
 #: What of the command line goes into ``run.json``; paths of this machine do not.
-_RECORDED = ("op", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api")
+_RECORDED = ("op", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api", "no_blame")
 
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--opset", help="to emit (the converter's own default)", **number)
     add("--batch-size", default=default.batch_size, help="structures per export (%(default)s)", **number)
     add("--public-api", action="store_true", help="keep nothing between exports: slow and plain")
+    add("--no-blame", action="store_true", help="do not look into whose defect a failure is")
     add("--memory-limit", type=float, default=4.0, metavar="GIB", help="of a worker process (%(default)s)")
     add("--results-dir", metavar="DIR", help="where the run is written (results/RUN_ID)")
     add("--record-only", action="store_true", help="record failures and exit with status 0")
@@ -114,6 +115,7 @@ def _options(given: Any) -> Options:
         opset=given.opset,
         batch_size=given.batch_size,
         public_api=given.public_api,
+        blame=not given.no_blame,
         replay=replay,
     )
 

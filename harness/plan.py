@@ -33,6 +33,7 @@ class Options:
         shapes: ``static``, ``dynamic`` or ``both``.
         opset: To emit, None for the converter's default.
         batch_size: Structures per export.
+        blame: Find out whose defect each failure is.
         public_api: Plain public calls with nothing kept between exports.
         replay: Recorded invocations to run in place of drawn ones; None to draw.
     """
@@ -48,6 +49,7 @@ class Options:
     opset: int | None = None
     batch_size: int = 64
     public_api: bool = False
+    blame: bool = True
     replay: tuple[Replayed, ...] | None = None
 
 
@@ -183,6 +185,7 @@ def _units(options: Options, overload: str, converter: str, backend_names: tuple
                     batch_size=options.batch_size,
                     public_api=options.public_api,
                     dynamic=mode == "dynamic",
+                    blame=options.blame,
                 ),
             )
         )

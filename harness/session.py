@@ -36,11 +36,13 @@ class UnitSummary:
         verdicts: How many rows it has in the record.
         cases: How many distinct cases were drawn.
         outcomes: Outcome → how many verdicts.
+        open: How many verdicts would be failures but for a specification that leaves the result open.
     """
 
     def __init__(self) -> None:
         self.verdicts = 0
         self.outcomes: Counter[str] = Counter()
+        self.open = 0
         self._cases: set[tuple[str, str]] = set()
         self._failures: dict[str, tuple[int, str]] = {}
 
@@ -50,7 +52,9 @@ class UnitSummary:
             self.verdicts += 1
             self._cases.add((verdict.case_id, verdict.exported_invocation))
             self.outcomes[verdict.outcome.value] += 1
-            if verdict.outcome.is_failure:
+            if verdict.is_open:
+                self.open += 1
+            elif verdict.outcome.is_failure:
                 key = f"{verdict.backend}: {verdict.outcome} at {verdict.stage}: {verdict.signature}"
                 count, case_id = self._failures.get(key, (0, verdict.case_id))
                 self._failures[key] = (count + 1, case_id)
@@ -62,12 +66,14 @@ class UnitSummary:
 
     @property
     def failed(self) -> int:
-        """How many verdicts are failures."""
+        """How many verdicts are somebody's failure."""
         return sum(count for count, _ in self._failures.values())
 
     def text(self) -> str:
         """The failures, one line per signature, commonest first."""
         lines = [f"{self.failed} of {self.verdicts} verdicts are failures"]
+        if self.open:
+            lines[0] += f", {self.open} more are left open by the specification"
         for key, (count, case_id) in sorted(self._failures.items(), key=lambda failure: -failure[1][0]):
             lines.append(f"  {count:>4} × {key} (first: {case_id})")
         return "\n".join(lines)

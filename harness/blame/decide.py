@@ -12,21 +12,23 @@ A wrong result (`mismatch`); the first row that holds:
 
 | testimony | blame |
 | --- | --- |
-| the backend is right when it runs the case alone | unknown |
 | PyTorch's kernels give the backend's answer themselves, or another answer each time | pytorch |
+| the backend is right when it runs the case alone | unknown |
 | PyTorch's shape and dtype rules (meta kernels) say what the backend gives, its kernel does not | pytorch |
 | the failure hangs on what the specification leaves open | spec |
+| the failure hangs on what the specification decides otherwise than the graph assumes | converter |
+| the failure hangs on what the specification leaves open and the call does not ask | converter |
 | right with graph optimisations off, and no independent runtime gives the wrong answer | backend |
 | shape inference rejects the model | converter |
 | some independent runtimes give PyTorch's answer, others the backend's | unknown |
 | an independent runtime gives PyTorch's answer; PyTorch's decomposition the backend's | unknown |
 | a runtime gives PyTorch's answer | backend |
-| independent runtimes give the backend's answer; PyTorch's decomposition too | pytorch |
-| independent runtimes give the backend's answer; float64 too, and PyTorch in the case's dtype does not | pytorch |
-| likewise, and PyTorch in the case's dtype is itself far from float64 | unknown |
-| likewise, and float64, the decomposition, the shape rules or another converter's export bear PyTorch out | converter |
-| likewise, and all that is known is that PyTorch stands alone, with another converter on the other side | unknown |
-| likewise, nothing else known | converter |
+| independent runtimes give the backend's answer (so in the rows to come); the decomposition too | pytorch |
+| float64 too, and PyTorch in the case's dtype does not | pytorch |
+| PyTorch in the case's dtype is itself far from float64 | unknown |
+| float64, the decomposition or the shape rules bear PyTorch out | converter |
+| another converter's export gives the backend's answer, so that PyTorch stands alone | unknown |
+| nothing else is known | converter |
 | anything else | unknown |
 
 A model that a backend cannot load or run (`error`, `unsupported`):
@@ -34,10 +36,11 @@ A model that a backend cannot load or run (`error`, `unsupported`):
 | testimony | blame |
 | --- | --- |
 | shape inference rejects the model | converter |
+| the failure hangs on what the specification leaves open and the call does not ask | converter |
 | the backend admits a gap, the model is valid | backend |
 | right with graph optimisations off | backend |
 | an independent runtime gives PyTorch's answer for the same, valid model | backend |
-| independent runtimes fail on it too, or give a wrong answer, and another converter's export is right | converter |
+| an independent runtime fails on it too or is wrong, and another converter's export is right | converter |
 | independent runtimes fail on it too, all of them, for another reason than a gap | converter |
 | anything else | unknown |
 """
@@ -58,6 +61,7 @@ from harness.blame.testimony import (
     Role,
     Testimony,
 )
+from harness.verdict.signature import normalise
 from harness.verdict.verdict import Outcome, Stage
 
 #: Whose code runs at a stage, and so who crashed. Comparing runs PyTorch in float64 and the harness's rules.
@@ -88,7 +92,9 @@ _ORDER = (
 
 def at_once(charge: Charge) -> Decision | None:
     """The blame for a failure that needs no witness; None for one that does."""
-    first = (charge.message.splitlines() or [""])[0][:200]
+    # An exporter's first lines are about itself.
+    lines = [normalise(charge.message)] if charge.stage is Stage.CONVERT else charge.message.splitlines()
+    first = (lines or [""])[0][:200]
     if charge.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         who = RUNS_AT[charge.stage]
         name = {CONVERTER: charge.converter, BACKEND: charge.backend, PYTORCH: "PyTorch"}.get(who)
@@ -110,7 +116,8 @@ def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
         testimonies: Of all witnesses that were asked.
     """
     heard = _Heard(testimonies)
-    blame, why = _of_mismatch(charge, heard) if charge.outcome is Outcome.MISMATCH else _of_refusal(charge, heard)
+    judge = _of_mismatch if charge.outcome is Outcome.MISMATCH else _of_refusal
+    blame, why = judge(charge, heard)
     told = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
     return Decision(blame, " ".join([why, *dict.fromkeys(t.words for t in told)]))
 
@@ -127,14 +134,18 @@ class _Heard:
 
 def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
     backend, converter = charge.backend, charge.converter
-    if heard.any(Role.ALONE, Finding.RIGHT):
-        return UNKNOWN, "The failure does not repeat."
     if heard.any(Role.PYTORCH, Finding.CONTRADICTS):
         return PYTORCH, "PyTorch contradicts itself."
+    if heard.any(Role.ALONE, Finding.RIGHT):
+        return UNKNOWN, "The failure does not repeat."
     if heard.any(Role.META, Finding.CONTRADICTS):
         return PYTORCH, "PyTorch's kernel contradicts PyTorch's own shape and dtype rules."
     if heard.any(Role.SPECIFICATION, Finding.OPEN):
         return SPEC, "The specification leaves the result open."
+    if heard.any(Role.SPECIFICATION, Finding.SETTLED):
+        return CONVERTER, f"The graph that {converter} emits asks for something else by the specification."
+    if heard.any(Role.SPECIFICATION, Finding.INVENTED):
+        return CONVERTER, _INVENTED.format(converter)
     right = heard.any(Role.RUNTIME, Finding.RIGHT)
     same = heard.any(Role.RUNTIME, Finding.SAME, independent=True)
     if heard.any(Role.PLAIN, Finding.RIGHT) and not same:
@@ -150,6 +161,9 @@ def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
     if same:
         return _of_graph(converter, heard)
     return UNKNOWN, "No witness tells the graph from the backend."
+
+
+_INVENTED = "The graph that {} emits rests on what the specification leaves open, which the call does not."
 
 
 def _of_graph(converter: str, heard: _Heard) -> tuple[str, str]:
@@ -174,6 +188,8 @@ def _of_refusal(charge: Charge, heard: _Heard) -> tuple[str, str]:
         return UNKNOWN, "The failure does not repeat."
     if heard.any(Role.MODEL, Finding.INVALID):
         return CONVERTER, f"The model that {converter} emits is not valid."
+    if heard.any(Role.SPECIFICATION, Finding.INVENTED):
+        return CONVERTER, _INVENTED.format(converter)
     if charge.outcome is Outcome.UNSUPPORTED:
         if heard.any(Role.MODEL, Finding.VALID):
             return BACKEND, f"The model is valid, {backend} does not implement it."

@@ -10,12 +10,11 @@ from harness.blame.decide import decide
 from harness.blame.testimony import CONVERTER, UNKNOWN, Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
+from harness.blame.witnesses.repeated_call import RepeatedCall
 from harness.verdict.verdict import Outcome
 
 
-def examine(
-    trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str
-) -> Decision:
+def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str) -> Decision:
     """Whose failure it is.
 
     Args:
@@ -32,7 +31,8 @@ def examine(
     heard: list[Testimony] = []
     if _passes_alone(trial):
         words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
-        return decide(charge, [Testimony(Role.ALONE, Finding.RIGHT, words)])
+        heard += _hear([RepeatedCall()], trial, dead, announce)
+        return decide(charge, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
     for turn in Turn:
         if turn is Turn.FIRST or _goes_on(turn, decide(charge, heard), heard, complaint.thorough):
             asked = [w for w in witnesses.of(trial.settings) if w.turn is turn]
@@ -44,7 +44,7 @@ def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thoroug
     if turn is Turn.OPEN:
         return decision.blame == UNKNOWN
     confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
-    return decision.blame == CONVERTER and (thorough or not confirmed) or decision.blame == UNKNOWN
+    return (decision.blame == CONVERTER and (thorough or not confirmed)) or decision.blame == UNKNOWN
 
 
 #: Stands for the failing backend itself, which is run again.
@@ -54,7 +54,7 @@ _AGAIN = "the failing backend again"
 def _passes_alone(trial: Trial) -> bool:
     if trial.complaint.outcome is Outcome.UNSUPPORTED:
         return False
-    return trial.got is not None and trial.problem is None
+    return trial.comparison is not None and trial.comparison.problem is None
 
 
 def _hear(

@@ -47,7 +47,9 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
     found: dict[int, tuple[str, str]] = {}
     kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
-        decision = at_once(Charge(result.stage, result.outcome, task.converter, result.backend, result.message))
+        decision = at_once(
+            Charge(result.stage, result.outcome, task.converter, result.backend, result.message)
+        )
         if decision is not None:
             found[i] = decision.blame, decision.evidence
         else:

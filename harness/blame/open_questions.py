@@ -1,11 +1,15 @@
 """What the ONNX specification leaves open: a list, each entry with the sentence or the silence that says so.
 
-An entry holds for the version of an operator that a model uses: `OpenQuestion.words` reads that version's text
-and finds the quotation, or the silence, there; where a later version of ONNX settles the question, the entry
-holds no more.
+One entry more is of a kind of its own: what the specification does decide, though graphs are emitted, and
+runtimes are written, as if it did not.
 
-Not here, though ONNX is silent: what PyTorch never asks of an operator. PyTorch raises for an integer division
-by zero, so a graph that divides by zero for a call that PyTorch accepts is the converter's own invention.
+An entry holds for the version of an operator that a model uses: `OpenQuestion.words` reads that version's
+text and finds the quotation, or the silence, there; where a later version of ONNX settles the question, the
+entry holds no more.
+
+An open question excuses everyone only if the call itself asks it. PyTorch says what `any` is of every float;
+a graph that gets it by way of an integer has asked what nobody else did. PyTorch raises for an integer
+division by zero, so no call that it accepts asks for one.
 """
 
 from __future__ import annotations
@@ -17,11 +21,17 @@ from typing import Any
 import numpy as np
 import onnx
 
+from harness.dtypes import is_float
+from harness.invocation import Invocation
 from harness.verdict.judge import Array
 
 #: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
 #: question arises.
 Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bool]
+
+
+#: The call and PyTorch's outputs: whether the call itself asks the question.
+Asked = Callable[[Invocation, Sequence[Array]], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +44,8 @@ class OpenQuestion:
         quote: The sentence that leaves it open; "" where the text is silent.
         silent_on: Words none of which occurs in the text, lower case, where it is silent.
         subject: What is open, for a person.
+        of_call: Whether the call asks it; where it does not, the graph alone does.
+        settled: It is not open: the quotation decides it.
         calm: A graph input changed so that the question no longer arises, as far as it is up to that input.
             None where no input decides it: then every element of the output is open.
     """
@@ -43,6 +55,8 @@ class OpenQuestion:
     quote: str = ""
     silent_on: tuple[str, ...] = ()
     subject: str
+    of_call: Asked = lambda invocation, expected: True
+    settled: bool = False
     calm: Callable[[Array], Array] | None
 
     def words(self, operator: str, opset: int) -> str | None:
@@ -105,6 +119,17 @@ def _within_any_range(array: Array) -> Array:
     return np.where((wide >= 0) & (wide < 2.0**7), wide, 1.0).astype(array.dtype)
 
 
+def _makes_integers_of_floats(invocation: Invocation, expected: Sequence[Array]) -> bool:
+    return any(is_float(spec.dtype) for spec in invocation.tensors()) and any(
+        array.dtype.kind in "iu" for array in expected
+    )
+
+
+def _divides_by_zero(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    divisor = inputs[1]
+    return divisor is not None and divisor.dtype.kind in "iu" and bool((divisor == 0).any())
+
+
 def _shifts_too_far(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     amount = inputs[1]
     return amount is not None and bool(((amount < 0) | (amount >= 8 * amount.dtype.itemsize)).any())
@@ -125,7 +150,22 @@ def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def _takes_unsorted(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
-    return _attribute(node, "sorted", 1) == 0
+    return bool(_attribute(node, "sorted", 1) == 0)
+
+
+def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    data, low, high = [*inputs, None, None][:3]
+    if data is None or not _is_float(data):
+        return False
+    upwards, downwards = np.isposinf(data).any(), np.isneginf(data).any()
+    return bool((high is None and upwards) or (low is None and downwards))
+
+
+def _small(array: Array) -> Array:
+    if not _is_float(array):
+        return array
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(array) & (np.abs(array) < 2.0**4), array, 1.0).astype(array.dtype)
 
 
 OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
@@ -134,7 +174,16 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         operators=frozenset(
             {
                 *("Max", "Min", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"),
-                *("MaxPool", "GlobalMaxPool", "AdaptiveMaxPool", "MaxRoiPool", "Clip", "Relu", "Sign", "Unique"),
+                *(
+                    "MaxPool",
+                    "GlobalMaxPool",
+                    "AdaptiveMaxPool",
+                    "MaxRoiPool",
+                    "Clip",
+                    "Relu",
+                    "Sign",
+                    "Unique",
+                ),
             }
         ),
         arises=_has_nan,
@@ -147,6 +196,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_casts_out_of_range,
         quote="fixed point: undefined if OOR.",
         subject="a float that the integer type does not hold",
+        of_call=_makes_integers_of_floats,
         calm=_within_any_range,
     ),
     OpenQuestion(
@@ -154,7 +204,16 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_shifts_too_far,
         silent_on=("negative", "number of bits", "sign"),
         subject="amounts beyond the width of the type",
+        of_call=lambda invocation, expected: "shift" in invocation.overload,
         calm=_within_width,
+    ),
+    OpenQuestion(
+        operators=frozenset({"Div", "Mod"}),
+        arises=_divides_by_zero,
+        silent_on=("by zero", "b is zero", "divisor"),
+        subject="an integer division by zero",
+        of_call=lambda invocation, expected: False,
+        calm=None,
     ),
     OpenQuestion(
         operators=frozenset({"ReduceMean"}),
@@ -166,8 +225,16 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
     OpenQuestion(
         operators=frozenset({"TopK"}),
         arises=_takes_unsorted,
-        quote='If "sorted" is 0, order of returned \'Values\' and \'Indices\' are undefined.',
+        quote="If \"sorted\" is 0, order of returned 'Values' and 'Indices' are undefined.",
         subject="the order of unsorted elements",
         calm=None,
+    ),
+    OpenQuestion(
+        operators=frozenset({"Clip"}),
+        arises=_clips_infinity,
+        quote="They default to numeric_limits::lowest() and numeric_limits::max(), respectively.",
+        subject="an infinity within bounds that are left out",
+        settled=True,
+        calm=_small,
     ),
 )

@@ -22,7 +22,8 @@ class Finding(str, Enum):
     backend's answer, or a different one each time; `INEXACT`, it is itself far from the truth, as is the
     backend.
 
-    Of the specification: `OPEN`, the failure is in what it leaves open.
+    Of the specification: `OPEN`, the failure is in what it leaves open; `SETTLED`, in what it decides
+    otherwise than the graph assumes; `INVENTED`, in what it leaves open and the graph alone asks.
 
     `DIED`: the witness did not survive being asked.
     """
@@ -38,6 +39,8 @@ class Finding(str, Enum):
     CONTRADICTS = "contradicts"
     INEXACT = "inexact"
     OPEN = "open"
+    SETTLED = "settled"
+    INVENTED = "invented"
     DIED = "died"
 
     __str__ = str.__str__

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import onnx
 
 from harness import backends
-from harness.backends.base import Backend, DeviceLost, ShapeRange, UnsupportedModel
+from harness.backends.base import Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
 from harness.blame.testimony import Finding
 from harness.converters.base import Converter
 from harness.dtypes import PRECISION
@@ -20,9 +19,9 @@ from harness.pipeline.program import Exportable, export_request, varying_dims
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import Complaint, Settings
 from harness.tensors import bind, build_tensors
-from harness.verdict.compare import compare
-from harness.verdict.judge import Array, Mask
-from harness.verdict.tolerances import DEFAULT
+from harness.verdict.compare import Comparison, compare
+from harness.verdict.judge import CLOSE, Array, Evidence, Judge, Mask
+from harness.verdict.nearness import tolerance_of
 from harness.verdict.verdict import Outcome
 
 
@@ -39,18 +38,6 @@ class Answer:
     outputs: tuple[Array, ...] | None = None
     error: str = ""
     unsupported: bool = False
-
-
-@dataclass(frozen=True)
-class _Given:
-    """An oracle that knows one answer only: to tell whether two answers are the same."""
-
-    expected: tuple[Array, ...]
-    arguments: Mapping[str, Any]
-    truth: None = None
-    magnitude: None = None
-    unscaled: None = None
-    marked: None = None
 
 
 class Trial:
@@ -97,16 +84,36 @@ class Trial:
         return self.ask(self.accused, self.model).outputs
 
     @cached_property
-    def problem(self) -> str | None:
-        """What is wrong with `got`, in a word; None where nothing is."""
-        return None if self.got is None else compare(self.judge, self.reference, self.got).problem
+    def comparison(self) -> Comparison | None:
+        """What is wrong with `got`; None where there is nothing to compare."""
+        return None if self.got is None else compare(self.judge, self.reference, self.got)
 
     @cached_property
     def wrong(self) -> tuple[Mask, ...]:
-        """Elements of `got` that are not close to PyTorch's, per output; all of an output whose shape or
-        dtype differs."""
+        """Elements of `got` that are not PyTorch's, per output; see `differs`."""
         assert self.got is not None
-        return tuple(_differs(e, g) for e, g in zip(self.reference.expected, self.got, strict=True))
+        return self.differs(self.got)
+
+    @cached_property
+    def plain(self) -> Answer | None:
+        """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
+        accused = self.accused
+        return self.ask(accused.plain(), self.model) if isinstance(accused, HasPlain) else None
+
+    def differs(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
+        """Elements of `outputs` that are wrong or not close to PyTorch's, per output; all of an output whose
+        shape or dtype differs."""
+        expected, judge, arguments = self.reference.expected, self.judge, self.reference.arguments
+        undefined: Sequence[Mask | None] = [None] * len(expected)
+        if judge.undefined:
+            undefined = judge.undefined(arguments, expected)
+        masks = []
+        for i, (e, g, skip) in enumerate(zip(expected, outputs, undefined, strict=True)):
+            mask = _differs(judge, e, g)
+            if i in judge.rules and e.shape == g.shape and e.dtype == g.dtype:
+                mask = judge.rules[i](Evidence(arguments, expected, outputs), i)
+            masks.append(mask if skip is None else mask & ~skip)
+        return tuple(masks)
 
     @cached_property
     def structure(self) -> Exportable:
@@ -132,9 +139,10 @@ class Trial:
         """
         key = self.complaint.group.index, kind
         if key not in self._exports:
-            options = {"opset": self.settings.opset, "dynamic": self.settings.dynamic}
+            opset, dynamic = self.settings.opset, self.settings.dynamic
+            request = export_request([self.structure], opset=opset, dynamic=dynamic)
             try:
-                self._exports[key] = converter.convert(export_request([self.structure], **options))
+                self._exports[key] = converter.convert(request)
             except Exception as error:
                 self._exports[key] = error
         found = self._exports[key]
@@ -164,32 +172,60 @@ class Trial:
             return Answer(error=_short(error))
 
     def find(self, answer: Answer) -> tuple[Finding, str]:
-        """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong."""
+        """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong.
+
+        Where the failing backend's result is wrong decides: another's own defects elsewhere do not count.
+        """
         if answer.outputs is None:
             return (Finding.LACKS if answer.unsupported else Finding.REFUSES), answer.error
         comparison = compare(self.judge, self.reference, answer.outputs)
         if comparison.problem is None:
             return Finding.RIGHT, ""
-        if self.complaint.outcome is Outcome.MISMATCH and self.is_given(answer.outputs):
-            return Finding.SAME, ""
-        return Finding.OTHER, f"{comparison.problem}: {comparison.detail}"
+        wrong = f"{comparison.problem}: {comparison.detail}"
+        if self.complaint.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):
+            return Finding.SAME, wrong
+        if self._is_pytorchs(answer.outputs):
+            return Finding.RIGHT, wrong
+        return Finding.OTHER, wrong
 
-    def is_given(self, outputs: Sequence[Array]) -> bool:
-        """Whether `outputs` are the failing backend's answer."""
-        if self.got is None:
-            return False
-        try:
-            given = _Given(self.got, self.reference.arguments)
-            return compare(self.judge, given, outputs).problem is None
-        except Exception:
-            # A rule may rest on what only PyTorch's outputs are.
-            return False
+    def is_same(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None = None) -> bool:
+        """Whether `outputs` are the same wrong answer as `answer`, by default the failing backend's.
 
-    def agrees(self, outputs: Sequence[Array]) -> bool:
-        """Whether the failing backend would be right if PyTorch had answered `outputs`."""
-        assert self.got is not None
-        other = replace(self.reference, expected=tuple(outputs))
-        return compare(self.judge, other, self.got).problem is None
+        What they are where that answer is right does not matter. Where it is wrong, they must be much nearer
+        to it than PyTorch's answer is, so that two answers that are both nearly right are not mixed up.
+        """
+        answer = self.got if answer is None else answer
+        expected = self.reference.expected
+        if answer is None or [_form(o) for o in outputs] != [_form(a) for a in answer]:
+            return False
+        if [_form(a) for a in answer] != [_form(e) for e in expected]:
+            # The form is what is wrong.
+            return True
+        wrong = self.differs(answer)
+        return all(
+            bool(_is_rather(o[w], a[w], e[w]).all())
+            for o, a, e, w in zip(outputs, answer, expected, wrong, strict=True)
+        )
+
+    def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere."""
+        expected, answer = self.reference.expected, self.got
+        forms = [_form(e) for e in expected]
+        if answer is None or [_form(o) for o in outputs] != forms or [_form(a) for a in answer] != forms:
+            return False
+        bad = self.differs(outputs)
+        return any(w.any() for w in self.wrong) and all(
+            bool((~b[w] | _is_rather(o[w], e[w], a[w])).all())
+            for o, a, e, w, b in zip(outputs, answer, expected, self.wrong, bad, strict=True)
+        )
+
+    def is_as_wrong(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are what the failing backend gives with its optimisations off, and are wrong
+        wherever it is wrong with them: the optimisations change a result that is wrong without them."""
+        plain = self.plain.outputs if self.plain else None
+        if self.got is None or plain is None or not self.is_same(outputs, plain):
+            return False
+        return all(not (w & ~o).any() for w, o in zip(self.wrong, self.differs(plain), strict=True))
 
     def narrows(self, backend: Backend) -> bool:
         """Whether `backend` would compute the case in a narrower dtype."""
@@ -226,14 +262,41 @@ def _short(error: Exception) -> str:
     return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
 
 
-def _differs(expected: Array, got: Array) -> Mask:
-    if expected.shape != got.shape or expected.dtype != got.dtype:
-        return np.ones(expected.shape, dtype=bool)
+#: How much nearer another answer must be to count as the same.
+_NEARER = 100
+
+
+def _form(array: Array) -> tuple[tuple[int, ...], str]:
+    return array.shape, str(array.dtype)
+
+
+def _is_rather(other: Array, one: Array, than: Array) -> Mask:
+    """Which elements of `other` are those of `one` and not those of `than`: equal, or much nearer, or nearer
+    and so close that only roundings lie between."""
+    same = np.asarray(other == one)
+    if str(one.dtype) not in PRECISION:
+        return same
+    tolerance = tolerance_of(CLOSE, str(one.dtype))
+    with np.errstate(all="ignore"):
+        o, a, e = (array.astype(np.float64) for array in (other, one, than))
+        same |= np.isnan(o) & np.isnan(a)
+        distance = np.abs(o - a)
+        near = distance <= tolerance.atol + tolerance.rtol * np.abs(a)
+        same |= near & (2 * distance < np.abs(e - a))
+        same |= _NEARER * distance <= np.abs(e - a)
+        # From an infinity or NaN anything is far.
+        return np.asarray(same | (near & ~np.isfinite(e) & np.isfinite(a)))
+
+
+def _differs(judge: Judge, expected: Array, got: Array) -> Mask:
+    if _form(expected) != _form(got):
+        return np.ones(got.shape, dtype=bool)
     if str(expected.dtype) not in PRECISION:
         return np.asarray(expected != got)
     with np.errstate(all="ignore"):
         e, g = expected.astype(np.float64), got.astype(np.float64)
-        tolerance = DEFAULT[str(expected.dtype)]
         close = (e == g) | (np.isnan(e) & np.isnan(g))
-        close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
+        if not judge.exact:
+            tolerance = tolerance_of(judge, str(expected.dtype))
+            close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
         return np.asarray(~close | ((e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))))

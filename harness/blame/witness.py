@@ -19,8 +19,8 @@ from harness.pipeline.task import Settings
 class Turn(Enum):
     """When a witness is asked.
 
-    `FIRST`: always. `GRAPH`: it costs an export, so where the graph seems to be to blame, for a few structures
-    or where nothing confirms PyTorch, and where the blame is open. `OPEN`: where the blame is still open.
+    `FIRST`: always. `GRAPH`: it costs an export, so where the graph seems to be to blame, for a few
+    structures or where nothing confirms PyTorch, and where the blame is open. `OPEN`: where it still is.
     """
 
     FIRST = 1

@@ -32,7 +32,8 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
         raise ResultsError(
-            f"there is no run below {layout.DEFAULT_PARENT}/; make one with `pytest harness`, or name its directory"
+            f"there is no run below {layout.DEFAULT_PARENT}/; make one with `pytest harness`, "
+            "or name its directory"
         )
     return found
 

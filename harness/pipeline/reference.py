@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes
 import torch
 
-from harness.dtypes import is_float, wider_float
-from harness.invocation import Argument, Enumerated, Invocation, TensorSpec
-from harness.tensors import bind, build_tensors, output_tensors
-from harness.verdict.compare import SCALES
+from harness.dtypes import is_float
+from harness.invocation import Argument, Invocation, TensorSpec
+from harness.pipeline import neighbourhood
+from harness.pipeline.call import call_invocation, in_float64, to_numpy
+from harness.tensors import build_tensors
 from harness.verdict.judge import Array
+from harness.verdict.nearness import SCALES, Sensitivity
 
 
 class NothingToCompare(Exception):
     """The call returns no tensor."""
 
 
-def to_numpy(tensor: torch.Tensor) -> Array:
-    """A C-contiguous array of the tensor's shape and values; bfloat16 as `ml_dtypes` has it."""
-    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    if tensor.dtype is torch.bfloat16:
-        array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return array
-    return tensor.numpy()
-
-
 @dataclass(frozen=True)
 class Reference:
-    """A case that PyTorch accepts; an `harness.verdict.compare.Oracle`.
+    """A case that PyTorch accepts; an `harness.verdict.nearness.Oracle`.
 
     Attributes:
         invocation: The case.
@@ -69,8 +59,19 @@ class Reference:
             Exception: PyTorch's own, where it rejects them.
         """
         tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
-        outputs = call(self.invocation, tensors)
+        outputs = call_invocation(self.invocation, tensors)
         return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """What calls with inputs in the neighbourhood say; None where float64 has no answer."""
+        return neighbourhood.sensitivity(self.invocation, [str(a.dtype) for a in self.expected])
+
+    @cached_property
+    def flushed(self) -> tuple[Array, ...] | None:
+        """The outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
+        outputs = neighbourhood.flushed(self.invocation)
+        return None if outputs is None else tuple(map(to_numpy, outputs))
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
@@ -101,16 +102,6 @@ def _with_arrays(argument: Argument, supply: Any) -> Any:
     return argument
 
 
-def call(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that PyTorch returns for `invocation` with `tensors` in place of its own."""
-    # Random operators repeat, so that a case is the same wherever it runs.
-    # (`torch.manual_seed` seeds every kind of device and formats a stack trace for each.)
-    torch.default_generator.manual_seed(0)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return output_tensors(bind(invocation)(tensors))
-
-
 def run_reference(invocation: Invocation) -> Reference:
     """Run the case in PyTorch eager on the CPU.
 
@@ -120,26 +111,10 @@ def run_reference(invocation: Invocation) -> Reference:
     """
     tensors = build_tensors(invocation)
     feeds = tuple(to_numpy(t) for t in tensors)
-    outputs = call(invocation, tensors)
+    outputs = call_invocation(invocation, tensors)
     if not outputs:
         raise NothingToCompare(f"{invocation.overload} returned no tensor")
     return Reference(invocation, feeds, tuple(to_numpy(t) for t in outputs))
-
-
-def _widened(argument: Argument) -> Argument:
-    if isinstance(argument, Enumerated) and argument.kind == "dtype":
-        return replace(argument, name=wider_float(argument.name))
-    return argument
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _scale(name: str, argument: Argument, least: int) -> Argument:
@@ -170,9 +145,9 @@ def _in_float64(
         least_scale: What these are at least.
     """
     only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
-    wide = replace(invocation, arguments=tuple((n, _widened(a)) for n, a in invocation.arguments))
     if magnitude:
-        wide = replace(wide, arguments=tuple((n, _scale(n, a, least_scale)) for n, a in wide.arguments))
+        scaled = tuple((n, _scale(n, a, least_scale)) for n, a in invocation.arguments)
+        invocation = replace(invocation, arguments=scaled)
     tensors = []
     for tensor in build_tensors(invocation):
         if tensor.is_floating_point():
@@ -180,9 +155,4 @@ def _in_float64(
         if magnitude and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
             tensor = magnitude(tensor)
         tensors.append(tensor)
-    try:
-        with _default_dtype(torch.float64):
-            outputs = call(wide, tensors)
-    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
-        return None
-    return tuple(to_numpy(t) if t.dtype is torch.float64 else None for t in outputs)
+    return in_float64(invocation, tensors)

@@ -11,20 +11,28 @@ from rich.table import Table
 
 from harness.verdict.verdict import Outcome, Stage
 
-COLUMNS = ("stage", "outcome")
+COLUMNS = ("stage", "outcome", "blame")
 
-_STYLES = {Outcome.PASS: "green", Outcome.BUILT: "yellow", Outcome.NARROWED: "yellow", Outcome.SKIP: "yellow"}
+#: In place of the outcome of what the specification leaves open.
+OPEN = "open"
+
+_STYLES: dict[str, str] = {
+    Outcome.PASS: "green",
+    **dict.fromkeys((Outcome.BUILT, Outcome.NARROWED, Outcome.SKIP, OPEN), "yellow"),
+}
 
 
-def counts(verdicts: pa.Table) -> Counter[tuple[Outcome, Stage]]:
-    """Rows by outcome and stage; only the columns `COLUMNS` are looked at."""
+def counts(verdicts: pa.Table) -> Counter[tuple[str, Stage]]:
+    """Rows by outcome, or `OPEN`, and stage; only the columns `COLUMNS` are looked at."""
     grouped = verdicts.select(COLUMNS).group_by(list(COLUMNS)).aggregate([([], "count_all")])
-    return Counter(
-        {(Outcome(row["outcome"]), Stage(row["stage"])): row["count_all"] for row in grouped.to_pylist()}
-    )
+    counted: Counter[tuple[str, Stage]] = Counter()
+    for row in grouped.to_pylist():
+        outcome = OPEN if row["blame"] == "spec" else Outcome(row["outcome"])
+        counted[outcome, Stage(row["stage"])] += row["count_all"]
+    return counted
 
 
-def render(counted: Counter[tuple[Outcome, Stage]]) -> RenderableType:
+def render(counted: Counter[tuple[str, Stage]]) -> RenderableType:
     """Outcomes × stages, those that occur."""
     stages = [stage for stage in Stage if any(at is stage for _, at in counted)]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -32,7 +40,7 @@ def render(counted: Counter[tuple[Outcome, Stage]]) -> RenderableType:
     for stage in stages:
         table.add_column(str(stage), justify="right")
     table.add_column("all", justify="right")
-    for outcome in Outcome:
+    for outcome in (*Outcome, OPEN):
         numbers = [counted[outcome, stage] for stage in stages]
         if any(numbers):
             cells = [f"{number:,}" if number else "" for number in (*numbers, sum(numbers))]

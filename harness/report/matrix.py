@@ -20,7 +20,7 @@ from harness.verdict.verdict import Outcome
 #: Converter and backend.
 Column: TypeAlias = tuple[str, str]
 
-COLUMNS = ("overload", "converter", "backend", "outcome")
+COLUMNS = ("overload", "converter", "backend", "outcome", "blame")
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,14 @@ class Cell:
 
     Only `Outcome.PASS` is a pass. A skipped case is not in the total: PyTorch rejects it, so that
     there is nothing to conform to. Everything else is, whether it counts as a failure or not.
+
+    Attributes:
+        outcomes: Outcome → cases, without those that are `open`.
+        open: Cases that would have failed but for a specification that leaves the result open.
     """
 
     outcomes: Mapping[Outcome, int]
+    open: int = 0
 
     @property
     def passes(self) -> int:
@@ -41,7 +46,8 @@ class Cell:
     @property
     def total(self) -> int:
         """Cases that could have passed."""
-        return sum(number for outcome, number in self.outcomes.items() if outcome is not Outcome.SKIP)
+        drawn = sum(number for outcome, number in self.outcomes.items() if outcome is not Outcome.SKIP)
+        return drawn + self.open
 
     @property
     def failures(self) -> int:
@@ -58,6 +64,8 @@ class Cell:
             # A few skips are in the nature of drawing; all of them hide an operator.
             and (outcome is not Outcome.SKIP or not self.total)
         ]
+        if self.open:
+            notes.append(f"{self.open} open")
         return f"{self.passes}/{self.total}" + (f" ({', '.join(notes)})" if notes else "")
 
     @property
@@ -106,10 +114,11 @@ class Matrix:
 def matrix(verdicts: pa.Table) -> Matrix:
     """Count a record's rows; only the columns `COLUMNS` are looked at."""
     counted = verdicts.select(COLUMNS).group_by(list(COLUMNS)).aggregate([([], "count_all")])
-    by_cell: defaultdict[tuple[str, Column], Counter[Outcome]] = defaultdict(Counter)
-    totals: defaultdict[Column, Counter[Outcome]] = defaultdict(Counter)
+    by_cell: defaultdict[tuple[str, Column], Counter[Outcome | None]] = defaultdict(Counter)
+    totals: defaultdict[Column, Counter[Outcome | None]] = defaultdict(Counter)
     for row in counted.to_pylist():
-        column, outcome = (row["converter"], row["backend"]), Outcome(row["outcome"])
+        column = row["converter"], row["backend"]
+        outcome = None if row["blame"] == "spec" else Outcome(row["outcome"])
         by_cell[row["overload"], column][outcome] += row["count_all"]
         totals[column][outcome] += row["count_all"]
     by_row: defaultdict[str, dict[Column, Cell]] = defaultdict(dict)
@@ -162,5 +171,7 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
         )
 
 
-def _cell(outcomes: Mapping[Outcome, int]) -> Cell:
-    return Cell({outcome: outcomes[outcome] for outcome in Outcome if outcomes.get(outcome)})
+def _cell(outcomes: Mapping[Outcome | None, int]) -> Cell:
+    """None stands for what the specification leaves open."""
+    known = {outcome: outcomes[outcome] for outcome in Outcome if outcomes.get(outcome)}
+    return Cell(known, outcomes.get(None, 0))

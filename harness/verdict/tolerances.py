@@ -1,4 +1,4 @@
-"""How close is close: the default (rtol, atol) per dtype."""
+"""How close is close, per dtype: `torch.testing`'s numbers, and the roundings that they amount to."""
 
 from __future__ import annotations
 
@@ -27,4 +27,15 @@ DEFAULT: dict[str, Tolerance] = {
     "bfloat16": Tolerance(1.6e-2, 1e-5),
     "complex64": Tolerance(1.3e-6, 1e-5),
     "complex128": Tolerance(1e-7, 1e-7),
+}
+
+#: Exponent of the smallest normal number (IEEE 754-2019 §3.3; bfloat16 has float32's).
+MIN_EXPONENT: dict[str, int] = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
+
+#: κ of `harness.verdict.nearness`: the relative tolerance above in units of 2^-p; float64's is float32's.
+ROUNDINGS: dict[str, float] = {
+    "float64": 1.3e-6 * 2.0**24,
+    "float32": 1.3e-6 * 2.0**24,
+    "float16": 1e-3 * 2.0**11,
+    "bfloat16": 1.6e-2 * 2.0**8,
 }

@@ -110,3 +110,9 @@ class Verdict:
     structure_id: str = ""
     invocation: str = ""
     exported_invocation: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this would be a failure but for a specification that leaves the result open, so that it is
+        nobody's."""
+        return self.outcome.is_failure and self.blame == "spec"

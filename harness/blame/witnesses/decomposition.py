@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.reference import to_numpy
-from harness.tensors import bind, build_tensors, output_tensors
+from harness.pipeline.call import to_numpy
+from harness.tensors import bind, build_tensors, output_tensors, overload
 from harness.verdict.compare import compare
 
 
@@ -24,7 +25,7 @@ class Decomposition:
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
         call = bind(trial.invocation)
-        definition = _definition(call.target)
+        definition = _definition(overload(trial.invocation.overload))
         if trial.got is None or definition is None:
             return
         torch.default_generator.manual_seed(0)
@@ -38,7 +39,7 @@ class Decomposition:
                 Finding.CONFIRMS,
                 "PyTorch's decomposition of the operator gives the kernel's result.",
             )
-        elif trial.agrees(outputs):
+        elif trial.is_same(outputs):
             yield Testimony(
                 Role.DECOMPOSITION,
                 Finding.CONTRADICTS,
@@ -46,9 +47,8 @@ class Decomposition:
             )
 
 
-def _definition(target: torch._ops.OpOverload) -> object | None:
+def _definition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
     # Registers many on import.
-    import torch._refs
     from torch._decomp import decomposition_table
 
     return decomposition_table.get(target)

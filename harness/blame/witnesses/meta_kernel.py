@@ -20,7 +20,8 @@ class MetaKernel:
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
-        if trial.got is None or trial.problem not in ("shape", "dtype"):
+        comparison = trial.comparison
+        if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
             return
         with torch.no_grad():
             tensors = [t.to("meta") for t in build_tensors(trial.invocation)]

@@ -10,7 +10,7 @@ import torch
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.reference import call, to_numpy
+from harness.pipeline.call import call_invocation, to_numpy
 from harness.tensors import build_tensors, overload
 
 #: Wrong elements that are computed again; of a case with more nothing is said.
@@ -34,15 +34,15 @@ class OneElement:
             return
         tensors = build_tensors(trial.invocation)
         shape = tuple(expected.shape)
-        if torch.broadcast_shapes(*(t.shape for t in tensors)) != shape:
+        if np.broadcast_shapes(*(tuple(t.shape) for t in tensors)) != shape:
             return
         singly = expected.copy()
         for place in map(tuple, places):
             # A tensor of no dimension takes no part in type promotion: one stays what it is.
             operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
-            (result,) = call(trial.invocation, operands)
+            (result,) = call_invocation(trial.invocation, operands)
             singly[place] = to_numpy(result).reshape(())
-        if trial.agrees([singly]):
+        if trial.is_same([singly]):
             yield Testimony(
                 Role.PYTORCH,
                 Finding.CONTRADICTS,

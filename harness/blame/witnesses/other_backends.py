@@ -28,7 +28,14 @@ class OtherBackend:
         backend = trial.backend(self.name)
         if trial.narrows(backend):
             return
-        finding, detail = trial.find(trial.ask(backend, trial.model))
+        answer = trial.ask(backend, trial.model)
+        finding, detail = trial.find(answer)
+        if finding is Finding.OTHER and answer.outputs and trial.is_as_wrong(answer.outputs):
+            words = (
+                f"{self.name} gives what {accused} gives with graph optimisations off, which is wrong too."
+            )
+            yield Testimony(Role.RUNTIME, Finding.SAME, words, trial.is_independent(self.name))
+            return
         words = {
             Finding.RIGHT: f"{self.name} gives PyTorch's result for the same model.",
             Finding.SAME: f"{self.name} gives {accused}'s result for the same model.",

@@ -46,7 +46,9 @@ class OtherConverter:
             Finding.REFUSES: "fails too",
             Finding.LACKS: "needs a kernel that is missing",
         }[finding]
-        return Testimony(Role.CONVERTER, finding, f"{name}'s export of the call {how} in {trial.accused.name}.")
+        return Testimony(
+            Role.CONVERTER, finding, f"{name}'s export of the call {how} in {trial.accused.name}."
+        )
 
 
 register(lambda settings: [OtherConverter()])

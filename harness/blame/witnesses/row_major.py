@@ -19,12 +19,10 @@ class RowMajor:
         """See `harness.blame.witness.Witness`."""
         if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
             return
-        if trial.agrees(trial.reference.on_contiguous_inputs().expected):
-            yield Testimony(
-                Role.PYTORCH,
-                Finding.CONTRADICTS,
-                f"PyTorch gives {trial.complaint.backend}'s result itself for row-major copies of the inputs.",
-            )
+        if trial.is_same(trial.reference.on_contiguous_inputs().expected):
+            backend = trial.complaint.backend
+            words = f"PyTorch gives {backend}'s result itself for row-major copies of the inputs."
+            yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)
 
 
 register(lambda settings: [RowMajor()])

@@ -13,9 +13,10 @@ from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
 from harness.invocation import Invocation, Literal, TensorSpec
+from harness.pipeline.call import to_numpy
 from harness.pipeline.divide import extract
 from harness.pipeline.program import emitted_opset
-from harness.pipeline.reference import Reference, run_reference, to_numpy
+from harness.pipeline.reference import Reference, run_reference
 from harness.tensors import build_tensor
 from harness.verdict.compare import compare
 from harness.verdict.judge import Array
@@ -37,7 +38,7 @@ class Specification:
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
-        if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+        if trial.complaint.outcome is Outcome.UNSUPPORTED:
             return
         model = _towards_wrong_outputs(trial)
         opset = emitted_opset(model) or 1
@@ -45,17 +46,26 @@ class Specification:
             nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
             nodes = [n for n in nodes if question.words(n.op_type, opset)]
             asking = _asking(question, nodes, trial, model, trial.reference) if nodes else None
-            if not asking or not _hangs_on(question, nodes, trial, model):
+            if not asking or not _hangs_on(question, asking, nodes, trial, model):
                 continue
             words = question.words(asking[0].op_type, opset)
-            with_it = f"; without it {trial.complaint.backend} gives PyTorch's result" if question.calm else ""
+            with_it = (
+                f"; without it {trial.complaint.backend} gives PyTorch's result" if question.calm else ""
+            )
             asked = f"The graph asks {asking[0].op_type} for {question.subject}{with_it}."
-            yield Testimony(Role.SPECIFICATION, Finding.OPEN, f"{words} {asked}")
+            finding = Finding.SETTLED if question.settled else Finding.OPEN
+            if not question.of_call(trial.invocation, trial.reference.expected):
+                finding = Finding.INVENTED
+            elif trial.got is None:
+                # A runtime may not fail at what is open.
+                continue
+            yield Testimony(Role.SPECIFICATION, finding, f"{words} {asked}")
             return
 
 
 def _towards_wrong_outputs(trial: Trial) -> onnx.ModelProto:
-    assert trial.got is not None
+    if trial.got is None:
+        return trial.model
     wrong = [o.name for o, w in zip(trial.model.graph.output, trial.wrong, strict=True) if w.any()]
     every = [i.name for i in trial.model.graph.input]
     return extract(trial.model, every, wrong or [o.name for o in trial.model.graph.output])
@@ -102,10 +112,15 @@ def _values(
 
 
 def _hangs_on(
-    question: OpenQuestion, nodes: list[onnx.NodeProto], trial: Trial, model: onnx.ModelProto
+    question: OpenQuestion,
+    asking: list[onnx.NodeProto],
+    nodes: list[onnx.NodeProto],
+    trial: Trial,
+    model: onnx.ModelProto,
 ) -> bool:
     if question.calm is None:
-        return True
+        said = trial.complaint.message + (trial.plain.error if trial.plain else "")
+        return trial.got is not None or any(n.op_type in said for n in asking)
     calmed = _calmed(trial.invocation, question)
     try:
         reference = run_reference(calmed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.backends.base import HasPlain
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
@@ -19,18 +18,17 @@ class WithoutOptimisations:
 
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
-        accused = trial.accused
-        if not isinstance(accused, HasPlain) or trial.complaint.outcome is Outcome.UNSUPPORTED:
+        if trial.complaint.outcome is Outcome.UNSUPPORTED or trial.plain is None:
             return
-        finding, detail = trial.find(trial.ask(accused.plain(), trial.model))
+        finding, detail = trial.find(trial.plain)
         how = {
             Finding.RIGHT: "gives PyTorch's result",
             Finding.SAME: "gives the same wrong result",
             Finding.OTHER: f"gives another wrong result ({detail})",
-            Finding.REFUSES: "fails too",
+            Finding.REFUSES: f"fails too ({detail})",
             Finding.LACKS: "lacks a kernel",
         }[finding]
-        yield Testimony(Role.PLAIN, finding, f"With graph optimisations off {accused.name} {how}.")
+        yield Testimony(Role.PLAIN, finding, f"With graph optimisations off {trial.complaint.backend} {how}.")
 
 
 register(lambda settings: [WithoutOptimisations()])

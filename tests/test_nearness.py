@@ -1,0 +1,174 @@
+"""The rules of `harness.verdict.nearness` with PyTorch as the oracle, and the kinds of being wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harness.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
+from harness.pipeline.reference import run_reference
+from harness.verdict.compare import Comparison, compare
+from harness.verdict.judge import ACCUMULATES, CLOSE, Array, Judge
+
+INF, NAN = float("inf"), float("nan")
+
+
+def tensor(values: Sequence[float], shape: tuple[int, ...], dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
+
+
+def against_pytorch(invocation: Invocation, got: Array, judge: Judge = ACCUMULATES) -> Comparison:
+    return compare(judge, run_reference(invocation), [got])
+
+
+def test_a_product_of_matrices_that_overflows() -> None:
+    big = 3e38
+    case = Invocation(
+        "aten.mm.default",
+        (("self", tensor([big, big, -big, -big], (1, 4))), ("mat2", tensor([1.0] * 4, (4, 1)))),
+    )
+    for value in (0.0, INF, -INF, NAN):
+        assert against_pytorch(case, np.full((1, 1), value, np.float32)).problem is None
+    assert against_pytorch(case, np.full((1, 1), big, np.float32)).problem is not None
+
+
+def test_infinities_elsewhere_do_not_matter() -> None:
+    """The first row overflows in float64 itself, whatever the second holds."""
+    big = 1.7e308
+    case = Invocation(
+        "aten.mm.default",
+        (
+            ("self", tensor([big, big, -big, -big, 1.0, INF, 1.0, 1.0], (2, 4), "float64")),
+            ("mat2", tensor([1.0] * 4, (4, 1), "float64")),
+        ),
+    )
+    for value in (INF, -INF, NAN):
+        assert against_pytorch(case, np.array([[value], [INF]])).problem is None
+    for value in (-INF, NAN):
+        assert against_pytorch(case, np.array([[0.0], [value]])).problem is not None
+
+
+def test_scales_count_by_their_magnitude() -> None:
+    """A negative `alpha` or `beta` must not cancel terms in the sum of magnitudes."""
+    case = Invocation(
+        "aten.addmm.default",
+        (
+            ("self", tensor([1000.0], (1, 1))),
+            ("mat1", tensor([1000.0], (1, 1))),
+            ("mat2", tensor([1.0], (1, 1))),
+            ("beta", -1),
+            ("alpha", 1.0),
+        ),
+    )
+    magnitude = run_reference(case).magnitude
+    assert magnitude is not None
+    assert magnitude[0] is not None
+    assert magnitude[0].tolist() == [[2000.0]]
+
+
+def test_scales_below_one_come_after_the_product() -> None:
+    """alpha (mat1 @ mat2) overflows where (alpha mat1) @ mat2 does not; with alpha 0 that is NaN."""
+    big = 3e38
+
+    def case(alpha: float, summand: float) -> Invocation:
+        tensors = (
+            ("self", tensor([summand], (1, 1))),
+            ("mat1", tensor([big], (1, 1))),
+            ("mat2", tensor([2.0], (1, 1))),
+        )
+        return Invocation("aten.addmm.default", (*tensors, ("alpha", alpha)))
+
+    for value in (INF, NAN):
+        got = np.full((1, 1), value, np.float32)
+        assert against_pytorch(case(0.25, 1.0), got).problem is None
+        assert against_pytorch(case(0.0, 1.0), got).problem is None
+    assert against_pytorch(case(0.25, 1.0), np.full((1, 1), big, np.float32)).problem is not None
+
+
+# 3 and 6. What calls with inputs in the neighbourhood say
+
+
+def pointwise(overload: str, value: float, dtype: str = "float32", **more: Any) -> Invocation:
+    return Invocation(f"aten.{overload}", (("self", tensor([value], (1,), dtype)), *more.items()))
+
+
+def test_rule_3_pytorchs_error_beside_the_case() -> None:
+    """x·Φ(x) cancels where x is very negative, in PyTorch as elsewhere; by how much is a matter of luck."""
+    case = pointwise("gelu.default", -5.0)
+    oracle = run_reference(case)
+    assert oracle.truth is not None
+    assert oracle.truth[0] is not None
+    assert oracle.sensitivity is not None
+    assert oracle.sensitivity[0] is not None
+    (true,), (own,) = oracle.truth[0], oracle.sensitivity[0].own_error
+    assert 1e-9 < own < 1e-6
+    assert compare(CLOSE, oracle, [np.array([true + 1.9 * own], np.float32)]).problem is None
+    assert compare(CLOSE, oracle, [np.array([true + 20 * own], np.float32)]).problem == "values"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rule_6_an_ill_conditioned_call(dtype: str) -> None:
+    """sin(x + u·x) differs from sin(x) by x·u·cos(x): at 10⁵ by much more than a last place."""
+    value = 1e5
+    case = pointwise("sin.default", value, dtype)
+    unit = 2.0**-23 if dtype == "float32" else 2.0**-52
+    allowed = 22 * 2.0 ** np.floor(np.log2(value)) * unit * abs(np.cos(value))
+    (expected,) = run_reference(case).expected[0].astype(np.float64)
+    for factor, problem in ((0.9, None), (1.2, "values")):
+        got = np.array([expected + factor * allowed]).astype(dtype)
+        assert against_pytorch(case, got, CLOSE).problem == problem
+    # A well conditioned one stays strict.
+    got = np.array([np.sin(0.1) + 0.9 * allowed]).astype(dtype)
+    assert against_pytorch(pointwise("sin.default", 0.1, dtype), got, CLOSE).problem == "values"
+
+
+def test_rule_6_excuses_no_jump() -> None:
+    """The remainder of 3 by 1 is 0, however near 3 - u is."""
+    case = pointwise("remainder.Scalar", 3.0, other=1.0)
+    assert against_pytorch(case, np.array([1.0], np.float32), CLOSE).problem == "values"
+
+
+# Kinds
+
+
+def test_flushed_subnormals_are_told_apart() -> None:
+    for overload, value, got in (("abs.default", -1e-40, 0.0), ("log2.default", 1e-40, -INF)):
+        case = pointwise(overload, value)
+        found = against_pytorch(case, np.array([got], np.float32), CLOSE)
+        assert found.problem == "subnormals flushed to zero"
+        assert against_pytorch(case, np.array([1.0], np.float32), CLOSE).problem == "values"
+    # A result just below the normal numbers, of an input that is none.
+    found = against_pytorch(pointwise("mul.Scalar", 2e-38, other=0.25), np.array([0.0], np.float32), CLOSE)
+    assert found.problem == "subnormals flushed to zero"
+
+
+def test_overflow_is_told_apart() -> None:
+    case = Invocation("aten.hypot.default", (("self", tensor([3e30], (1,))), ("other", tensor([4e30], (1,)))))
+    assert against_pytorch(case, np.array([INF], np.float32), CLOSE).problem == "overflow to infinity"
+    assert against_pytorch(case, np.array([-INF], np.float32), CLOSE).problem == "infinities"
+
+
+def test_integers_have_a_truth_too() -> None:
+    """A quotient of integers and a sequence of Python numbers are computed in the default dtype."""
+    quotient = Invocation(
+        "aten.div.Tensor", (("self", tensor([1], (1,), "int64")), ("other", tensor([3], (1,), "int64")))
+    )
+    sequence = Invocation("aten.arange.default", (("end", 2.5),))
+    half = Invocation("aten.arange.default", (("end", 3), ("dtype", Enumerated("dtype", "float16"))))
+    for case, value in ((quotient, 1 / 3), (sequence, 0.0), (half, 0.0)):
+        truth = run_reference(case).truth
+        assert truth is not None
+        assert truth[0] is not None
+        assert truth[0].dtype == np.float64
+        assert truth[0].reshape(-1)[0] == value
+
+
+def test_asking_for_the_truth_changes_nothing() -> None:
+    sequence = Invocation("aten.arange.default", (("end", 2.5),))
+    assert run_reference(sequence).truth is not None
+    assert torch.get_default_dtype() is torch.float32
+    assert run_reference(sequence).expected[0].dtype == np.float32
