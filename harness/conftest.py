@@ -23,6 +23,7 @@ from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
 from harness.session import Session
+from harness.shrink.after_run import default_seconds, shrink_after_run
 
 #: Seconds between progress lines where the terminal cannot rewrite one.
 _QUIET_INTERVAL = 15.0
@@ -61,6 +62,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--record-only", action="store_true", help="record failures and exit with status 0")
     add("--replay", metavar="DIR", help="run the cases of a recorded run again instead of drawing")
     add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
+    add(
+        "--shrink",
+        type=float,
+        metavar="S",
+        help="seconds to shrink the worst failures after measuring, 0 for none "
+        "(a tenth of what measuring took, at most 30; none with --record-only)",
+    )
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):
         add("--timeout", type=float, default=60.0, metavar="S", help="seconds per step of a batch")
@@ -107,6 +115,8 @@ def _options(given: Any) -> Options:
         for name in DRAWING:
             if getattr(given, name) == getattr(Options(), name) and name in drawing:
                 setattr(given, name, drawing[name])
+    if given.shrink is not None and not given.shrink >= 0:
+        raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -262,6 +272,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         old = _baseline(given)
         write_baseline(Path(given.baseline), updated(old, cells, run.run_info.versions, options))
         session.exitstatus = pytest.ExitCode.OK
+    if not hasattr(session.config, "workerinput") and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        _shrink(session.config, run)
 
 
 def _idle_rules(config: pytest.Config) -> list[str]:
@@ -270,6 +282,23 @@ def _idle_rules(config: pytest.Config) -> list[str]:
     if follower is None or not follower.cases:
         return []
     return [label for label in config.stash[_PLAN].rules if label not in follower.fired]
+
+
+def _shrink(config: pytest.Config, run: Session) -> None:
+    given = config.option
+    seconds = given.shrink
+    if seconds is None:
+        seconds = 0.0 if given.record_only else default_seconds(run.results_dir)
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if seconds > 0 and reporter is not None:
+        said = shrink_after_run(
+            run.results_dir,
+            seconds,
+            timeout=given.timeout or float("inf"),
+            memory_limit=int(given.memory_limit * 2**30),
+        )
+        reporter.ensure_newline()
+        reporter.write_line(said)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +100,13 @@ def record_of(directory: Path, invocations: Sequence[Invocation], **changes: Any
     """A recorded run with one row per invocation, for `--replay`."""
     info = RunInfo.begin(seed=0, options={})
     with RunWriter(directory, info) as writer:
-        writer.write(_row(invocation, changes) for invocation in invocations)
+        writer.write(row_of(invocation, **changes) for invocation in invocations)
     store.finish(directory, 0)
     return directory
 
 
-def _row(invocation: Invocation, changes: Mapping[str, Any]) -> Verdict:
+def row_of(invocation: Invocation, **changes: Any) -> Verdict:
+    """A row of a record; a pass but for `changes`."""
     fields: dict[str, Any] = {
         "case_id": invocation.case_id,
         "overload": invocation.overload,

@@ -16,7 +16,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from harness.baseline.cell import Cell, Failure, together
 from harness.baseline.file import Baseline, scope
@@ -34,7 +34,7 @@ DRIFT_OF_OTHER_CASES = 8.0
 ROUNDING = 1.0
 
 
-class Finding(str, Enum):
+class Finding(StrEnum):
     """What differs from the baseline."""
 
     REGRESSION = "regression"
@@ -44,8 +44,6 @@ class Finding(str, Enum):
     IMPROVEMENT = "improvement"
     NEW_FINDING = "new finding"
     NEW_CELL = "not in the baseline"
-
-    __str__ = str.__str__
 
     @property
     def fails(self) -> bool:

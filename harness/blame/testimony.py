@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from harness.verdict.verdict import Outcome, Stage
 
 CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
 
 
-class Finding(str, Enum):
+class Finding(StrEnum):
     """What a witness found.
 
     Of somebody else who computes the same call: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's
@@ -43,10 +43,8 @@ class Finding(str, Enum):
     INVENTED = "invented"
     DIED = "died"
 
-    __str__ = str.__str__
 
-
-class Role(str, Enum):
+class Role(StrEnum):
     """What kind of witness speaks; the table of `decide` is in these words."""
 
     ALONE = "alone"
@@ -71,8 +69,6 @@ class Role(str, Enum):
     """PyTorch in float64."""
     SPECIFICATION = "specification"
     """The text of the ONNX operators."""
-
-    __str__ = str.__str__
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,7 +43,7 @@ ROUNDING = 1.0
 Key: TypeAlias = tuple[str, str, str, str]
 
 
-class Change(str, Enum):
+class Change(StrEnum):
     """What became of one case."""
 
     REGRESSED = "regressed"
@@ -53,8 +53,6 @@ class Change(str, Enum):
     NEW = "new"
     GONE = "gone"
     UNCHANGED = "unchanged"
-
-    __str__ = str.__str__
 
 
 @dataclass(frozen=True)

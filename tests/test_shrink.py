@@ -1,0 +1,373 @@
+"""Failures are shrunk to the smallest call that fails in the same way, and what it depends on is said."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from harness_runs import (
+    ROOT,
+    environment,
+    literal_unit,
+    output,
+    record_of,
+    row_of,
+    run_harness,
+    unary,
+    vector,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted._guilty import VALUE
+
+from harness.cli._group import conformance as conformance_group
+from harness.cli.shrink import command
+from harness.generate.shapes import layouts, shapes
+from harness.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.unit import run_unit
+from harness.record import store
+from harness.record.minimal import Minimal, add_minimal, read_minimal
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+from harness.report.minimal import minimal_of
+from harness.shrink import tensors
+from harness.shrink.domains import domains_of
+from harness.shrink.evaluate import Budget, Evaluator, Place, Test
+from harness.shrink.plainness import cost, elements
+from harness.shrink.recorded import failures
+from harness.shrink.reductions import reductions
+from harness.shrink.session import shrink_run
+from harness.shrink.shrinker import shrink
+from harness.shrink.subject import Subject
+from harness.shrink.target import Target
+from harness.tensors import build_tensor
+from harness.verdict.verdict import Outcome, Stage
+
+
+def conformance(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", *map(str, words)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def arguments(minimal: Minimal) -> dict[str, Any]:
+    return dict(Invocation.from_json(minimal.invocation).arguments)
+
+
+def literals(minimal: Minimal) -> list[tuple[Any, ...]]:
+    specs = Invocation.from_json(minimal.invocation).tensors()
+    return [spec.values.values for spec in specs if isinstance(spec.values, Literal)]
+
+
+def failed(signature: str = "values", outcome: Outcome = Outcome.MISMATCH, **more: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "stage": Stage.COMPARE, "signature": signature, **more}
+
+
+# Planted defects
+
+
+def drawn(shape: tuple[int, ...], style: str, strides: tuple[int, ...] = ()) -> TensorSpec:
+    """A tensor as the generator draws them."""
+    return TensorSpec(shape, "float32", strides or contiguous_strides(shape), 0, Recipe(("any",), style, 5))
+
+
+#: Operator → a call that shows its planted defect, how it fails, and the elements and the property that do.
+PLANTED: dict[str, tuple[dict[str, Argument], str, int, str]] = {
+    "aten.add.Tensor": (
+        {"self": drawn((3, 1, 4), "plain", (1, 1, 3)), "other": drawn((2, 1), "plain"), "alpha": -2.5},
+        *("values", 2, "fails only with alpha=2.0 (also 0.0 and 3.0)"),
+    ),
+    "aten.relu.default": (
+        {"self": drawn((5, 7), "special")},
+        *("NaN positions", 1, "fails only where self holds NaN"),
+    ),
+    "aten.round.default": (
+        {"self": drawn((2, 3, 3), "halves")},
+        *("values", 1, "fails only where self holds a fraction"),
+    ),
+    "aten.flip.default": (
+        {"self": drawn((3, 2, 5), "plain"), "dims": (0, -1)},
+        *("values", 2, "fails with dims=["),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> list[Minimal]:
+    """A failure of each operator with a planted defect, shrunk."""
+    run = tmp_path_factory.mktemp("shrink")
+    rows = [
+        row_of(Invocation(overload, tuple(given.items())), **failed(signature, converter="planted-wrong"))
+        for overload, (given, signature, *_) in PLANTED.items()
+    ]
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(rows)
+    store.finish(run, 1)
+    shrunk = conformance("shrink", run, "--budget", "60", "--json")
+    assert shrunk.returncode == 0, output(shrunk)
+    minimals = read_minimal(run)
+    printed = [json.loads(line)["minimal_id"] for line in shrunk.stdout.splitlines()]
+    assert printed == [m.minimal_id for m in minimals]
+    assert {(m.overload, m.signature) for m in minimals} == {(r.overload, r.signature) for r in rows}
+    return minimals
+
+
+@pytest.mark.parametrize("overload", PLANTED)
+def test_a_planted_defect_is_shrunk_to_its_core(overload: str, planted: list[Minimal]) -> None:
+    _, _, size, sentence = PLANTED[overload]
+    (smallest,) = (m for m in planted if m.overload == overload)
+    assert smallest.finished
+    assert smallest.elements == size
+    assert any(said.startswith(sentence) for said in smallest.matters), smallest.matters
+    # Nothing is left that is neither needed nor plain.
+    assert all(spec.dtype == "float32" for spec in Invocation.from_json(smallest.invocation).tensors())
+
+
+def test_values_are_the_plainest_that_show_it(planted: list[Minimal]) -> None:
+    by_name = {m.overload: m for m in planted}
+    assert arguments(by_name["aten.add.Tensor"])["alpha"] == 2
+    assert literals(by_name["aten.add.Tensor"]) == [(0.0,), (1.0,)]
+    assert literals(by_name["aten.round.default"]) == [(0.5,)]
+    ((value,),) = literals(by_name["aten.relu.default"])
+    assert math.isnan(value)
+
+
+# Real defects
+
+
+def divisor_override() -> Invocation:
+    data = TensorSpec((2, 3, 7, 5), "float32", (105, 35, 5, 1), 0, Recipe(("any",), "plain", 7))
+    return Invocation(
+        "aten.avg_pool2d.default",
+        (
+            ("self", data),
+            ("kernel_size", (3, 2)),
+            ("stride", (2, 1)),
+            ("padding", (1, 0)),
+            ("ceil_mode", False),
+            ("count_include_pad", True),
+            ("divisor_override", 3),
+        ),
+    )
+
+
+def test_a_converter_that_drops_divisor_override(tmp_path: Path) -> None:
+    run = record_of(tmp_path / "run", [divisor_override()], **failed())
+    (minimal,) = shrink_run(run, seconds=60)
+    given = arguments(minimal)
+    assert given.keys() == {"self", "kernel_size", "divisor_override"}
+    assert minimal.elements == 1
+    assert minimal.finished
+    assert any(said.startswith("fails only with divisor_override=2") for said in minimal.matters)
+    assert read_minimal(run) == [minimal]
+    again = literal_unit([Invocation.from_json(minimal.invocation)], backends=["ort-cpu"])
+    with Supervisor() as supervisor:
+        (verdict,) = (v for verdicts in run_unit(again, supervisor) for v in verdicts)
+    assert (verdict.stage, verdict.outcome, verdict.signature) == (
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+        "values",
+    )
+    assert verdict.case_id == minimal.minimal_id
+    assert verdict.blame == minimal.blame
+
+
+def test_what_is_finished_is_not_done_again_and_what_is_begun_goes_on(tmp_path: Path) -> None:
+    run = record_of(tmp_path / "run", [divisor_override()], **failed())
+    (first,) = shrink_run(run, seconds=60)
+    assert list(shrink_run(run, seconds=60)) == []
+    (again,) = shrink_run(run, seconds=60, again=True)
+    assert again.invocation == first.invocation
+    begun = Minimal(**{**vars(first), "finished": False, "evaluations": 1000})
+    add_minimal(run, begun)
+    (finished,) = shrink_run(run, seconds=60)
+    assert finished.finished
+    assert finished.invocation == first.invocation
+    assert 1000 < finished.evaluations < 1000 + first.evaluations
+
+
+def test_a_budget_is_kept_to(tmp_path: Path) -> None:
+    run = record_of(tmp_path / "run", [divisor_override()], **failed())
+    assert list(shrink_run(run, seconds=0)) == []
+    place = Place(overload="aten.avg_pool2d.default", converter="dynamo", backend="ort-cpu")
+    subject = Subject(divisor_override())
+    with Supervisor() as supervisor:
+        evaluator = Evaluator(place, supervisor, Budget(60, evaluations=9))
+        (verdict,) = evaluator.verdicts([subject])
+        assert verdict is not None
+        smallest = shrink(subject, Test(evaluator, Target.of(verdict)), domains_of(subject.invocation))
+        assert evaluator.evaluations == 9
+        assert cost(smallest.invocation) <= cost(subject.invocation)
+        started = time.monotonic()
+        late = Evaluator(place, supervisor, Budget(0.5))
+        test = Test(late, Target.of(verdict))
+        shrink(subject, test, domains_of(subject.invocation))
+        assert time.monotonic() - started < 5
+
+
+def test_a_failure_that_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
+    run = record_of(tmp_path / "run", [unary("aten.neg.default", [1.0, 2.0])], **failed())
+    said: list[str] = []
+    assert list(shrink_run(run, seconds=60, on_skipped=lambda failure, why: said.append(why))) == []
+    assert said == ["it does not fail again as it was recorded: pass at compare"]
+
+
+def test_a_crash_is_shrunk_without_the_session_dying(tmp_path: Path) -> None:
+    call = unary("aten.neg.default", [1.5, 2.0, VALUE, -3.0, 0.25])
+    crash = failed("process killed by SIGSEGV", Outcome.CRASH, backend="onnx-api:planted.segfault")
+    run = record_of(tmp_path / "run", [call], **{**crash, "stage": Stage.RUN})
+    (minimal,) = shrink_run(run, seconds=60)
+    assert literals(minimal) == [(VALUE,)]
+    assert minimal.outcome is Outcome.CRASH
+    assert minimal.finished
+
+
+# What is asked for
+
+
+def test_operators_take_turns_and_the_worst_comes_first(tmp_path: Path) -> None:
+    info = RunInfo.begin(seed=0, options={})
+    cases = [
+        ("aten.a.default", Outcome.ERROR, "one", 1),
+        ("aten.b.default", Outcome.MISMATCH, "one", 3),
+        ("aten.b.default", Outcome.MISMATCH, "two", 2),
+        ("aten.c.default", Outcome.MISMATCH, "one", 1),
+    ]
+    with RunWriter(tmp_path, info) as writer:
+        for overload, outcome, signature, count in cases:
+            calls = [unary(overload, [float(n)] * (3 + n), "float64") for n in range(count)]
+            fields = failed(f"{outcome} {signature}", outcome)
+            writer.write([row_of(call, **fields) for call in calls])
+    store.finish(tmp_path, 1)
+    found = failures(tmp_path)
+    assert [(f.overload, f.signature, f.cases) for f in found] == [
+        ("aten.b.default", "mismatch one", 3),
+        ("aten.c.default", "mismatch one", 1),
+        ("aten.b.default", "mismatch two", 2),
+        ("aten.a.default", "error one", 1),
+    ]
+    assert all(elements(Invocation.from_json(f.invocation)) == 3 for f in found)
+
+
+def test_a_run_that_fails_shrinks_what_failed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = run_harness("--results-dir", run, "--op", "aten.avg_pool2d", "--examples", "32", "--shrink", "20")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
+    assert "`conformance shrink` goes on" in done.stdout
+    minimals = {(m.overload, m.stage, m.outcome, m.signature) for m in read_minimal(run)}
+    assert minimals == {(f.overload, f.stage, f.outcome, f.signature) for f in failures(run)}
+
+
+def test_the_command_finds_cases_and_suggests_near_ones(tmp_path: Path) -> None:
+    run = record_of(tmp_path / "run", [divisor_override()], **failed())
+    case_id = divisor_override().case_id
+    done = CliRunner().invoke(command, [str(run), "--case", case_id[:8]])
+    assert done.exit_code == 0, done.output
+    assert case_id in done.output
+    assert "divisor_override=2" in done.output
+    assert "1 failure shrunk of 1" in done.output
+    done = CliRunner().invoke(conformance_group, ["shrink", str(run), "--case", case_id[:-2] + "zz"])
+    assert done.exit_code == 1
+    assert case_id in done.output
+    done = CliRunner().invoke(command, [str(run), "--op", "avg_pool2"])
+    assert done.exit_code == 1
+    assert "aten.avg_pool2d.default" in done.output
+
+
+def test_a_group_finds_its_plainest_minimal_case() -> None:
+    def minimal(overload: str, size: int, signature: str = "values") -> Minimal:
+        call = unary(overload, [0.0] * size)
+        return Minimal(
+            case_id=call.case_id,
+            overload=overload,
+            converter="dynamo",
+            backend="ort-cpu",
+            stage=Stage.COMPARE,
+            outcome=Outcome.MISMATCH,
+            signature=signature,
+            blame="",
+            evidence="",
+            message="",
+            minimal_id=call.case_id,
+            invocation=call.json,
+            elements=size,
+        )
+
+    all_of_them = [
+        minimal("aten.a", 3),
+        minimal("aten.b", 2),
+        minimal("aten.b", 1, "dtype"),
+        minimal("aten.c", 1),
+    ]
+    group: dict[str, Any] = {
+        "converter": "dynamo",
+        "stage": Stage.COMPARE,
+        "outcome": Outcome.MISMATCH,
+        "signature": "values",
+    }
+    assert (
+        minimal_of(all_of_them, overloads=("aten.a", "aten.b"), backend="ort-cpu", **group) == all_of_them[1]
+    )
+    assert minimal_of(all_of_them, overloads=("aten.c",), backend="openvino", **group) is None
+
+
+# Edits
+
+_LAID_OUT = shapes(1, 3, 1, 4).flatmap(lambda shape: st.tuples(st.just(shape), layouts(shape)))
+
+
+def laid_out(shape: Sequence[int], strides: Sequence[int], offset: int) -> TensorSpec:
+    return TensorSpec(tuple(shape), "float32", tuple(strides), offset, Recipe(("any",), "mixed", 3))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(_LAID_OUT, st.data())
+def test_edits_of_a_tensor_do_to_its_values_what_torch_does(drawn: Any, data: st.DataObject) -> None:
+    shape, (strides, offset) = drawn
+    spec = laid_out(shape, strides, offset)
+    before = build_tensor(spec)
+
+    def same(changed: TensorSpec, wanted: torch.Tensor) -> None:
+        torch.testing.assert_close(build_tensor(changed), wanted, rtol=0, atol=0, equal_nan=True)
+
+    for edit in (tensors.literal, tensors.contiguous, tensors.compact):
+        same(edit(spec), before)
+    assert tensors.is_plain_layout(tensors.contiguous(spec))
+    assert tensors.compact(spec).storage_size <= spec.storage_size
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    first = data.draw(st.integers(0, shape[dim] - 1))
+    last = data.draw(st.integers(first, shape[dim] - 1))
+    kept = list(range(first, last + 1))
+    same(tensors.keep(spec, dim, kept), before.narrow(dim, first, len(kept)))
+    same(tensors.without_dim(spec, dim), before.select(dim, 0))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_reductions_keep_to_what_the_operator_allows(data: st.DataObject) -> None:
+    spec = TensorSpec((3,), "float32", (1,), 0, Recipe(("range", 0.5, 2.5), "plain", 5))
+    original = Invocation(
+        "aten.add.Tensor", (("self", spec), ("other", vector([1.5, 2.5, 3.5])), ("alpha", 3))
+    )
+    written = original.map_tensors(tensors.literal)
+    reduced = data.draw(reductions(written, domains_of(original)))
+    own = dict(reduced.arguments)["self"]
+    assert isinstance(own, TensorSpec)
+    assert all(0.5 <= v <= 2.5 for v in tensors.numbers(own))  # type: ignore[operator]
+    assert elements(reduced) <= elements(original)
