@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from harness.availability import Unavailable
+from harness.snippet import RunSnippet, RunWanted
 
 #: Feeds and outputs. bfloat16 and float8 travel as `ml_dtypes` arrays, everything else as
 #: plain NumPy; arrays are C-contiguous.
@@ -134,6 +135,9 @@ class BackendEntry:
         create: Starts the backend, given what follows the colon ("" without one). Called in the
             worker process only.
         default: Part of a plain ``pytest harness`` (the CPU backends that are fast enough).
+        snippet: Code that runs a model without the harness, for scripts that reproduce a defect; None where
+            there is none.
+        tracker: Where its bugs are reported, a GitHub repository: ``microsoft/onnxruntime``.
     """
 
     name: str
@@ -143,6 +147,8 @@ class BackendEntry:
     version: Callable[[str], str]
     default: bool = False
     summary: str = field(default="")
+    snippet: Callable[[RunWanted], RunSnippet] | None = None
+    tracker: str = ""
 
 
 #: Filled at import by `register`, read by `harness.backends`.

@@ -14,6 +14,7 @@ import onnx
 import torch
 
 from harness.availability import Unavailable
+from harness.snippet import ExportSnippet, ExportWanted
 
 
 class UnsupportedOperator(Exception):
@@ -84,6 +85,9 @@ class ConverterEntry:
         create: Starts it. ``public_api=True`` asks for the plain public call with nothing kept
             between exports; a converter without such a difference ignores it.
         default: The converter of a plain ``pytest harness``.
+        snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
+            is none.
+        tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
     """
 
     name: str
@@ -92,6 +96,8 @@ class ConverterEntry:
     version: Callable[[], str]
     default: bool = False
     summary: str = field(default="")
+    snippet: Callable[[ExportWanted], ExportSnippet] | None = None
+    tracker: str = ""
 
 
 #: Filled at import by `register`, read by `harness.converters`.

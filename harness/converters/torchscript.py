@@ -10,6 +10,7 @@ import torch
 from harness.availability import Unavailable
 from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.converters.dynamo import quiet
+from harness.snippet import ExportSnippet, ExportWanted
 
 
 class TorchScriptConverter:
@@ -78,6 +79,25 @@ def _probe() -> Unavailable | None:
     return None
 
 
+def _snippet(wanted: ExportWanted) -> ExportSnippet:
+    keywords = [f"input_names={wanted.names}", "dynamo=False"]
+    if wanted.opset is not None:
+        keywords.append(f"opset_version={wanted.opset}")
+    if wanted.dynamic is not None:
+        axes = {name: list(dims) for name, dims in wanted.dynamic.items() if dims}
+        keywords.append(f"dynamic_axes={axes}")
+    return ExportSnippet(
+        code=(
+            "buffer = io.BytesIO()",
+            "torch.onnx.export(",
+            f"    Model().eval(), {wanted.arguments}, buffer, {', '.join(keywords)}",
+            ")",
+            "model = onnx.load_model_from_string(buffer.getvalue())",
+        ),
+        imports=("import io",),
+    )
+
+
 register(
     ConverterEntry(
         name="torchscript",
@@ -85,5 +105,7 @@ register(
         create=TorchScriptConverter,
         version=_version,
         summary="torch.onnx.export(dynamo=False)",
+        snippet=_snippet,
+        tracker="pytorch/pytorch",
     )
 )
