@@ -6,6 +6,7 @@ holds but for operators with several right answers that are hard to state: there
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from harness.dtypes import PRECISION
 from harness.pipeline.reference import Reference
 from harness.repro.call import CallSource
 from harness.repro.failure import Failure
+from harness.verdict import random_rules
 from harness.verdict.compare import SCALES
 from harness.verdict.judge import Array, Judge, Mask
 from harness.verdict.rules import anything
@@ -34,6 +36,24 @@ def near(got, expected, truth, terms, rtol, atol):
 '''
 
 
+#: What random operators draw is compared element by element, as distributions over that many runs.
+_RUNS = 1000
+
+#: The two-sample form of the inequality that `harness.verdict.random_rules` rests on: by that of Dvoretzky,
+#: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with probability
+#: at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
+_DISTANCE = '''\
+def distance(ours, theirs):
+    """The largest difference between the distributions of an element over all runs."""
+    found = 0.0
+    for pair in zip(ours.reshape(len(ours), -1).T, theirs.reshape(len(theirs), -1).T):
+        a, b = (x.double().nan_to_num(nan=1e300).sort().values for x in pair)
+        below = [torch.searchsorted(s, torch.cat([a, b]), right=True) / len(s) for s in (a, b)]
+        found = max(found, (below[0] - below[1]).abs().max().item())
+    return found
+'''
+
+
 @dataclass(frozen=True)
 class Criterion:
     """How a script tells right from wrong.
@@ -41,10 +61,12 @@ class Criterion:
     Attributes:
         helpers: Lines of functions that come before everything else.
         lines: Over ``outputs`` and ``expected``, lists of tensors; an `AssertionError` where it is wrong.
+        runs: How often to run both; above 1 the tensors of all runs are stacked.
     """
 
     helpers: tuple[str, ...]
     lines: tuple[str, ...]
+    runs: int = 1
 
 
 def criterion(failure: Failure, judge: Judge, reference: Reference, source: CallSource) -> Criterion:
@@ -59,6 +81,9 @@ def criterion(failure: Failure, judge: Judge, reference: Reference, source: Call
     expected = reference.expected
     if failure.signature in ("number of outputs", "dtype", "shape"):
         return Criterion((), tuple(_structure(judge, reference)))
+    drawn = [i for i, rule in judge.rules.items() if rule.__module__ == random_rules.__name__]
+    if drawn:
+        return _distributed(judge, reference, drawn)
     undefined = judge.undefined(reference.arguments, expected) if judge.undefined else [None] * len(expected)
     helpers: list[str] = []
     lines: list[str] = []
@@ -82,12 +107,31 @@ def criterion(failure: Failure, judge: Judge, reference: Reference, source: Call
                 f"torch.testing.assert_close({got}, {want}, "
                 f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)"
             )
-        if (judge.exact or judge.signed_zeros) and i not in judge.rules and (expected[i] == 0).any():
+        signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
+        if signed and i not in judge.rules and expected[i].dtype.kind not in "iub" and (expected[i] == 0).any():
             lines.append(
                 f"assert not (({got} == 0) & ({want} == 0) & ({got}.signbit() != {want}.signbit())).any(), "
                 '"sign of zero"'
             )
     return Criterion(tuple(helpers), (*truths, *lines))
+
+
+def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criterion:
+    lines = []
+    for i in drawn:
+        size = reference.expected[i].size
+        if not size:
+            continue
+        limit = math.sqrt(2 * math.log(4 * size / random_rules.FALSE_ALARM) / _RUNS)
+        lines += [
+            f"apart = distance(outputs[{i}], expected[{i}])",
+            f'assert apart <= {limit:.4f}, f"output {i} has another distribution: {{apart:.4f}} apart"',
+        ]
+        if judge.rules[i] is random_rules.categories and not reference.arguments.get("replacement", False):
+            lines.append(
+                f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"'
+            )
+    return Criterion(tuple(_DISTANCE.splitlines()), tuple(lines), runs=_RUNS)
 
 
 def _structure(judge: Judge, reference: Reference) -> list[str]:
@@ -163,8 +207,10 @@ def _magnitude(judge: Judge, reference: Reference, i: int) -> Array | None:
             name: a.astype(np.float64) if isinstance(a, np.ndarray) else a
             for name, a in reference.arguments.items()
         }
-        return np.asarray(judge.terms(arguments))
-    magnitude = reference.magnitude[i] if judge.accumulates and reference.magnitude else None
+        with np.errstate(all="ignore"):
+            magnitude: Array | None = np.asarray(judge.terms(arguments))
+    else:
+        magnitude = reference.magnitude[i] if judge.accumulates and reference.magnitude else None
     return magnitude if magnitude is not None and magnitude.shape == reference.expected[i].shape else None
 
 
@@ -195,7 +241,7 @@ def _evaluated(name: str, source: CallSource) -> list[str]:
 def _terms(judge: Judge, reference: Reference, i: int) -> str:
     if judge.terms is not None:
         terms = _magnitude(judge, reference, i)
-        if terms is not None and terms.shape == reference.expected[i].shape and np.isfinite(terms).all():
+        if terms is not None and np.isfinite(terms).all():
             return f"torch.tensor({terms.tolist()})"
     elif judge.accumulates:
         magnitude = _magnitude(judge, reference, i)

@@ -10,7 +10,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-import cases  # noqa: F401 - its import declares how operators are judged
+import cases
 from harness import backends, converters
 from harness.pipeline.execute import judge_of
 from harness.pipeline.reference import run_reference
@@ -155,6 +155,8 @@ def _backend(failure: Failure, source: CallSource) -> RunSnippet:
 
 
 def _criterion(failure: Failure, parts: _Parts) -> Criterion:
+    # Operators are judged as their family files say.
+    cases.load()
     reference = run_reference(failure.invocation)
     return criterion(failure, judge_of(failure.invocation), reference, parts.source)
 
@@ -205,14 +207,30 @@ def _checks(failure: Failure, parts: _Parts) -> list[str]:
 
 
 def _comparing(failure: Failure, parts: _Parts, found: Criterion) -> list[str]:
+    eager = parts.source.listed("Model()(*inputs.values())")
+    if found.runs == 1:
+        run = [
+            *parts.run.run,
+            *(["torch.manual_seed(0)"] if parts.source.is_random else []),
+            f"expected = {eager}",
+            r'print(f"expected {expected}\ngot      {outputs}")',
+        ]
+    else:
+        stacked = f"[torch.stack(runs) for runs in zip(*({{}} for _ in range({found.runs})))]"
+        run = [
+            "def run():",
+            *(f"    {line}" for line in parts.run.run),
+            "    return outputs",
+            f"outputs = {stacked.format('run()')}",
+            "torch.manual_seed(0)",
+            f"expected = {stacked.format(eager)}",
+            r'print(f"expected {[e[0] for e in expected]}\ngot      {[o[0] for o in outputs]}")',
+        ]
     return [
         *_inputs(parts),
         *parts.export.code,
         *parts.run.load,
-        *parts.run.run,
-        *(["torch.manual_seed(0)"] if parts.source.is_random else []),
-        f"expected = {parts.source.listed('Model()(*inputs.values())')}",
-        r'print(f"expected {expected}\ngot      {outputs}")',
+        *run,
         "try:",
         *(f"    {line}" for line in found.lines),
         "except AssertionError as error:",
