@@ -101,6 +101,7 @@ def numpy_exchange(raw: bool) -> tuple[str, str, tuple[str, ...]]:
         "def as_numpy(t):",
         "    return t.view(torch.int16).numpy().view(bfloat16) if t.dtype == torch.bfloat16 else t.numpy()",
         "def as_torch(a):",
-        "    return torch.as_tensor(a.astype('f4')).bfloat16() if a.dtype == bfloat16 else torch.as_tensor(a)",
+        "    is_raw = a.dtype == bfloat16",
+        "    return torch.as_tensor(a.astype('f4')).bfloat16() if is_raw else torch.as_tensor(a)",
     )
     return "as_numpy(inputs[i.name].contiguous())", "as_torch(np.asarray(o))", helpers

@@ -137,8 +137,10 @@ def _create(argument: str) -> Backend:
 
 
 def _snippet(wanted: RunWanted) -> RunSnippet:
-    module = "backend.prepare" if hasattr(importlib.import_module(wanted.argument), "prepare") else (
-        "backend.Backend.prepare"
+    module = (
+        "backend.prepare"
+        if hasattr(importlib.import_module(wanted.argument), "prepare")
+        else ("backend.Backend.prepare")
     )
     feed, output, helpers = numpy_exchange(wanted.raw)
     return RunSnippet(

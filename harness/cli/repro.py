@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 @click.command("repro")
 @click.argument("case_id")
 @run_option
-@click.option("--converter", metavar="NAME", help="The failure with this one; the first that fails by default.")
+@click.option(
+    "--converter", metavar="NAME", help="The failure with this one; the first that fails by default."
+)
 @click.option("--backend", metavar="NAME", help="Likewise.")
 @click.option("--original", is_flag=True, help="The case as it was drawn, even where it has been shrunk.")
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, in the form of its tracker.")
 @click.option("--out", metavar="FILE", help="Where to; - for the terminal; repro_CASE.py or .md by default.")
-@click.option("--check/--no-check", default=True, help="Run the script and say whether it fails; on by default.")
+@click.option(
+    "--check/--no-check", default=True, help="Run the script and say whether it fails; on by default."
+)
 @json_option
 def command(
     case_id: str,

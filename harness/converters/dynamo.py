@@ -108,7 +108,9 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
     if wanted.opset is not None:
         keywords.append(f"opset_version={wanted.opset}")
     if wanted.dynamic is not None:
-        dims = [f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in d_)}}}" for name, d_ in wanted.dynamic.items()]
+        dims = [
+            f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in d_)}}}" for name, d_ in wanted.dynamic.items()
+        ]
         keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
     return ExportSnippet(
         code=(

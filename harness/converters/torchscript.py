@@ -86,12 +86,14 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
     if wanted.dynamic is not None:
         axes = {name: list(dims) for name, dims in wanted.dynamic.items() if dims}
         keywords.append(f"dynamic_axes={axes}")
+    call = f"Model().eval(), {wanted.arguments}, buffer, {', '.join(keywords)}"
+    export = (
+        ("torch.onnx.export(", f"    {call},", ")") if len(call) > 90 else (f"torch.onnx.export({call})",)
+    )
     return ExportSnippet(
         code=(
             "buffer = io.BytesIO()",
-            "torch.onnx.export(",
-            f"    Model().eval(), {wanted.arguments}, buffer, {', '.join(keywords)}",
-            ")",
+            *export,
             "model = onnx.load_model_from_string(buffer.getvalue())",
         ),
         imports=("import io",),

@@ -125,8 +125,8 @@ class CallSource:
         if not specs:
             return [f"{name} = {{}}"]
         entries = [f'"{n}": {literals.tensor(s)}' for n, s in zip(self.names, specs, strict=True)]
-        single = f"{name} = {{{entries[0]}}}"
-        if len(entries) == 1 and ("\n" in single or len(single) <= literals.WIDTH):
+        single = f"{name} = {{{', '.join(entries)}}}"
+        if len(entries) == 1 if "\n" in single else len(single) <= literals.WIDTH:
             return single.split("\n")
         lines = [f"{name} = {{"]
         for entry in entries:

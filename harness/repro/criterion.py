@@ -40,8 +40,8 @@ def near(got, expected, truth, terms, rtol, atol):
 _RUNS = 1000
 
 #: The two-sample form of the inequality that `harness.verdict.random_rules` rests on: by that of Dvoretzky,
-#: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with probability
-#: at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
+#: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with a
+#: probability of at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
 _DISTANCE = '''\
 def distance(ours, theirs):
     """The largest difference between the distributions of an element over all runs."""
@@ -100,7 +100,7 @@ def criterion(failure: Failure, judge: Judge, reference: Reference, source: Call
             lines += [
                 f"right = near(outputs[{i}]{pick}, expected[{i}]{pick}, truth[{i}]{pick}, {terms}{pick}, "
                 f"{tolerance.rtol}, {tolerance.atol})",
-                "assert right.all(), f\"wrong at {(~right).nonzero().tolist()}\"",
+                'assert right.all(), f"wrong at {(~right).nonzero().tolist()}"',
             ]
         else:
             lines.append(
@@ -108,11 +108,16 @@ def criterion(failure: Failure, judge: Judge, reference: Reference, source: Call
                 f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)"
             )
         signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
-        if signed and i not in judge.rules and expected[i].dtype.kind not in "iub" and (expected[i] == 0).any():
-            lines.append(
-                f"assert not (({got} == 0) & ({want} == 0) & ({got}.signbit() != {want}.signbit())).any(), "
-                '"sign of zero"'
-            )
+        if (
+            signed
+            and i not in judge.rules
+            and expected[i].dtype.kind not in "iub"
+            and (expected[i] == 0).any()
+        ):
+            lines += [
+                f"o, e = {got}, {want}",
+                'assert (o.signbit() == e.signbit())[(o == 0) & (e == 0)].all(), "sign of zero"',
+            ]
     return Criterion(tuple(helpers), (*truths, *lines))
 
 
@@ -127,6 +132,15 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
             f"apart = distance(outputs[{i}], expected[{i}])",
             f'assert apart <= {limit:.4f}, f"output {i} has another distribution: {{apart:.4f}} apart"',
         ]
+        if size > 1:
+            alone = math.sqrt(2 * math.log(4 / random_rules.FALSE_ALARM) / _RUNS)
+            lines += [
+                "# Elements that are not drawn independently move together from run to run.",
+                f"both = [x.reshape({_RUNS}, -1) for x in (outputs[{i}], expected[{i}])]",
+                "ranks = [x.argsort(dim=0, stable=True).argsort(dim=0) for x in both]",
+                "apart = distance(*(x.double().mean(dim=1) for x in ranks))",
+                f'assert apart <= {alone:.4f}, f"elements of output {i} depend on each other: {{apart:.4f}}"',
+            ]
         if judge.rules[i] is random_rules.categories and not reference.arguments.get("replacement", False):
             lines.append(
                 f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"'
@@ -151,9 +165,7 @@ def _compared(judge: Judge, reference: Reference, named: int | None) -> list[int
     return [
         i
         for i in range(len(reference.expected))
-        if i not in unasked
-        and (i not in judge.rules or i == named)
-        and judge.rules.get(i) is not anything
+        if i not in unasked and (i not in judge.rules or i == named) and judge.rules.get(i) is not anything
     ]
 
 

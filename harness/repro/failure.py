@@ -134,9 +134,7 @@ def find_failure(
 
 
 def _failing(rows: list[Verdict], converter: str | None, backend: str | None) -> Verdict:
-    here = [
-        row for row in rows if converter in (None, row.converter) and backend in (None, row.backend)
-    ]
+    here = [row for row in rows if converter in (None, row.converter) and backend in (None, row.backend)]
     case_id = rows[0].case_id
     if not here:
         known = ", ".join(sorted({f"{row.converter} → {row.backend}" for row in rows}))

@@ -6,6 +6,7 @@ NaN payloads are the exception: every NaN is ``nan``.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -34,8 +35,7 @@ def number(value: bool | int | float | complex) -> str:
 
 def uses_inf_or_nan(source: str) -> tuple[str, ...]:
     """Which of the names ``inf`` and ``nan`` occur in `source`."""
-    words = set(source.replace("-", " ").replace("(", " ").replace("[", " ").replace(",", " ")
-                .replace("]", " ").replace(")", " ").replace("=", " ").split())  # fmt: skip
+    words = set(re.findall(r"\w+", source))
     return tuple(name for name in ("inf", "nan") if name in words)
 
 
@@ -52,7 +52,7 @@ def _rounded(value: float, dtype: str) -> float:
 
 def _shortest(value: float, dtype: str) -> str:
     """The fewest digits that PyTorch reads back as `value`."""
-    if not math.isfinite(value) or value == int(value) and abs(value) < 1e6:
+    if not math.isfinite(value) or (value == int(value) and abs(value) < 1e6):
         return number(value)
     for digits in range(1, 17 if dtype in PRECISION else 1):
         text = f"{value:.{digits}g}"

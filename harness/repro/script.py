@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cases
@@ -119,12 +120,12 @@ def _parts(failure: Failure) -> _Parts:
         run = _backend(failure, source)
         if failure.stage is not Stage.LOAD and not run.run:
             raise NoScript(
-                f"backend {failure.backend} has no stand-alone code that runs a model, only such that loads it"
+                f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it"
             )
     return _Parts(source, examples, export, run)
 
 
-def _converter(name: str):  # type: ignore[no-untyped-def]
+def _converter(name: str) -> Callable[[ExportWanted], ExportSnippet]:
     entry = converters.find(name)
     if entry.snippet is None:
         raise NoScript(f"converter {name} has no stand-alone code (`snippet` of its ConverterEntry)")
@@ -171,7 +172,7 @@ def _caught(steps: list[str], expected: str) -> list[str]:
         *(f"    {line}" for line in steps),
         "except Exception as error:",
         f'    print("expected {expected}\\ngot", type(error).__name__, error, "\\n{THERE}")',
-        "    sys.exit(1)",
+        "    raise SystemExit(1)",
         f'print("{GONE}")',
     ]
 
@@ -195,7 +196,7 @@ def _checks(failure: Failure, parts: _Parts) -> list[str]:
     if opset:
         return [
             "emitted = [o.version for o in model.opset_import if o.domain == '']",
-            f"assert emitted == [{opset[1]}], f\"opset {{emitted}} in place of {opset[1]}\"",
+            f'assert emitted == [{opset[1]}], f"opset {{emitted}} in place of {opset[1]}"',
         ]
     if _OUTPUTS in failure.message:
         count = parts.source.output_count
@@ -235,7 +236,7 @@ def _comparing(failure: Failure, parts: _Parts, found: Criterion) -> list[str]:
         *(f"    {line}" for line in found.lines),
         "except AssertionError as error:",
         f'    print(error, "\\n{THERE}")',
-        "    sys.exit(1)",
+        "    raise SystemExit(1)",
         f'print("{GONE}")',
     ]
 
@@ -260,7 +261,7 @@ def _dying(failure: Failure, parts: _Parts) -> list[str]:
         f'    code = "no answer within {seconds} seconds"',
         "if code not in (0, 1):",
         f'    print(f"got: {{code}}\\n{THERE}")',
-        "    sys.exit(1)",
+        "    raise SystemExit(1)",
         f'print("{GONE}" if code == 0 else "The child failed in another way.")',
         "sys.exit(3 if code else 0)",
     ]
@@ -286,7 +287,6 @@ def _assembled(failure: Failure, parts: _Parts, helpers: tuple[str, ...], body: 
     module = parts.source.module()
     packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
     wanted = [
-        "import sys",
         "from importlib.metadata import version",
         "import onnx",
         "import torch",
@@ -294,19 +294,19 @@ def _assembled(failure: Failure, parts: _Parts, helpers: tuple[str, ...], body: 
         *parts.run.imports,
     ]
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        wanted.append("import subprocess")
+        wanted += ["import subprocess", "import sys"]
     names = literals.uses_inf_or_nan("\n".join([*module, *body]))
     if names:
         wanted.append(f"from torch import {', '.join(names)}")
     shown = ", ".join(f'"{name}"' for name in packages)
+    case = f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}"
     head = textwrap.wrap(title(failure), literals.WIDTH - 3)
     return _joined(
         [
             f'"""{head[0]}',
             *head[1:],
             "",
-            f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}. Exits 1 while the defect is there and 0 once it is gone.",
-            '"""',
+            f'{case}. Exits 1 while the defect is there and 0 once it is gone."""',
             "",
             *_imports(wanted, [*helpers, *body]),
             "",
