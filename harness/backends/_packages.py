@@ -22,3 +22,8 @@ def importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+def installed(*distributions: str) -> tuple[str, ...]:
+    """Those of `distributions` that are installed."""
+    return tuple(name for name in distributions if installed_version(name) != "unknown")

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from harness.availability import Unavailable
+from harness.snippet import RunSnippet, RunWanted
 
 #: Feeds and outputs. bfloat16 and float8 travel as `ml_dtypes` arrays, everything else as
 #: plain NumPy; arrays are C-contiguous.
@@ -147,6 +148,9 @@ class BackendEntry:
         default: Part of a plain ``pytest harness`` (the CPU backends that are fast enough).
         engine: Shared by the entries of one runtime; "" for one of its own. That two backends agree tells
             something only if their engines differ.
+        snippet: Code that runs a model without the harness, for scripts that reproduce a defect; None where
+            there is none.
+        tracker: Where its bugs are reported, a GitHub repository: ``microsoft/onnxruntime``.
     """
 
     name: str
@@ -157,6 +161,8 @@ class BackendEntry:
     default: bool = False
     engine: str = ""
     summary: str = field(default="")
+    snippet: Callable[[RunWanted], RunSnippet] | None = None
+    tracker: str = ""
 
 
 #: Filled at import by `register`, read by `harness.backends`.

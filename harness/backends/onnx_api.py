@@ -22,6 +22,7 @@ from harness.backends.base import (
     UnsupportedModel,
     register,
 )
+from harness.snippet import RunSnippet, RunWanted, numpy_exchange
 
 _PREFIX = "onnx-api:"
 _EXAMPLE = "write --backend onnx-api:MODULE, for example onnx-api:onnxruntime.backend"
@@ -135,6 +136,28 @@ def _create(argument: str) -> Backend:
     return ApiBackend(argument)
 
 
+def _snippet(wanted: RunWanted) -> RunSnippet:
+    module = (
+        "backend.prepare"
+        if hasattr(importlib.import_module(wanted.argument), "prepare")
+        else ("backend.Backend.prepare")
+    )
+    feed, output, helpers = numpy_exchange(wanted.raw)
+    return RunSnippet(
+        load=(f"prepared = {module}(model, 'CPU')",),
+        run=(
+            *helpers,
+            f"outputs = prepared.run([{feed} for i in model.graph.input])",
+            f"outputs = [{output} for o in outputs]",
+        ),
+        imports=(
+            *(("from ml_dtypes import bfloat16",) if wanted.raw else ()),
+            "import numpy as np",
+            f"import {wanted.argument} as backend",
+        ),
+    )
+
+
 register(
     BackendEntry(
         name=_PREFIX,
@@ -142,5 +165,6 @@ register(
         create=_create,
         version=_version,
         summary="any module with the ONNX Backend API, e.g. onnx-api:onnxruntime.backend",
+        snippet=_snippet,
     )
 )

@@ -22,6 +22,7 @@ from harness.backends.base import (
     UnsupportedModel,
     register,
 )
+from harness.snippet import RunSnippet, RunWanted, numpy_exchange
 
 _OPERATOR = re.compile(
     r"(?:operator|[Nn]ode type):? '(?P<operator>[^']+)' (?:and|from|of) domain '(?P<domain>[^']*)'"
@@ -95,6 +96,24 @@ def _create(argument: str) -> Backend:
     return ReferenceBackend()
 
 
+def _snippet(wanted: RunWanted) -> RunSnippet:
+    feed, output, helpers = numpy_exchange(wanted.raw)
+    return RunSnippet(
+        # Operators that are defined as functions of their input types need these types.
+        load=("session = ReferenceEvaluator(onnx.shape_inference.infer_shapes(model))",),
+        run=(
+            *helpers,
+            f"feeds = {{i.name: {feed} for i in model.graph.input}}",
+            f"outputs = [{output} for o in session.run(None, feeds)]",
+        ),
+        imports=(
+            *(("from ml_dtypes import bfloat16",) if wanted.raw else ()),
+            "import numpy as np",
+            "from onnx.reference import ReferenceEvaluator",
+        ),
+    )
+
+
 register(
     BackendEntry(
         name="onnx-reference",
@@ -102,5 +121,7 @@ register(
         create=_create,
         version=lambda argument: installed_version("onnx"),
         summary="the ONNX project's reference evaluator, in NumPy",
+        snippet=_snippet,
+        tracker="onnx/onnx",
     )
 )

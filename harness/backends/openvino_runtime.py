@@ -22,6 +22,7 @@ from harness.backends.base import (
     UnsupportedModel,
     register,
 )
+from harness.snippet import RunSnippet, RunWanted
 
 #: Without the hint float32 may be computed in bfloat16 on some CPUs.
 _CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
@@ -168,6 +169,39 @@ def _create(argument: str) -> Backend:
     return OpenVinoBackend()
 
 
+def _snippet(wanted: RunWanted) -> RunSnippet:
+    run: tuple[str, ...] = (
+        "feeds = {i.get_any_name(): inputs[i.get_any_name()].contiguous().numpy() for i in compiled.inputs}",
+        "request = compiled.create_infer_request()",
+        "request.infer(feeds)",
+        "outputs = [torch.tensor(t.data) for t in request.output_tensors]",
+    )
+    if wanted.raw:
+        run = (
+            "request = compiled.create_infer_request()",
+            "for port in compiled.inputs:",
+            "    x = inputs[port.get_any_name()].contiguous()",
+            "    bits = x.view(torch.int16) if x.dtype == torch.bfloat16 else x",
+            "    request.set_tensor(port, openvino.Tensor(bits.numpy(), list(x.shape), port.element_type))",
+            "request.infer()",
+            "outputs = [",
+            "    torch.tensor(t.data.view('i2')).view(torch.bfloat16)",
+            "    if t.element_type == openvino.Type.bf16 else torch.tensor(t.data)",
+            "    for t in request.output_tensors",
+            "]",
+        )
+    return RunSnippet(
+        load=(
+            "core = openvino.Core()",
+            "network = core.read_model(model.SerializeToString())",
+            'compiled = core.compile_model(network, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})',
+        ),
+        run=run,
+        imports=("import openvino",),
+        packages=("openvino",),
+    )
+
+
 register(
     BackendEntry(
         name="openvino",
@@ -175,5 +209,7 @@ register(
         create=_create,
         version=lambda argument: installed_version("openvino"),
         summary="OpenVINO, CPU plugin in float32, one thread",
+        snippet=_snippet,
+        tracker="openvinotoolkit/openvino",
     )
 )

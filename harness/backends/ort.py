@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from harness.availability import Unavailable
 from harness.backends import _cuda, _messages
-from harness.backends._packages import importable, installed_version
+from harness.backends._packages import importable, installed, installed_version
 from harness.backends.base import (
     Array,
     Backend,
@@ -28,6 +28,7 @@ from harness.backends.base import (
     UnsupportedModel,
     register,
 )
+from harness.snippet import RunSnippet, RunWanted
 
 #: Element types that ONNX Runtime has but does not exchange as NumPy arrays: they cross as raw
 #: bytes in OrtValues.
@@ -279,6 +280,32 @@ def _create_cuda(argument: str) -> Backend:
     return OrtBackend("ort-cuda", "cuda")
 
 
+def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
+    providers = f"[({_CUDA_PROVIDER!r}, {_CUDA_OPTIONS})]" if cuda else f'["{_CPU_PROVIDER}"]'
+    if wanted.raw:
+        # NumPy has no bfloat16: tensors cross as they are.
+        run: tuple[str, ...] = (
+            "feeds = {",
+            "    i.name: ort.OrtValue.from_dlpack(inputs[i.name].contiguous()) for i in model.graph.input",
+            "}",
+            "outputs = [torch.from_dlpack(o) for o in session.run_with_ort_values(None, feeds)]",
+        )
+    else:
+        run = (
+            "feeds = {i.name: inputs[i.name].contiguous().numpy() for i in model.graph.input}",
+            "outputs = [torch.as_tensor(o) for o in session.run(None, feeds)]",
+        )
+    return RunSnippet(
+        load=(
+            *(("ort.preload_dlls()",) if cuda else ()),
+            f"session = ort.InferenceSession(model.SerializeToString(), providers={providers})",
+        ),
+        run=run,
+        imports=("import onnxruntime as ort",),
+        packages=installed("onnxruntime", "onnxruntime-gpu"),
+    )
+
+
 register(
     BackendEntry(
         name="ort-cpu",
@@ -288,6 +315,8 @@ register(
         engine="onnxruntime",
         default=True,
         summary="ONNX Runtime, CPU provider, one thread",
+        snippet=lambda wanted: _snippet(wanted, cuda=False),
+        tracker="microsoft/onnxruntime",
     )
 )
 register(
@@ -298,5 +327,7 @@ register(
         version=_version,
         engine="onnxruntime",
         summary="ONNX Runtime, CUDA provider, without TF32",
+        snippet=lambda wanted: _snippet(wanted, cuda=True),
+        tracker="microsoft/onnxruntime",
     )
 )

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 from harness.availability import Unavailable
 from harness.backends import _cuda, _messages
-from harness.backends._packages import importable, installed_version
+from harness.backends._packages import importable, installed, installed_version
 from harness.backends._trt_run import TrtSession, make_logger
 from harness.backends.base import (
     Backend,
@@ -31,6 +31,7 @@ from harness.backends.base import (
     UnsupportedModel,
     register,
 )
+from harness.snippet import RunSnippet, RunWanted
 
 #: 0 (fastest build) to 5. Level 0 builds a one-operator engine in about 10 ms.
 LEVEL_VARIABLE = "HARNESS_TRT_OPTIMIZATION_LEVEL"
@@ -331,6 +332,40 @@ def _create(name: str) -> Backend:
     return backend
 
 
+def _snippet(name: str, wanted: RunWanted) -> RunSnippet:
+    """Parsing and building; what an engine computes needs more code than a reader would follow."""
+    module = _module(name) or _MODULES[name][0]
+    profile = [
+        line
+        for graph_input, (low, high) in (wanted.ranges or {}).items()
+        for line in (f"profile.set_shape({graph_input!r}, {low}, {high}, {high})",)
+    ]
+    if profile:
+        profile = [
+            "profile = builder.create_optimization_profile()",
+            *profile,
+            "config.add_optimization_profile(profile)",
+        ]
+    return RunSnippet(
+        load=(
+            "logger = trt.Logger(trt.Logger.ERROR)",
+            "builder = trt.Builder(logger)",
+            "flags = trt.NetworkDefinitionCreationFlag",
+            "kind = flags.STRONGLY_TYPED if hasattr(flags, 'STRONGLY_TYPED') else flags.EXPLICIT_BATCH",
+            "network = builder.create_network(1 << int(kind))",
+            "parser = trt.OnnxParser(network, logger)",
+            "if not parser.parse(model.SerializeToString()):",
+            "    raise RuntimeError('; '.join(str(parser.get_error(i)) for i in range(parser.num_errors)))",
+            "config = builder.create_builder_config()",
+            *profile,
+            "if builder.build_serialized_network(network, config) is None:",
+            "    raise RuntimeError('the engine cannot be built, see above')",
+        ),
+        imports=(f"import {module} as trt",),
+        packages=installed(*_PACKAGES[name]),
+    )
+
+
 def _register(name: str, summary: str) -> None:
     register(
         BackendEntry(
@@ -339,6 +374,8 @@ def _register(name: str, summary: str) -> None:
             create=lambda argument: _create(name),
             version=lambda argument: installed_version(*_PACKAGES[name]),
             summary=summary,
+            snippet=lambda wanted: _snippet(name, wanted),
+            tracker="NVIDIA/TensorRT" if name == "trt" else "NVIDIA/TensorRT-RTX",
         )
     )
 

@@ -15,6 +15,7 @@ import torch
 
 from harness.availability import Unavailable
 from harness.rules.load import RuleBook
+from harness.snippet import ExportSnippet, ExportWanted
 
 
 class UnsupportedOperator(Exception):
@@ -98,6 +99,9 @@ class ConverterEntry:
         default: The converter of a plain ``pytest harness``.
         create_with_rules: Starts it with conversion functions of the user's; None where it takes none. What
             it starts calls `RuleBook.start` at the beginning of each export.
+        snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
+            is none.
+        tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
     """
 
     name: str
@@ -107,6 +111,8 @@ class ConverterEntry:
     default: bool = False
     summary: str = field(default="")
     create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
+    snippet: Callable[[ExportWanted], ExportSnippet] | None = None
+    tracker: str = ""
 
 
 #: Filled at import by `register`, read by `harness.converters`.

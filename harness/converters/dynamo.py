@@ -17,6 +17,7 @@ from harness.availability import Unavailable
 from harness.converters import kept_constants
 from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.rules.load import RuleBook
+from harness.snippet import ExportSnippet, ExportWanted
 from harness.tensors import overload
 
 
@@ -120,6 +121,29 @@ def _probe() -> Unavailable | None:
     return None
 
 
+def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
+    """The public call, with keyword arguments `more` added."""
+    keywords = [f"input_names={wanted.names}", "dynamo=True", "verbose=False", *more]
+    if wanted.opset is not None:
+        keywords.append(f"opset_version={wanted.opset}")
+    if wanted.dynamic is not None:
+        dims = [
+            f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in d_)}}}" for name, d_ in wanted.dynamic.items()
+        ]
+        keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+    return ExportSnippet(
+        code=(
+            *(("dynamic = torch.export.Dim.DYNAMIC",) if wanted.dynamic is not None else ()),
+            "program = torch.onnx.export(",
+            f"    Model().eval(), {wanted.arguments}, {', '.join(keywords[:3])},",
+            *(f"    {keyword}," for keyword in keywords[3:]),
+            ")",
+            "model = program.model_proto",
+        ),
+        packages=("onnxscript",),
+    )
+
+
 register(
     ConverterEntry(
         name="dynamo",
@@ -129,5 +153,7 @@ register(
         version=_version,
         default=True,
         summary="torch.onnx.export(dynamo=True)",
+        snippet=snippet,
+        tracker="pytorch/pytorch",
     )
 )

@@ -15,6 +15,7 @@ from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOp
 from harness.converters.dynamo import quiet
 from harness.rules.load import RuleBook
 from harness.schema import packet
+from harness.snippet import ExportSnippet, ExportWanted
 
 
 class TorchScriptConverter:
@@ -108,6 +109,27 @@ def _probe() -> Unavailable | None:
     return None
 
 
+def _snippet(wanted: ExportWanted) -> ExportSnippet:
+    keywords = [f"input_names={wanted.names}", "dynamo=False"]
+    if wanted.opset is not None:
+        keywords.append(f"opset_version={wanted.opset}")
+    if wanted.dynamic is not None:
+        axes = {name: list(dims) for name, dims in wanted.dynamic.items() if dims}
+        keywords.append(f"dynamic_axes={axes}")
+    call = f"Model().eval(), {wanted.arguments}, buffer, {', '.join(keywords)}"
+    export = (
+        ("torch.onnx.export(", f"    {call},", ")") if len(call) > 90 else (f"torch.onnx.export({call})",)
+    )
+    return ExportSnippet(
+        code=(
+            "buffer = io.BytesIO()",
+            *export,
+            "model = onnx.load_model_from_string(buffer.getvalue())",
+        ),
+        imports=("import io",),
+    )
+
+
 register(
     ConverterEntry(
         name="torchscript",
@@ -116,5 +138,7 @@ register(
         create_with_rules=TorchScriptConverter,
         version=_version,
         summary="torch.onnx.export(dynamo=False)",
+        snippet=_snippet,
+        tracker="pytorch/pytorch",
     )
 )

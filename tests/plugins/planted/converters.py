@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import onnx
 import torch
 
 from harness.converters.base import ConverterEntry, ExportRequest, register
-from harness.converters.dynamo import DynamoConverter, quiet
+from harness.converters.dynamo import DynamoConverter, quiet, snippet
 from harness.converters.kept_constants import kept
+from harness.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
 from planted.translations import WRONG
 
@@ -53,4 +55,18 @@ class Wrong(DynamoConverter):
         return program.model_proto
 
 
-register(ConverterEntry(name=Wrong.name, probe=lambda: None, create=Wrong, version=lambda: "planted 1.0"))
+def _wrong_snippet(wanted: ExportWanted) -> ExportSnippet:
+    honest = snippet(wanted, "custom_translation_table=WRONG")
+    return replace(honest, imports=("from planted.translations import WRONG",))
+
+
+register(
+    ConverterEntry(
+        name=Wrong.name,
+        probe=lambda: None,
+        create=Wrong,
+        version=lambda: "planted 1.0",
+        snippet=_wrong_snippet,
+        tracker="planted/defects",
+    )
+)

@@ -1,0 +1,1 @@
+"""A recorded failure as a script that needs nothing of the harness, and as a bug report."""

@@ -1,0 +1,466 @@
+"""Scripts that the harness writes for failures: they run by themselves, fail as long as the defect is there,
+and no longer."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from harness_runs import METADATA, PLUGINS, literal_unit, record_of, unary, vector
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted._guilty import VALUE
+
+from harness.cli._group import conformance
+from harness.dtypes import ALL
+from harness.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
+from harness.pipeline.unit import run_unit
+from harness.record import store
+from harness.record.minimal import Minimal, add_minimal
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+from harness.repro import literals
+from harness.repro.failure import Failure, find_failure
+from harness.repro.script import write_script
+from harness.tensors import build_tensor
+from harness.values import STYLES
+from harness.verdict.verdict import Outcome, Stage, Verdict
+
+NAN, INF = float("nan"), float("inf")
+
+
+def tensor(shape: Sequence[int], values: Sequence[Any], dtype: str = "float32") -> TensorSpec:
+    """A contiguous tensor."""
+    return TensorSpec(tuple(shape), dtype, contiguous_strides(tuple(shape)), 0, Literal(tuple(values)))
+
+
+IMAGE = tensor((1, 1, 2, 2), (1.0, 2.0, 3.0, 6.0))
+POOL = (("self", IMAGE), ("kernel_size", (2, 2)), ("stride", (2, 2)), ("padding", (0, 0)))
+DIVISOR = Invocation(
+    "aten.avg_pool2d.default",
+    (*POOL, ("ceil_mode", False), ("count_include_pad", True), ("divisor_override", 3)),
+)
+NO_DIVISOR = Invocation("aten.avg_pool2d.default", POOL)
+DOUBLE = tensor((1, 1, 2, 2), (1.0, 2.0, 3.0, 6.0), "float64")
+SCALAR = tensor((), (2.5,))
+MIXED = (-0.3, 0.0, 0.7, NAN, INF, -INF)
+
+#: Name → converter, backend, invocation, and how it ends: real defects of each kind.
+REAL: dict[str, tuple[str, str, Invocation, Stage, Outcome]] = {
+    "a dropped argument": ("dynamo", "ort-cpu", DIVISOR, Stage.COMPARE, Outcome.MISMATCH),
+    "the same by the other exporter": ("torchscript", "openvino", DIVISOR, Stage.COMPARE, Outcome.MISMATCH),
+    "an invalid model": (
+        "torchscript",
+        "ort-cpu",
+        Invocation("aten.topk.default", (("self", SCALAR), ("k", 1))),
+        Stage.CHECK,
+        Outcome.ERROR,
+    ),
+    "no conversion": (
+        "torchscript",
+        "ort-cpu",
+        unary("aten.erfinv.default", [0.25]),
+        Stage.CONVERT,
+        Outcome.UNSUPPORTED,
+    ),
+    "no kernel": (
+        "torchscript",
+        "ort-cpu",
+        Invocation(NO_DIVISOR.overload, (("self", DOUBLE), *POOL[1:])),
+        Stage.LOAD,
+        Outcome.UNSUPPORTED,
+    ),
+    "a model that does not run": (
+        "torchscript",
+        "ort-cpu",
+        Invocation("aten.cumsum.default", (("self", SCALAR), ("dim", 0))),
+        Stage.RUN,
+        Outcome.ERROR,
+    ),
+    "a lost sign of zero": (
+        "dynamo",
+        "ort-cpu",
+        unary("aten.diag_embed.default", [-0.0, 1.0]),
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+    ),
+    "NaN in other places": (
+        "torchscript",
+        "ort-cpu",
+        Invocation("aten.remainder.Tensor", (("self", vector([1.5, INF])), ("other", vector([-INF, 2.0])))),
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+    ),
+    "what a builder refuses": (
+        "torchscript",
+        "trt-rtx",
+        Invocation("aten.cumsum.default", (("self", SCALAR), ("dim", 0))),
+        Stage.LOAD,
+        Outcome.UNSUPPORTED,
+    ),
+}
+#: Planted ones, whose converter or backend has code of its own.
+PLANTED: dict[str, tuple[str, str, Invocation, Stage, Outcome]] = {
+    "a wrong conversion": (
+        "planted-wrong",
+        "ort-cpu",
+        Invocation("aten.celu.default", (("self", vector([-1.0, 2.0])), ("alpha", 2.0))),
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+    ),
+    "an exception": (
+        "torchscript",
+        "onnx-api:planted.raises",
+        unary("aten.neg.default", [VALUE]),
+        Stage.RUN,
+        Outcome.ERROR,
+    ),
+    "a dead process": (
+        "torchscript",
+        "onnx-api:planted.segfault",
+        unary("aten.neg.default", [VALUE]),
+        Stage.RUN,
+        Outcome.CRASH,
+    ),
+}
+EVERY = {**REAL, **PLANTED}
+
+
+def run_script(directory: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script where the harness cannot be imported; planted plug-ins can."""
+    path = directory / "script.py"
+    guard = f"import sys\nsys.path.append({str(PLUGINS)!r})\nsys.modules['harness'] = None\n"
+    (directory / "sitecustomize.py").write_text(guard)
+    path.write_text(script)
+    return subprocess.run(
+        [sys.executable, str(path)],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(directory), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def ended(done: subprocess.CompletedProcess[str]) -> str:
+    """For the message of an assertion."""
+    return f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run in which every defect was met, recorded as ever."""
+    directory: Path = tmp_path_factory.mktemp("repro") / "run"
+    verdicts: list[Verdict] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(METADATA))
+        patch.setenv("PYTHONPATH", os.pathsep.join((os.environ.get("PYTHONPATH", ""), str(METADATA))))
+        import planted.converters  # noqa: F401 - registers them in this process
+
+        with Supervisor() as supervisor:
+            for converter, backend, invocation, _, _ in EVERY.values():
+                unit = literal_unit(
+                    [invocation], converter=converter, backends=[backend], settings=Settings(batch_size=1)
+                )
+                verdicts += [v for found in run_unit(unit, supervisor) for v in found]
+        with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
+            writer.write(verdicts)
+        store.finish(directory, 1)
+        yield directory
+
+
+def failure_of(run: Path, name: str) -> Failure:
+    """The recorded failure of one of `EVERY`."""
+    converter, backend, invocation, _, _ = EVERY[name]
+    return find_failure(run, invocation.case_id, converter=converter, backend=backend)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path: Path) -> None:
+    failure = failure_of(run, name)
+    assert (failure.stage, failure.outcome) == EVERY[name][3:], failure.message
+    script = write_script(failure)
+    assert "harness" not in script
+    done = run_script(tmp_path, script)
+    assert done.returncode == 1, ended(done)
+    assert done.stdout.rstrip().endswith("The defect is there."), ended(done)
+    assert "expected" in done.stdout
+    assert "got" in done.stdout
+    assert torch.__version__ in done.stdout
+
+
+#: A defect → the same call where it is not met.
+GONE: dict[str, Invocation] = {
+    "the same by the other exporter": NO_DIVISOR,
+    "an invalid model": Invocation("aten.topk.default", (("self", vector([1.0, 2.0])), ("k", 1))),
+    "no conversion": unary("aten.neg.default", [0.25]),
+    "no kernel": NO_DIVISOR,
+    "a model that does not run": Invocation("aten.cumsum.default", (("self", vector([1.0])), ("dim", 0))),
+    "a lost sign of zero": unary("aten.diag_embed.default", [0.0, 1.0]),
+    "a dead process": unary("aten.neg.default", [1.0]),
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_a_script_ends_well_once_the_defect_is_gone(name: str, run: Path, tmp_path: Path) -> None:
+    fixed = replace(failure_of(run, name), invocation=GONE[name], exported=GONE[name])
+    done = run_script(tmp_path, write_script(fixed))
+    assert done.returncode == 0, ended(done)
+    assert done.stdout.rstrip().endswith("The defect is gone.")
+
+
+def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Path) -> None:
+    script = write_script(failure_of(run, "a wrong conversion"))
+    assert "custom_translation_table=WRONG" in script
+    done = run_script(tmp_path, script.replace("=WRONG", "=None"))
+    assert done.returncode == 0, ended(done)
+
+
+def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path) -> None:
+    failure = replace(
+        failure_of(run, "a dead process"),
+        backend="onnx-api:planted.hang",
+        outcome=Outcome.TIMEOUT,
+        timeout=3.0,
+    )
+    script = write_script(failure)
+    assert "timeout=63" in script
+    done = run_script(tmp_path, script.replace("timeout=63", "timeout=10"))
+    assert done.returncode == 1, ended(done)
+    assert "no answer within" in done.stdout
+
+
+def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
+    def roll(size: int, *shifts: int) -> Invocation:
+        data = vector([float(i) for i in range(size)])
+        dims = (-1,) * len(shifts)
+        return Invocation("aten.roll.default", (("self", data), ("shifts", shifts), ("dims", dims)))
+
+    # Shifts beyond the size are taken for the size of the example.
+    failure = Failure(
+        case_id="0" * 12,
+        invocation=roll(9, 11, -27, 11),
+        exported=roll(8, 11, -27, 11),
+        dynamic_dims=(frozenset({0}),),
+        converter="torchscript",
+        backend="onnx-reference",
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        signature="values",
+        opset=18,
+    )
+    script = write_script(failure)
+    assert "opset_version=18" in script
+    done = run_script(tmp_path, script)
+    assert done.returncode == 1, ended(done)
+    assert "The defect is there." in done.stdout, ended(done)
+    within = replace(failure, invocation=roll(5, 1), exported=roll(3, 1), converter="dynamo")
+    script = write_script(within)
+    assert "dynamic_shapes" in script
+    done = run_script(tmp_path, script)
+    assert done.returncode == 0, ended(done)
+
+
+def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
+    def failing(overload: str, p: float) -> Failure:
+        call = Invocation(overload, (("self", vector([1.0] * 6)), ("p", p)))
+        return Failure(
+            case_id="0" * 12,
+            invocation=call,
+            exported=call,
+            converter="dynamo",
+            backend="ort-cpu",
+            stage=Stage.COMPARE,
+            outcome=Outcome.MISMATCH,
+            signature="values",
+        )
+
+    script = write_script(failing("aten.bernoulli.p", 0.75))
+    right = run_script(tmp_path, script)
+    assert right.returncode == 0, ended(right)
+    assert "(x, 0.75)" in script
+    wrong = run_script(tmp_path, script.replace("[Model()(", "[1 - Model()("))
+    assert wrong.returncode == 1, ended(wrong)
+
+
+@pytest.mark.parametrize("overload", ["aten.celu.default", "aten.remainder.Tensor", "aten.trunc.default"])
+def test_a_script_for_a_pointwise_operator_is_short(overload: str) -> None:
+    arguments: tuple[tuple[str, Any], ...] = (("self", vector(MIXED[:4])),)
+    if overload.endswith("Tensor"):
+        arguments = (*arguments, ("other", vector([1.0, -2.0, 0.1, INF])))
+    call = Invocation(overload, arguments)
+    for converter in ("dynamo", "torchscript"):
+        failure = Failure(
+            case_id=call.case_id,
+            invocation=call,
+            exported=call,
+            converter=converter,
+            backend="ort-cpu",
+            stage=Stage.COMPARE,
+            outcome=Outcome.MISMATCH,
+            signature="values",
+        )
+        script = write_script(failure)
+        assert len(script.splitlines()) < 40, script
+
+
+# Literals
+
+
+def layouts() -> st.SearchStrategy[tuple[tuple[int, ...], tuple[int, ...], int]]:
+    shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+    plain = shapes.map(lambda shape: (shape, contiguous_strides(shape), 0))
+    strided = st.tuples(shapes, st.integers(0, 3), st.integers(0, 2)).map(
+        lambda t: (t[0], tuple((s * t[1]) for s in contiguous_strides(t[0])), t[2])
+    )
+    return st.one_of(plain, strided)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(layouts(), st.sampled_from(ALL), st.sampled_from(sorted(STYLES)), st.integers(0, 2**32 - 1))
+def test_a_literal_is_the_tensor_bit_for_bit(
+    layout: tuple[tuple[int, ...], tuple[int, ...], int], dtype: str, style: str, seed: int
+) -> None:
+    shape, strides, offset = layout
+    spec = TensorSpec(shape, dtype, strides, offset, Recipe(("any",), style, seed))
+    made, wanted = eval(literals.tensor(spec), {"torch": torch, "nan": NAN, "inf": INF}), build_tensor(spec)
+    assert (made.dtype, made.shape) == (wanted.dtype, wanted.shape)
+    if made.numel():
+        assert (made.stride(), made.storage_offset()) == (wanted.stride(), wanted.storage_offset())
+    if made.is_floating_point():
+        assert torch.equal(made.isnan(), wanted.isnan())
+        made, wanted = (
+            made.nan_to_num(nan=0.0, posinf=INF, neginf=-INF),
+            wanted.nan_to_num(nan=0.0, posinf=INF, neginf=-INF),
+        )
+        assert torch.equal(made.signbit(), wanted.signbit())
+    assert torch.equal(made, wanted)
+
+
+def test_long_literals_say_a_pattern() -> None:
+    assert literals.tensor(tensor((20,), [7] * 20, "int32")) == "torch.full((20,), 7, dtype=torch.int32)"
+    assert literals.tensor(tensor((3, 4), range(12), "int64")).startswith("torch.arange(0, 12, 1")
+
+
+def test_a_literal_keeps_few_digits() -> None:
+    assert literals.tensor(tensor((2,), [0.1, -0.0])) == "torch.tensor([0.1, -0.0], dtype=torch.float32)"
+    third = literals.tensor(tensor((), [1 / 3], "bfloat16"))
+    assert third == "torch.tensor(0.334, dtype=torch.bfloat16)"
+    assert math.isclose(float(eval(third, {"torch": torch})), 1 / 3, rel_tol=2**-8)
+
+
+# The command
+
+
+def invoke(*words: str | Path) -> Any:
+    return CliRunner().invoke(conformance, ["repro", *map(str, words)])
+
+
+def test_the_command_writes_a_script_and_runs_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case_id = REAL["an invalid model"][2].case_id
+    said = invoke(case_id[:8], "--run", run, "--json")
+    assert said.exit_code == 0, said.output
+    found = json.loads(said.output)
+    assert found["reproduces"] is True
+    assert found["exit_status"] == 1
+    assert "The defect is there." in found["output"]
+    assert Path(found["path"]).read_text() == found["script"]
+    assert found["path"] == f"repro_{case_id[:8]}.py"
+
+
+def test_a_bug_report_has_what_its_tracker_asks_for(run: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    case = REAL["no kernel"][2].case_id
+    said = invoke(case, "--run", run, "--issue", "--out", report)
+    assert said.exit_code == 0, said.output
+    text = report.read_text()
+    assert "github.com/microsoft/onnxruntime" in text
+    for heading in ("Describe the issue", "To reproduce", "ONNX Runtime Version", "Execution Provider"):
+        assert f"### {heading}" in text
+    assert "AveragePool" in text.partition("The exported model")[2]
+    assert "NOT_IMPLEMENTED" in text
+    case = REAL["no conversion"][2].case_id
+    said = invoke(case, "--run", run, "--issue", "--out", "-", "--no-check")
+    assert "github.com/pytorch/pytorch" in said.output
+    assert "### 🐛 Describe the bug" in said.output
+
+
+def test_the_shrunk_case_is_preferred(run: Path) -> None:
+    recorded = failure_of(run, "the same by the other exporter")
+    small = Invocation(
+        DIVISOR.overload,
+        (("self", tensor((1, 1, 1, 1), (3.0,))), ("kernel_size", (1, 1)), ("divisor_override", 2)),
+    )
+    add_minimal(
+        run,
+        Minimal(
+            case_id=recorded.case_id,
+            overload=DIVISOR.overload,
+            converter=recorded.converter,
+            backend=recorded.backend,
+            stage=recorded.stage,
+            outcome=recorded.outcome,
+            signature=recorded.signature,
+            blame=recorded.blame,
+            evidence="",
+            message=recorded.message,
+            minimal_id=small.case_id,
+            invocation=small.json,
+            matters=("fails only with divisor_override",),
+        ),
+    )
+    assert failure_of(run, "the same by the other exporter").invocation == small
+    original = find_failure(run, recorded.case_id, converter="torchscript", backend="openvino", original=True)
+    assert original.invocation == DIVISOR
+    assert find_failure(run, small.case_id).case_id == recorded.case_id
+
+
+def test_what_cannot_be_reproduced_is_said_in_a_line(tmp_path: Path) -> None:
+    call = unary("aten.neg.default", [1.0])
+    passed = record_of(tmp_path / "passed", [call])
+    said = invoke(call.case_id, "--run", passed)
+    assert said.exit_code != 0
+    assert "nothing to reproduce (dynamo → ort-cpu: pass)" in said.output
+    said = invoke(f"{call.case_id[:-1]}x", "--run", passed)
+    assert "near:" in said.output
+    assert call.case_id in said.output
+    said = invoke(call.case_id, "--run", passed, "--backend", "openvino")
+    assert "it was with dynamo → ort-cpu" in said.output
+    failed = record_of(
+        tmp_path / "failed", [call], converter="planted-segfault", stage=Stage.LOAD, outcome=Outcome.ERROR
+    )
+    import planted.converters  # noqa: F401 - registers it in this process
+
+    said = invoke(call.case_id, "--run", failed)
+    assert "converter planted-segfault has no stand-alone code" in said.output
+
+
+def test_a_script_that_does_not_show_the_failure_is_reported(tmp_path: Path) -> None:
+    call = unary("aten.neg.default", [1.0])
+    recorded = record_of(
+        tmp_path / "run",
+        [call],
+        converter="torchscript",
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        signature="values",
+    )
+    said = invoke(call.case_id, "--run", recorded, "--out", tmp_path / "script.py")
+    assert said.exit_code == 1
+    assert "does not show the failure here (exit status 0)" in said.output
