@@ -14,6 +14,7 @@ from harness.plan import Options, Plan, UsageProblem, make_plan
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.replay import read_replay
+from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
@@ -23,7 +24,7 @@ from harness.session import Session
 _QUIET_INTERVAL = 15.0
 
 #: What of the command line goes into ``run.json``; paths of this machine do not.
-_RECORDED = ("op", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api")
+_RECORDED = ("op", "source", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api")
 
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
@@ -39,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--op", help="operator, repeatable: aten::celu, aten.add.Tensor, 'aten.upsample_*'", **names)
     add("--converter", help="repeatable: dynamo (default), torchscript, …", **names)
     add("--backend", help="repeatable: ort-cpu (default), trt, …, or all", **names)
+    add("--source", help="repeatable: generated and corpus (default), opinfo, corpus:FILE", **names)
     add("--dtype", help="only these dtypes, repeatable: float16", **names)
     add("--examples", default=default.examples, help="cases per operator (%(default)s)", **number)
     add("--values", default=default.values, help="value draws per export (%(default)s)", **number)
@@ -103,6 +105,7 @@ def _options(given: Any) -> Options:
         shapes=given.shapes,
         opset=given.opset,
         batch_size=given.batch_size,
+        sources=tuple(given.source),
         public_api=given.public_api,
         replay=replay,
     )
@@ -180,6 +183,7 @@ class _Follower:
     def __init__(self, reporter: Any, items: int) -> None:
         self.progress = Progress(items)
         self.cases = 0
+        self.afterwords = Afterwords()
         self._reporter = reporter
         self._said = 0.0
 
@@ -189,6 +193,7 @@ class _Follower:
             return
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
+        self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return
@@ -242,3 +247,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
+        for line in follower.afterwords.lines():
+            terminalreporter.write_line(line)

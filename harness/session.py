@@ -17,12 +17,15 @@ from typing import Any
 
 import harness
 from harness import backends, converters
+from harness.corpus.remember import Memory, Remembered
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
 from harness.plan import Plan
 from harness.record import layout, store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
+from harness.sources.base import Notice
+from harness.sources.corpus import FromCorpus
 from harness.verdict.verdict import Verdict
 
 #: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
@@ -36,11 +39,15 @@ class UnitSummary:
         verdicts: How many rows it has in the record.
         cases: How many distinct cases were drawn.
         outcomes: Outcome → how many verdicts.
+        notices: What the sources of its cases have to say to a person.
+        remembered: What became of the corpus.
     """
 
     def __init__(self) -> None:
         self.verdicts = 0
         self.outcomes: Counter[str] = Counter()
+        self.notices: list[Notice] = []
+        self.remembered = Remembered()
         self._cases: set[tuple[str, str]] = set()
         self._failures: dict[str, tuple[int, str]] = {}
 
@@ -125,19 +132,24 @@ class Session:
 
         Raises:
             harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
-            harness.record.errors.ResultsError: the record cannot be written.
+            harness.record.errors.ResultsError: the record or the corpus cannot be written.
         """
         summary = UnitSummary()
+        memory = _memory(unit)
         flushed = time.monotonic()
         try:
-            for verdicts in run_unit(unit, self._supervisor):
+            for verdicts in run_unit(unit, self._supervisor, summary.notices.append):
                 self._writer.write(verdicts)
                 summary.add(verdicts)
+                if memory is not None:
+                    memory.add(verdicts)
                 if time.monotonic() - flushed > _FLUSH_INTERVAL:
                     self._writer.flush()
                     flushed = time.monotonic()
         finally:
             self._writer.flush()
+            if memory is not None:
+                summary.remembered = memory.commit()
         return summary
 
     def close(self, exit_status: int | None = None) -> None:
@@ -150,6 +162,15 @@ class Session:
         self._writer.close()
         if self._owns_run:
             store.finish(self.results_dir, exit_status)
+
+
+def _memory(unit: Unit) -> Memory | None:
+    """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
+    if unit.replay is None:
+        for source in unit.sources:
+            if isinstance(source, FromCorpus):
+                return Memory(source.corpus, unit.overload)
+    return None
 
 
 def _versions(plan: Plan) -> dict[str, str]:

@@ -21,10 +21,12 @@ def test_conformance(
     summary = conformance.run(unit)
     record_property("cases", summary.cases)
     record_property("failures", summary.failed)
+    record_property("notices", [(notice.kind, notice.text) for notice in summary.notices])
+    record_property("remembered", (summary.remembered.added, summary.remembered.dropped))
     if summary.failed and not pytestconfig.option.record_only:
         pytest.fail(summary.text(), pytrace=False)
     if not summary.cases:
-        pytest.skip("no case was drawn: nothing varies in the sizes of its arguments")
+        pytest.skip("no source has a case: in a dynamic export, nothing varies in the sizes of arguments")
     if not summary.failed and not summary.outcomes["pass"]:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
         pytest.skip(f"nothing could be compared: {counts}")
