@@ -31,7 +31,7 @@ if str(PLUGINS) not in sys.path:
 
 def environment(**more: str) -> dict[str, str]:
     """Of a process that finds the harness and the plug-ins."""
-    path = os.pathsep.join(map(str, (ROOT, PLUGINS, METADATA)))
+    path = os.pathsep.join([*map(str, (ROOT, PLUGINS, METADATA)), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160", **more}
 
 

@@ -177,3 +177,66 @@ def test_a_replay_is_no_source_among_others(place: Place, tmp_path: Path) -> Non
     record = record_of(tmp_path / "record", [HEALED.invocation])
     done = place.run("--replay", record, "--source", "corpus", status=pytest.ExitCode.USAGE_ERROR)
     assert "--replay and --source both say where cases come from" in done.stderr
+
+
+def test_samples_of_pytorch_need_what_they_say(place: Place) -> None:
+    without = ("-p", "planted.no_expecttest", "--op", "celu", "--source", "opinfo")
+    done = place.run(*without, status=pytest.ExitCode.USAGE_ERROR)
+    assert "--source opinfo: PyTorch's operator samples need expecttest" in done.stderr
+    assert "pip install '.[opinfo]'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """PyTorch's samples of operators of several kinds: gather takes indices, sub has an alias, linear is
+    taken apart before a dispatch mode sees it, and no entry of `op_db` is named convolution."""
+    pytest.importorskip("expecttest")
+    place = Place(tmp_path_factory.mktemp("sampled"))
+    names = ("celu", "gather", "subtract.Tensor", "linear", "convolution")
+    operators = [word for name in names for word in ("--op", name)]
+    place.run(*operators, "--source", "opinfo", "--examples", "12", "--record-only", status=0)
+    return place
+
+
+def test_samples_of_pytorch_are_valid_calls_of_the_operator(sampled: Place) -> None:
+    found = sampled.rows()
+    assert {row["source"] for row in found} == {"opinfo"}
+    counts = Counter(row["overload"] for row in found)
+    assert counts == {
+        "aten.celu.default": 12,
+        "aten.gather.default": 12,
+        "aten.subtract.Tensor": 12,
+        "aten.linear.default": 12,
+        "aten.convolution.default": 12,
+    }
+    assert len(found) == len({row["case"] for row in found})
+    assert "skip" not in {row["outcome"] for row in found}
+    celu = [row for row in found if row["overload"] == "aten.celu.default"]
+    assert {row["dtype"] for row in celu} == {"float32", "float64", "float16", "bfloat16"}
+    assert {row["outcome"] for row in celu} == {"pass"}
+
+
+def test_samples_are_the_same_in_every_process_and_follow_the_seed(sampled: Place) -> None:
+    chosen = ("--op", "celu", "--op", "gather", "--source", "opinfo", "--examples", "12", "--record-only")
+    sampled.run(*chosen, "-n", "1", status=0)
+    again = {row["case"] for row in sampled.rows()}
+    assert again <= {row["case"] for row in sampled.rows(1)}
+    assert len(again) == 24
+    sampled.run(*chosen, "--seed", "1", status=0)
+    assert {row["case"] for row in sampled.rows()} != again
+
+
+def test_samples_have_other_sizes_in_a_dynamic_export(sampled: Place) -> None:
+    chosen = ("--op", "celu", "--source", "opinfo", "--examples", "8", "--dtype", "float32")
+    sampled.run(*chosen, "--shapes", "dynamic", status=0)
+    found = sampled.rows()
+    assert {row["source"] for row in found} == {"opinfo"}
+    assert any(row["exported_invocation"] != row["invocation"] for row in found)
+    assert {row["dtype"] for row in found} == {"float32"}
+
+
+def test_sources_go_together(sampled: Place) -> None:
+    chosen = ("--op", "celu", "--examples", "8", "--source", "opinfo", "--source", "generated")
+    sampled.run(*chosen, status=0)
+    assert Counter(row["source"] for row in sampled.rows()) == {"opinfo": 8, "generated": 8}

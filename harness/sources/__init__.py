@@ -1,6 +1,7 @@
 """Where invocations come from: one file per source; `base.py` is the protocol.
 
-A source is named by a word, as ``--source`` takes it: ``generated``, ``corpus``, ``corpus:FILE``.
+A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
+``corpus:FILE``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.availability import Unavailable, UnknownName
-from harness.sources import corpus, generated
+from harness.sources import corpus, generated, opinfo
 from harness.sources.base import Finding, Notice, Request, Source, Structure
 
 
@@ -36,6 +37,7 @@ class SourceEntry:
 _ENTRIES = (
     SourceEntry(name="corpus", create=corpus.create, argument="FILE", default=True),
     SourceEntry(name="generated", create=lambda argument: generated.Generated(), default=True),
+    SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )
 
 
