@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 
 import onnx
 import torch
@@ -10,8 +11,9 @@ import torch
 from harness.converters.base import ConverterEntry, ExportRequest, register
 from harness.converters.dynamo import DynamoConverter, quiet
 from harness.converters.kept_constants import kept
+from harness.converters.torchscript import TorchScriptConverter
 from planted import _guilty
-from planted.translations import WRONG
+from planted.translations import symbolics, translations
 
 
 class Segfault(DynamoConverter):
@@ -31,10 +33,14 @@ register(
 )
 
 
-class Wrong(DynamoConverter):
-    """Converts some operators wrongly, as a user's rules may."""
+class _Translating(DynamoConverter):
+    """Has conversions of its own, as a user's rules are."""
 
-    name = "planted-wrong"
+    slipped: bool
+
+    def __init__(self, public_api: bool) -> None:
+        super().__init__(public_api)
+        self._table = translations(self.slipped)
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
@@ -47,10 +53,58 @@ class Wrong(DynamoConverter):
                 opset_version=request.opset,
                 dynamo=True,
                 verbose=False,
-                custom_translation_table=WRONG,
+                custom_translation_table=self._table,
             )
         assert program is not None
         return program.model_proto
 
 
-register(ConverterEntry(name=Wrong.name, probe=lambda: None, create=Wrong, version=lambda: "planted 1.0"))
+class Wrong(_Translating):
+    """Converts some operators wrongly."""
+
+    name = "planted-wrong"
+    slipped = True
+
+
+class Right(_Translating):
+    """Converts the same operators in the same way, but for the slips."""
+
+    name = "planted-right"
+    slipped = False
+
+
+class _Symbolic(TorchScriptConverter):
+    """Has symbolic functions of its own."""
+
+    slipped: bool
+    #: One is ignored unless it is registered for the opset of the export.
+    opset = 18
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.converters.base.Converter`."""
+        registered = symbolics(self.slipped)
+        for name, function in registered.items():
+            torch.onnx.register_custom_op_symbolic(name, function, self.opset)
+        try:
+            return super().convert(dataclasses.replace(request, opset=self.opset))
+        finally:
+            for name in registered:
+                torch.onnx.unregister_custom_op_symbolic(name, self.opset)
+
+
+class WrongSymbolic(_Symbolic):
+    """Converts some operators wrongly."""
+
+    name = "planted-wrong-torchscript"
+    slipped = True
+
+
+class RightSymbolic(_Symbolic):
+    """Converts the same operators in the same way, but for the slips."""
+
+    name = "planted-right-torchscript"
+    slipped = False
+
+
+for made in (Wrong, Right, WrongSymbolic, RightSymbolic):
+    register(ConverterEntry(name=made.name, probe=lambda: None, create=made, version=lambda: "planted 1.0"))
