@@ -19,6 +19,7 @@ from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.replay import read_replay
 from harness.report import gate
+from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
@@ -29,7 +30,19 @@ from harness.shrink.after_run import default_seconds, shrink_after_run
 _QUIET_INTERVAL = 15.0
 
 #: What of the command line goes into ``run.json``; paths of this machine do not.
-_RECORDED = ("op", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api", "no_blame")
+_RECORDED = (
+    "op",
+    "source",
+    "dtype",
+    "examples",
+    "values",
+    "shapes",
+    "opset",
+    "batch_size",
+    "public_api",
+    "no_blame",
+    "timeout",
+)
 
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
@@ -45,6 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--op", help="operator, repeatable: aten::celu, aten.add.Tensor, 'aten.upsample_*'", **names)
     add("--converter", help="repeatable: dynamo (default), torchscript, …", **names)
     add("--backend", help="repeatable: ort-cpu (default), trt, …, or all", **names)
+    add("--source", help="repeatable: generated and corpus (default), opinfo, corpus:FILE", **names)
     add("--dtype", help="only these dtypes, repeatable: float16", **names)
     add("--examples", default=default.examples, help="cases per operator (%(default)s)", **number)
     add("--values", default=default.values, help="value draws per export (%(default)s)", **number)
@@ -130,6 +144,7 @@ def _options(given: Any) -> Options:
         shapes=given.shapes,
         opset=given.opset,
         batch_size=given.batch_size,
+        sources=tuple(given.source),
         public_api=given.public_api,
         blame=not given.no_blame,
         replay=replay,
@@ -221,6 +236,7 @@ class _Follower:
         self.cases = 0
         self.fired: set[str] = set()
         self.differences: list[tuple[Finding, str]] = []
+        self.afterwords = Afterwords()
         self._reporter = reporter
         self._said = 0.0
 
@@ -232,6 +248,7 @@ class _Follower:
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.differences += [(Finding(kind), words) for kind, words in properties.get("differences", ())]
+        self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return
@@ -329,3 +346,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
+        for line in follower.afterwords.lines():
+            terminalreporter.write_line(line)

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import cases
-from harness import backends, converters, schema
+from harness import backends, converters, schema, sources
 from harness.availability import Unavailable, UnknownName
 from harness.dtypes import ALL
+from harness.generate.operator_case import REGISTRY
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit
+from harness.record.errors import ResultsError
 from harness.replay import Replayed
 from harness.rules.load import load_rules
 from harness.rules.rule import Rule, RuleProblem
+from harness.sources import Source
 
 
 class UsageProblem(Exception):
@@ -37,7 +40,8 @@ class Options:
         batch_size: Structures per export.
         blame: Find out whose defect each failure is.
         public_api: Plain public calls with nothing kept between exports.
-        replay: Recorded invocations to run in place of drawn ones; None to draw.
+        sources: Words of `harness.sources`; empty for the defaults.
+        replay: Recorded invocations to run in place of what sources have; None to ask these.
         rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
             without `converters` those that they are for.
     """
@@ -54,6 +58,7 @@ class Options:
     batch_size: int = 64
     public_api: bool = False
     blame: bool = True
+    sources: tuple[str, ...] = ()
     replay: tuple[Replayed, ...] | None = None
     rules: tuple[str, ...] = ()
 
@@ -64,6 +69,7 @@ class Plan:
 
     Attributes:
         units: In a stable order.
+        sources: Words of the sources asked; none where a recorded run is replayed.
         converters: Names taken part.
         backends: Names taken part.
         unavailable: (kind, name, why) of what is registered and cannot run here.
@@ -71,6 +77,7 @@ class Plan:
     """
 
     units: tuple[Unit, ...]
+    sources: tuple[str, ...]
     converters: tuple[str, ...]
     backends: tuple[str, ...]
     unavailable: tuple[tuple[str, str, Unavailable], ...]
@@ -86,7 +93,13 @@ def make_plan(options: Options) -> Plan:
     """
     try:
         return _make_plan(options)
-    except (UnknownName, schema.UnknownOperator, cases.CaseFileError, RuleProblem) as error:
+    except (
+        UnknownName,
+        schema.UnknownOperator,
+        cases.CaseFileError,
+        RuleProblem,
+        ResultsError,
+    ) as error:
         raise UsageProblem(str(error)) from None
 
 
@@ -106,16 +119,21 @@ def _make_plan(options: Options) -> Plan:
         if problem:
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
     backend_names = _choose_backends(options.backends)
+    words = _choose_sources(options)
+    # A file is read here, so that one that cannot be is said at once.
+    asked = tuple(entry.create(argument) for entry, argument in map(sources.find, words))
     units = tuple(
         unit
-        for overload in _choose_operators(options)
+        for overload in _choose_operators(options, asked)
         for converter in dict.fromkeys(converter_names)
-        for unit in _units(options, overload, converter, backend_names)
+        for unit in _units(options, asked, overload, converter, backend_names)
     )
     if not units:
-        raise UsageProblem("nothing to run: no selected operator takes " + " or ".join(options.dtypes))
+        why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
+        raise UsageProblem(f"nothing to run: {why}")
     return Plan(
         units=units,
+        sources=words,
         converters=tuple(dict.fromkeys(converter_names)),
         backends=backend_names,
         unavailable=unavailable,
@@ -168,20 +186,45 @@ def _choose_backends(asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chosen))
 
 
-def _choose_operators(options: Options) -> list[str]:
+def _choose_sources(options: Options) -> tuple[str, ...]:
     if options.replay is not None:
-        known: Sequence[str] = tuple(sorted({r.invocation.overload for r in options.replay}))
+        if options.sources:
+            raise UsageProblem("--replay and --source both say where cases come from: give one of them")
+        return ()
+    for word in options.sources:
+        entry, _ = sources.find(word)
+        problem = entry.probe()
+        if problem:
+            raise UsageProblem(f"--source {word}: {problem.reason}; to get it: {problem.install}")
+    return sources.in_order(options.sources or sources.defaults())
+
+
+def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
+    cases.load()
+    if options.replay is not None:
+        known = sorted({r.invocation.overload for r in options.replay})
     else:
-        known = tuple(cases.load())
+        known = sorted({overload for source in asked for overload in source.overloads()})
+        if not known:
+            raise UsageProblem(
+                f"nothing to run: --source {' and '.join(options.sources)} holds no invocation"
+            )
     if not options.ops:
-        return list(known)
+        return known
     return sorted({name for pattern in options.ops for name in schema.match(pattern, known)})
 
 
-def _units(options: Options, overload: str, converter: str, backend_names: tuple[str, ...]) -> list[Unit]:
+def _units(
+    options: Options,
+    asked: Sequence[Source],
+    overload: str,
+    converter: str,
+    backend_names: tuple[str, ...],
+) -> list[Unit]:
     modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
     if options.replay is not None:
         modes = ("static", "dynamic")
+    case = REGISTRY.get(overload)
     units = []
     for mode in modes:
         replay = None
@@ -189,7 +232,7 @@ def _units(options: Options, overload: str, converter: str, backend_names: tuple
             replay = tuple(r for r in options.replay if _is_replayed(r, options, overload, mode))
             if not replay:
                 continue
-        elif options.dtypes and not set(options.dtypes) & set(cases.load()[overload].dtypes):
+        elif options.dtypes and case is not None and not set(options.dtypes) & set(case.dtypes):
             continue
         units.append(
             Unit(
@@ -201,6 +244,7 @@ def _units(options: Options, overload: str, converter: str, backend_names: tuple
                 examples=options.examples,
                 values=options.values,
                 dtypes=options.dtypes or None,
+                sources=tuple(asked),
                 replay=replay,
                 settings=Settings(
                     opset=options.opset,

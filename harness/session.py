@@ -22,12 +22,15 @@ from harness.baseline.cell import cells_of
 from harness.baseline.file import Baseline
 from harness.baseline.gate import Difference, compare_cells
 from harness.baseline.recheck import without_flaky
+from harness.corpus.remember import Memory, Remembered
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
 from harness.plan import Plan
 from harness.record import layout, store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
+from harness.sources.base import Notice
+from harness.sources.corpus import FromCorpus
 from harness.verdict.verdict import Verdict
 
 #: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
@@ -43,6 +46,8 @@ class UnitSummary:
         outcomes: Outcome → how many verdicts.
         differences: From the baseline; None where the run has none.
         open: How many verdicts would be failures but for a specification that leaves the result open.
+        notices: What the sources of its cases have to say to a person.
+        remembered: What became of the corpus.
     """
 
     def __init__(self) -> None:
@@ -50,6 +55,8 @@ class UnitSummary:
         self.verdicts = 0
         self.outcomes: Counter[str] = Counter()
         self.open = 0
+        self.notices: list[Notice] = []
+        self.remembered = Remembered()
         self._cases: set[tuple[str, str]] = set()
         self._failures: dict[str, tuple[int, str]] = {}
 
@@ -151,7 +158,7 @@ class Session:
 
         Raises:
             harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
-            harness.record.errors.ResultsError: the record cannot be written.
+            harness.record.errors.ResultsError: the record or the corpus cannot be written.
         """
         if self._without is not None:
             plain = replace(unit, settings=replace(unit.settings, rules=()))
@@ -161,11 +168,15 @@ class Session:
     def _record(self, unit: Unit, writer: RunWriter, baseline: Baseline | None = None) -> UnitSummary:
         summary = UnitSummary()
         seen: list[Verdict] = []
+        # What is run beside the run proper is not remembered.
+        memory = _memory(unit) if writer is self._writer else None
         flushed = time.monotonic()
         try:
-            for verdicts in run_unit(unit, self._supervisor):
+            for verdicts in run_unit(unit, self._supervisor, summary.notices.append):
                 writer.write(verdicts)
                 summary.add(verdicts)
+                if memory is not None:
+                    memory.add(verdicts)
                 if baseline is not None:
                     seen += verdicts
                 self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
@@ -174,6 +185,8 @@ class Session:
                     flushed = time.monotonic()
         finally:
             writer.flush()
+            if memory is not None:
+                summary.remembered = memory.commit()
         if baseline is not None:
             differences = compare_cells(baseline, cells_of(seen))
             summary.differences = without_flaky(differences, seen, unit, self._supervisor)
@@ -193,6 +206,15 @@ class Session:
                 store.finish(self.without_rules, exit_status)
         if self._owns_run:
             store.finish(self.results_dir, exit_status)
+
+
+def _memory(unit: Unit) -> Memory | None:
+    """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
+    if unit.replay is None:
+        for source in unit.sources:
+            if isinstance(source, FromCorpus):
+                return Memory(source.corpus, unit.overload)
+    return None
 
 
 def _versions(plan: Plan) -> dict[str, str]:

@@ -21,21 +21,20 @@ def test_conformance(
     summary = conformance.run(unit)
     record_property("cases", summary.cases)
     record_property("failures", summary.failed)
+    record_property("open", summary.open)
     record_property("fired", sorted(conformance.fired))
+    record_property("notices", [(notice.kind, notice.text) for notice in summary.notices])
+    record_property("remembered", (summary.remembered.added, summary.remembered.dropped))
     if summary.differences is not None:
-        found = [(str(d.finding), d.message) for d in summary.differences]
-        record_property("differences", found)
-        worse = [
-            message for d, (_, message) in zip(summary.differences, found, strict=True) if d.finding.fails
-        ]
+        record_property("differences", [(str(d.finding), d.message) for d in summary.differences])
+        worse = [d.message for d in summary.differences if d.finding.fails]
         if worse and not pytestconfig.option.record_only:
             pytest.fail("worse than the baseline:\n" + "\n".join(worse), pytrace=False)
         return
-    record_property("open", summary.open)
     if summary.failed and not pytestconfig.option.record_only:
         pytest.fail(summary.text(), pytrace=False)
     if not summary.cases:
-        pytest.skip("no case was drawn: nothing varies in the sizes of its arguments")
+        pytest.skip("no source has a case: in a dynamic export, nothing varies in the sizes of arguments")
     if not summary.failed and not summary.open and not summary.outcomes["pass"]:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
         pytest.skip(f"nothing could be compared: {counts}")

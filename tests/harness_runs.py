@@ -35,7 +35,7 @@ BACKENDS_METADATA, KERNELS_METADATA = PLUGINS / "metadata_backends", PLUGINS / "
 
 def environment(metadata: Path = METADATA, **more: str) -> dict[str, str]:
     """Of a process that finds the harness and the plug-ins that `metadata` announces."""
-    path = os.pathsep.join(map(str, (ROOT, PLUGINS, metadata)))
+    path = os.pathsep.join([*map(str, (ROOT, PLUGINS, metadata)), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160", **more}
 
 
@@ -43,16 +43,18 @@ def command(*options: str | Path) -> list[str]:
     """`pytest harness` with `options`, leaving nothing in the project."""
     # The cache is where `--lf` remembers; tests that use it say where it is to be.
     cache = () if any("cache_dir" in str(o) for o in options) else ("-p", "no:cacheprovider")
-    return [sys.executable, "-m", "pytest", "harness", *cache, *map(str, options)]
+    # Likewise the corpus, which would make one test's failures another's cases.
+    source = () if {"--source", "--replay"} & set(options) else ("--source", "generated")
+    return [sys.executable, "-m", "pytest", str(ROOT / "harness"), *cache, *source, *map(str, options)]
 
 
 def run_harness(
-    *options: str | Path, timeout: float = 300, metadata: Path = METADATA
+    *options: str | Path, cwd: Path = ROOT, timeout: float = 300, metadata: Path = METADATA
 ) -> subprocess.CompletedProcess[str]:
     """Run `pytest harness` to its end."""
     return subprocess.run(
         command(*options),
-        cwd=ROOT,
+        cwd=cwd,
         env=environment(metadata),
         capture_output=True,
         text=True,

@@ -21,7 +21,7 @@ from harness_runs import (
 )
 from planted import backends as planted_backends
 from planted._guilty import VALUE
-from planted.translations import WRONG
+from planted.translations import translations
 
 from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.pipeline.supervisor import Supervisor
@@ -63,7 +63,7 @@ def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: 
 
 
 def test_wrong_conversions_are_blamed_on_the_converter(tmp_path: Path) -> None:
-    operators = list(map(str, WRONG))
+    operators = sorted(map(str, translations(True)))
     chosen = ("--converter", "dynamo", "--converter", "planted-wrong", "--examples", "48")
     record_ = record(tmp_path / "run", operators, METADATA, *chosen)
     passed = {r["case_id"] for r in record_ if r["converter"] == "dynamo" and r["outcome"] == "pass"}

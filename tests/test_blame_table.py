@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 import pytest
 
@@ -129,7 +131,7 @@ ENTRIES = [(question, operator) for question in OPEN_QUESTIONS for operator in s
 def texts(operator: str, opset: int) -> list[str]:
     """All that ONNX says of an operator, each part by itself."""
     schema = onnx.defs.get_schema(operator, opset)
-    parts = [*schema.attributes.values(), *schema.inputs, *schema.outputs]
+    parts: list[Any] = [*schema.attributes.values(), *schema.inputs, *schema.outputs]
     return [" ".join(text.split()) for text in (schema.doc, *(part.description for part in parts))]
 
 

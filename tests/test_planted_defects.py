@@ -1,48 +1,76 @@
-"""Conversions made wrong on purpose: each must be found within the default budget."""
+"""Slips planted in conversions: the default budget must find them."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harness_runs import output, rows, run_harness
-from planted.translations import WRONG
+from planted.defect import Defect
+from planted.translations import DEFECTS
 
-DEFECTS = {str(operator): conversion.__name__ for operator, conversion in WRONG.items()}
+from cases import load
+from harness.verdict.verdict import Outcome
+
+#: Slips that the default budget does not find, and why.
+MISSED = {
+    "clamp": "no case has NaN beside a lower bound, in a dtype that ONNX Runtime has the kernels for",
+    "maximum": "likewise, no NaN in the left operand",
+    "isclose": "no case has NaN in the same place of both operands",
+    "logdet": "every matrix that is drawn has a dominant, positive diagonal, and so a positive determinant",
+    "topk": "largest=False is drawn for a 0-d tensor alone, for which no TopK of ONNX is valid",
+}
+
+#: The share that must be found.
+WANTED = 0.95
 
 
 @pytest.fixture(scope="module")
-def record(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The default budget for every operator with a planted defect, through the honest and the planted
-    converter."""
-    directory: Path = tmp_path_factory.mktemp("defects") / "run"
-    operators = [word for name in DEFECTS for word in ("--op", name)]
-    chosen = ("--converter", "dynamo", "--converter", "planted-wrong", *operators)
-    done = run_harness("--results-dir", directory, *chosen)
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
-    return rows(directory, "case_id", "overload", "converter", "stage", "outcome", "signature")
+def caught(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """Defect → how many cases fail with the slip and pass without it, in the default budget.
+
+    Both conversions are the same function but for the slip, so that it is what the case fails for.
+    """
+    failing: dict[tuple[str, str], set[str]] = defaultdict(set)
+    passing: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for converter in sorted({defect.converter for defect in DEFECTS}):
+        operators = [word for d in DEFECTS if d.converter == converter for word in ("--op", d.overload)]
+        directory: Path = tmp_path_factory.mktemp("defects") / "run"
+        both = ("--converter", converter, "--converter", converter.replace("wrong", "right"))
+        done = run_harness("--results-dir", directory, *both, *operators, timeout=900)
+        assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
+        for row in rows(directory, "case_id", "overload", "converter", "outcome"):
+            key = row["overload"], row["converter"]
+            if row["outcome"] == "pass":
+                passing[key].add(row["case_id"])
+            elif Outcome(row["outcome"]).is_failure:
+                failing[key].add(row["case_id"])
+    return {
+        _id(d.name, d.converter): len(
+            failing[d.overload, d.converter] & passing[d.overload, d.converter.replace("wrong", "right")]
+        )
+        for d in DEFECTS
+    }
 
 
-def test_there_are_enough_defects_to_speak_of() -> None:
-    assert len(DEFECTS) >= 15
+def _id(name: str, converter: str) -> str:
+    return f"{name}-{converter}"
 
 
-#: Exporters write down the shapes that PyTorch has, so that a conversion to another shape contradicts them:
-#: ONNX's checker finds it before any runtime does.
-WRONG_SHAPE = {"sum_inverts_keepdim", "cat_takes_the_first_axis", "avg_pool_ignores_ceil_mode"}
+def test_there_are_enough_defects_of_all_families() -> None:
+    assert len(DEFECTS) >= 60
+    assert len({(defect.overload, defect.converter) for defect in DEFECTS}) == len(DEFECTS)
+    known = load()
+    planted = {known[defect.overload].family for defect in DEFECTS}
+    assert planted == {case.family for case in known.values()}
 
 
-@pytest.mark.parametrize("operator", DEFECTS, ids=lambda operator: DEFECTS[operator])
-def test_the_default_budget_finds_a_planted_defect(operator: str, record: list[dict[str, Any]]) -> None:
-    ended: dict[str, dict[str, tuple[str, str]]] = {"dynamo": {}, "planted-wrong": {}}
-    for row in record:
-        if row["overload"] == operator:
-            ended[row["converter"]][row["case_id"]] = row["stage"], row["outcome"]
-    honest, planted = ended["dynamo"], ended["planted-wrong"]
-    assert honest.keys() == planted.keys()
-    wanted = ("check", "error") if DEFECTS[operator] in WRONG_SHAPE else ("compare", "mismatch")
-    # The exporter has defects of its own: only what it does right can show the planted one.
-    found = [case for case in planted if planted[case] == wanted and honest[case] == ("compare", "pass")]
-    assert found, Counter(planted.values())
+def test_the_default_budget_finds_nearly_every_slip(caught: dict[str, int]) -> None:
+    missed = [name for name, count in caught.items() if not count]
+    assert len(missed) <= (1 - WANTED) * len(caught), missed
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: _id(defect.name, defect.converter))
+def test_a_slip_is_found_or_its_absence_explained(defect: Defect, caught: dict[str, int]) -> None:
+    assert caught[_id(defect.name, defect.converter)] or defect.name in MISSED

@@ -94,7 +94,7 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "harness", "--op", "abs", "--examples", "40"),
-            *("--record-only", "--results-dir", str(run), "-p", "no:cacheprovider"),
+            *("--source", "generated", "--record-only", "--results-dir", str(run), "-p", "no:cacheprovider"),
         ],
         cwd=ROOT,
         capture_output=True,

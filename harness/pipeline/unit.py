@@ -10,26 +10,26 @@ a notebook runs the same units in the same way:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from harness import converters
 from harness.blame.inquiry import signature, with_blame
-from harness.generate.draws import Drawn, draw_cases
 from harness.generate.operator_case import REGISTRY
 from harness.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Result, Settings, Task
 from harness.replay import Replayed
+from harness.sources.base import Notice, Request, Source
+from harness.sources.generated import Generated
+from harness.sources.replay import FromRecord
 from harness.verdict.verdict import Verdict
-
-#: Sizes that a dynamic export is run with beside the exported ones.
-_SHAPES_PER_EXPORT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What to draw and where to send it.
+    """What to run and where to send it.
 
     Attributes:
         overload: Dotted name.
@@ -37,10 +37,11 @@ class Unit:
         backends: Names; one export serves all.
         shape_mode: ``static`` or ``dynamic``.
         seed: Of the draws.
-        examples: Cases to draw.
+        examples: Cases to draw, of each source that draws.
         values: Value draws per exported structure (static), the first included.
         dtypes: Restrict to these; None for all that the operator takes.
-        replay: Recorded invocations to run in place of drawn ones; None to draw.
+        sources: Where invocations come from, in the order in which they are run.
+        replay: Recorded invocations to run in place of those; None to ask the sources.
         settings: How tasks are carried out.
     """
 
@@ -52,12 +53,20 @@ class Unit:
     examples: int = 64
     values: int = 4
     dtypes: tuple[str, ...] | None = None
+    sources: tuple[Source, ...] = (Generated(),)
     replay: tuple[Replayed, ...] | None = None
     settings: Settings = field(default_factory=Settings)
 
 
-def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
-    """Draw and run the cases of `unit`.
+def run_unit(
+    unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None] = lambda said: None
+) -> Iterator[list[Verdict]]:
+    """Find and run the cases of `unit`.
+
+    Args:
+        unit: What to do.
+        supervisor: Its worker process does it.
+        notice: Told what the sources have to say to a person.
 
     Yields:
         Verdicts as they come, failures at the end, when it is known whose they are; over all, one per case
@@ -66,17 +75,26 @@ def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
     Raises:
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
         LookupError: an unknown converter or backend.
+        harness.record.errors.ResultsError: a source's file cannot be read.
     """
-    groups = _groups(unit, supervisor)
-    invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
+    parts = _find(unit, supervisor, notice)
+    # A source at a time, so that what failed before is through before the rest begins.
+    for name, groups in parts:
+        yield from _run(unit, supervisor, name, groups)
+
+
+def _run(
+    unit: Unit, supervisor: Supervisor, source: str, groups: tuple[Group, ...]
+) -> Iterator[list[Verdict]]:
     converter_version = converters.find(unit.converter).version()
+    invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
     def verdict(result: Result) -> Verdict:
-        return _verdict(unit, supervisor, converter_version, *invocations[result.case], result)
+        return _verdict(unit, supervisor, converter_version, source, *invocations[result.case], result)
 
-    task = Task(tuple(groups), unit.converter, unit.backends, unit.settings)
+    task = Task(groups, unit.converter, unit.backends, unit.settings)
     held: list[Result] = []
-    for results in supervisor.run(task) if groups else ():
+    for results in supervisor.run(task):
         failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
         held += failed
         if len(failed) < len(results):
@@ -85,49 +103,43 @@ def run_unit(unit: Unit, supervisor: Supervisor) -> Iterator[list[Verdict]]:
         yield [verdict(r) for r in with_blame(held, task, supervisor)]
 
 
-def _groups(unit: Unit, supervisor: Supervisor) -> list[Group]:
-    if unit.replay is not None:
-        return _replayed_groups(unit.replay)
-    if unit.shape_mode == "static":
-        drawn = _draw(unit, structures=-(-unit.examples // unit.values), values=unit.values)
-        return [Group(i, d.invocations[0], tuple(enumerate(d.invocations))) for i, d in enumerate(drawn)]
-    drawn = _draw(unit, structures=-(-unit.examples // (1 + _SHAPES_PER_EXPORT)), values=1)
-    bases = [d.invocations[0] for d in drawn]
-    found = supervisor.resize(bases, _SHAPES_PER_EXPORT)
-    # A case whose sizes cannot change has nothing dynamic to test.
-    return [
-        Group(i, base, tuple(enumerate((base, *variants))))
-        for i, (base, variants) in enumerate(zip(bases, found, strict=True))
-        if variants
-    ]
-
-
-def _replayed_groups(replay: Sequence[Replayed]) -> list[Group]:
-    together: dict[str, list[Replayed]] = {}
-    for recorded in replay:
-        exported = recorded.exported
-        key = recorded.invocation.structure_id if exported is None else exported.case_id
-        together.setdefault(key, []).append(recorded)
-    return [
-        Group(
-            i,
-            members[0].exported or members[0].invocation,
-            tuple(enumerate(member.invocation for member in members)),
-        )
-        for i, members in enumerate(together.values())
-    ]
-
-
-def _draw(unit: Unit, *, structures: int, values: int) -> list[Drawn]:
-    return draw_cases(
-        REGISTRY[unit.overload], seed=unit.seed, structures=structures, values=values, dtypes=unit.dtypes
+def _find(
+    unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None]
+) -> list[tuple[str, tuple[Group, ...]]]:
+    """The cases of a unit, each once, under the names of the sources that have any."""
+    request = Request(
+        overload=unit.overload,
+        dynamic=unit.shape_mode == "dynamic",
+        seed=unit.seed,
+        examples=unit.examples,
+        values=unit.values,
+        dtypes=unit.dtypes,
+        resize=supervisor.resize,
     )
+    parts: list[tuple[str, tuple[Group, ...]]] = []
+    seen: set[tuple[str, str]] = set()
+    index = itertools.count()
+    for source in unit.sources if unit.replay is None else (FromRecord(unit.replay),):
+        found = source.find(request)
+        for said in found.notices:
+            notice(said)
+        groups: list[Group] = []
+        for structure in found.structures:
+            exported = structure.exported.case_id if request.dynamic else ""
+            new = [i for i in structure.invocations if (i.case_id, exported) not in seen]
+            seen.update((i.case_id, exported) for i in new)
+            if new:
+                groups.append(Group(next(index), structure.exported, tuple(enumerate(new))))
+        if groups:
+            parts.append((source.name, tuple(groups)))
+    return parts
 
 
 def _verdict(
     unit: Unit,
     supervisor: Supervisor,
     converter_version: str,
+    source: str,
     group: Group,
     invocation: Invocation,
     result: Result,
@@ -141,7 +153,7 @@ def _verdict(
         family=case.family if case else "",
         dtype=invocation.dtype,
         shape_mode=unit.shape_mode,
-        source="generated" if unit.replay is None else "replay",
+        source=source,
         converter=unit.converter,
         converter_version=converter_version,
         opset=result.opset,

@@ -19,7 +19,7 @@ _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("overload", pa.string(), "aten.celu.default"),
     ("dtype", pa.string(), "the invocation's main dtype"),
     ("shape_mode", pa.string(), "static or dynamic"),
-    ("source", pa.string(), "generated or replay"),
+    ("source", pa.string(), "generated, opinfo, corpus or replay"),
     ("converter", pa.string(), ""),
     ("converter_version", pa.string(), ""),
     ("opset", pa.int32(), "that was emitted; null where the case got no model"),

@@ -23,6 +23,7 @@ def header(plan: Plan, options: Options) -> list[str]:
     lines += _participants(plan, "backend", [e.name for e in backends.entries()], plan.backends)
     operators = len({unit.overload for unit in plan.units})
     if options.replay is None:
+        lines.append(f"sources: {', '.join(plan.sources)}")
         what = f"{options.examples} cases each, {options.shapes} shapes, seed {options.seed}"
     else:
         what = f"{len(options.replay)} recorded cases"

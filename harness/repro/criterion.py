@@ -17,8 +17,8 @@ from harness.pipeline.reference import Reference
 from harness.repro.call import CallSource
 from harness.repro.failure import Failure
 from harness.verdict import random_rules
-from harness.verdict.compare import SCALES
 from harness.verdict.judge import Array, Judge, Mask
+from harness.verdict.nearness import SCALES, tolerance_of
 from harness.verdict.rules import anything
 from harness.verdict.tolerances import DEFAULT, Tolerance
 
@@ -186,7 +186,7 @@ def _tolerance(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
     if judge.exact or ruled:
         return Tolerance(0.0, 0.0)
     if dtype in PRECISION:
-        return judge.tolerances.get(dtype, DEFAULT[dtype])
+        return tolerance_of(judge, dtype)
     given = judge.tolerances.get(dtype)
     return Tolerance(0.0, given.atol if given else 0.0) if expected.dtype.kind != "c" else DEFAULT[dtype]
 

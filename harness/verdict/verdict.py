@@ -54,7 +54,7 @@ class Verdict:
         family: The operator case's family.
         dtype: The invocation's main dtype.
         shape_mode: ``static`` or ``dynamic``.
-        source: Where the invocation came from: ``generated``, or ``replay``.
+        source: Where the invocation came from: ``generated``, ``opinfo``, ``corpus`` or ``replay``.
         converter: Name; with its version and the opset that it emitted (None before `CHECK`).
         backend: Name; with its version and device.
         stage: Where the case ended.

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import onnx
 import torch
+from torch.onnx import utils
 
 from harness.converters.base import ConverterEntry, ExportRequest, register
 from harness.converters.dynamo import DynamoConverter, quiet, snippet
 from harness.converters.kept_constants import kept
+from harness.converters.torchscript import TorchScriptConverter
 from harness.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
-from planted.translations import WRONG
+from planted.translations import symbolics, translations
 
 
 class Segfault(DynamoConverter):
@@ -33,10 +35,14 @@ register(
 )
 
 
-class Wrong(DynamoConverter):
-    """Converts some operators wrongly, as a user's rules may."""
+class _Translating(DynamoConverter):
+    """Has conversions of its own, as a user's rules are."""
 
-    name = "planted-wrong"
+    slipped: bool
+
+    def __init__(self, public_api: bool) -> None:
+        super().__init__(public_api)
+        self._table = translations(self.slipped)
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
@@ -49,17 +55,66 @@ class Wrong(DynamoConverter):
                 opset_version=request.opset,
                 dynamo=True,
                 verbose=False,
-                custom_translation_table=WRONG,
+                custom_translation_table=self._table,
             )
         assert program is not None
         return program.model_proto
 
 
 def _wrong_snippet(wanted: ExportWanted) -> ExportSnippet:
-    honest = snippet(wanted, "custom_translation_table=WRONG")
-    return replace(honest, imports=("from planted.translations import WRONG",))
+    honest = snippet(wanted, "custom_translation_table=translations(True)")
+    return replace(honest, imports=("from planted.translations import translations",))
 
 
+class Wrong(_Translating):
+    """Converts some operators wrongly."""
+
+    name = "planted-wrong"
+    slipped = True
+
+
+class Right(_Translating):
+    """Converts the same operators in the same way, but for the slips."""
+
+    name = "planted-right"
+    slipped = False
+
+
+class _Symbolic(TorchScriptConverter):
+    """Has symbolic functions of its own."""
+
+    slipped: bool
+    #: One is ignored unless it is registered for the opset of the export.
+    opset = 18
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.converters.base.Converter`."""
+        registered = symbolics(self.slipped)
+        for name, function in registered.items():
+            utils.register_custom_op_symbolic(name, function, self.opset)
+        try:
+            return super().convert(replace(request, opset=self.opset))
+        finally:
+            for name in registered:
+                utils.unregister_custom_op_symbolic(name, self.opset)
+
+
+class WrongSymbolic(_Symbolic):
+    """Converts some operators wrongly."""
+
+    name = "planted-wrong-torchscript"
+    slipped = True
+
+
+class RightSymbolic(_Symbolic):
+    """Converts the same operators in the same way, but for the slips."""
+
+    name = "planted-right-torchscript"
+    slipped = False
+
+
+for made in (Right, WrongSymbolic, RightSymbolic):
+    register(ConverterEntry(name=made.name, probe=lambda: None, create=made, version=lambda: "planted 1.0"))
 register(
     ConverterEntry(
         name=Wrong.name,

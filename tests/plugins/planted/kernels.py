@@ -77,6 +77,6 @@ WRONG: dict[str, Callable[..., torch.Tensor]] = {
     "softplus": softplus_ignores_beta,
 }
 
-_library = torch.library.Library("aten", "IMPL")
+_library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
 for _name, _kernel in WRONG.items():
-    _library.impl(_name, _kernel, "CPU", allow_override=True)
+    _library.impl(_name, _kernel, "CPU", allow_override=True)  # type: ignore[no-untyped-call]

@@ -1,0 +1,75 @@
+"""A planted defect: a conversion that is right, and one slip in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from onnxscript import opset18
+
+# Its signatures take constants for values of unknown type.
+op: Any = opset18
+
+#: What an exporter hands to a conversion: values of the graph, and Python values for attributes.
+Value = Any
+
+#: What an exporter is given.
+Conversion: TypeAlias = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One slip.
+
+    Attributes:
+        name: Of the function that makes the conversion.
+        overload: Dotted name.
+        converter: Of `planted.converters`, with the slip; ``planted-right`` in place of ``planted-wrong`` has
+            the same conversion without it.
+        slip: What is wrong.
+        conversion: Makes the conversion, with the slip or without.
+    """
+
+    name: str
+    overload: str
+    converter: str
+    slip: str
+    conversion: Callable[[bool], Conversion]
+
+
+#: All, in the order of their definition.
+ALL_DEFECTS: list[Defect] = []
+
+
+def plant(
+    overload: str, slip: str, *, converter: str = "planted-wrong"
+) -> Callable[[Callable[[bool], Conversion]], Callable[[bool], Conversion]]:
+    """Register the decorated function: from whether the slip is made to the conversion."""
+    name = f"aten.{overload}" if "." in overload else f"aten.{overload}.default"
+
+    def register(conversion: Callable[[bool], Conversion]) -> Callable[[bool], Conversion]:
+        ALL_DEFECTS.append(Defect(conversion.__name__, name, converter, slip, conversion))
+        return conversion
+
+    return register
+
+
+def number(value: float, like: Value) -> Value:
+    """A 0-d constant of the dtype of `like`."""
+    return op.CastLike(op.Constant(value_float=float(value)), like)
+
+
+def ints(*values: int) -> Value:
+    """A vector of int64."""
+    return op.Constant(value_ints=list(values))
+
+
+def is_floating(value: Value) -> bool:
+    """Whether a value of the graph is of a floating dtype."""
+    return bool(value.dtype.is_floating_point())
+
+
+def positive(dim: int, rank: int) -> int:
+    """`dim` counted from the front; a 0-d tensor has one dimension here, as PyTorch has it."""
+    return dim % max(rank, 1)

@@ -1,0 +1,74 @@
+"""Slips in symbolic functions, as `torch.onnx.register_custom_op_symbolic` takes them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch.onnx import symbolic_helper
+
+from planted.defect import Conversion, plant
+
+#: A graph and a value of it.
+Graph: TypeAlias = Any
+Value: TypeAlias = Any
+
+_plant = partial(plant, converter="planted-wrong-torchscript")
+
+
+@_plant("celu", "alpha is dropped")
+def celu_symbolic(slipped: bool) -> Conversion:
+    def convert(g: Graph, self: Value, alpha: Value) -> Value:
+        return g.op("Celu", self, alpha_f=1.0 if slipped else _number(alpha))
+
+    return convert
+
+
+def _number(value: Value) -> float:
+    return float(symbolic_helper._maybe_get_const(value, "f"))
+
+
+@_plant("leaky_relu", "the slope is negated")
+def leaky_relu_symbolic(slipped: bool) -> Conversion:
+    def convert(g: Graph, self: Value, negative_slope: Value, inplace: Value = None) -> Value:
+        slope = _number(negative_slope)
+        return g.op("LeakyRelu", self, alpha_f=-slope if slipped else slope)
+
+    return convert
+
+
+@_plant("cumsum", "the sum is reversed")
+def cumsum_symbolic(slipped: bool) -> Conversion:
+    def convert(g: Graph, self: Value, dim: Value, dtype: Value = None) -> Value:
+        axis = g.op("Constant", value_t=torch.tensor(symbolic_helper._get_const(dim, "i", "dim")))  # type: ignore[no-untyped-call]
+        return g.op("CumSum", self, axis, reverse_i=int(slipped))
+
+    return convert
+
+
+@_plant("glu", "tanh for sigmoid")
+def glu_symbolic(slipped: bool) -> Conversion:
+    def convert(g: Graph, input: Value, dim: Value) -> Value:
+        axis = symbolic_helper._get_const(dim, "i", "dim")  # type: ignore[no-untyped-call]
+        first, second = g.op("Split", input, axis_i=axis, outputs=2)
+        return g.op("Mul", first, g.op("Tanh" if slipped else "Sigmoid", second))
+
+    return convert
+
+
+@_plant("tril", "the upper triangle is kept")
+def tril_symbolic(slipped: bool) -> Conversion:
+    def convert(g: Graph, self: Value, diagonal: Value, out: Value = None) -> Value:
+        return g.op("Trilu", self, diagonal, upper_i=int(slipped))
+
+    return convert
+
+
+@_plant("log_softmax.int", "a softmax is taken")
+def log_softmax_symbolic(slipped: bool) -> Conversion:
+    def convert(g: Graph, input: Value, dim: Value, dtype: Value = None) -> Value:
+        axis = symbolic_helper._get_const(dim, "i", "dim")  # type: ignore[no-untyped-call]
+        return g.op("Softmax" if slipped else "LogSoftmax", input, axis_i=axis)
+
+    return convert
