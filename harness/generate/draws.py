@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ class Drawn:
     """
 
     invocations: tuple[Invocation, ...]
+
+
+class _Enough(BaseException):
+    """Ends a collection; what is no `Exception` passes through Hypothesis at once."""
 
 
 @cache
@@ -94,16 +99,17 @@ def draw_cases(
     @given(st.data())
     def collect(data: st.DataObject) -> None:
         nonlocal turn
-        if len(found) >= structures:
-            return
         drawn = data.draw(invocations(case, allowed[turn % len(allowed)]))
         turn += 1
         if drawn.structure_id not in found:
             found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
+        if len(found) == structures:
+            raise _Enough
 
     with provider.stream(f"{seed}/{case.overload}"), warnings.catch_warnings():
         warnings.simplefilter("ignore", HypothesisWarning)
-        collect()
+        with contextlib.suppress(_Enough):
+            collect()
     return list(found.values())
 
 
