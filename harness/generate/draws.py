@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -80,16 +80,52 @@ def draw_cases(
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
     found: dict[str, Drawn] = {}
-    if not allowed or structures < 1:
+    if structures < 1:
         return []
+
+    def add(drawn: Invocation) -> bool:
+        if drawn.structure_id not in found:
+            found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
+        return len(found) == structures
+
+    # Some draws repeat an earlier structure.
+    _collect(case, seed, structures * 2, dtypes, add)
+    return list(found.values())
+
+
+def draw_invocations(case: OperatorCase, *, seed: int, count: int) -> list[Invocation]:
+    """The first `count` draws behind `draw_cases`, those that repeat an earlier structure too.
+
+    Raises:
+        TypeError: the operator case names an argument that the schema lacks.
+    """
+    found: list[Invocation] = []
+
+    def add(drawn: Invocation) -> bool:
+        found.append(drawn)
+        return len(found) == count
+
+    _collect(case, seed, count, None, add)
+    return found
+
+
+def _collect(
+    case: OperatorCase,
+    seed: int,
+    count: int,
+    dtypes: Sequence[str] | None,
+    add: Callable[[Invocation], bool],
+) -> None:
+    """Draw `count` times, or until `add` has enough."""
+    allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
+    if not allowed:
+        return
     turn = 0
 
     @settings(
         backend=provider.NAME,
-        # Some draws repeat an earlier structure.
-        max_examples=structures * 2,
+        max_examples=count,
         phases=[Phase.generate],
         database=None,
         deadline=None,
@@ -101,16 +137,13 @@ def draw_cases(
         nonlocal turn
         drawn = data.draw(invocations(case, allowed[turn % len(allowed)]))
         turn += 1
-        if drawn.structure_id not in found:
-            found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
-        if len(found) == structures:
+        if add(drawn):
             raise _Enough
 
     with provider.stream(f"{seed}/{case.overload}"), warnings.catch_warnings():
         warnings.simplefilter("ignore", HypothesisWarning)
         with contextlib.suppress(_Enough):
             collect()
-    return list(found.values())
 
 
 def _with_more_values(first: Invocation, count: int) -> tuple[Invocation, ...]:
