@@ -299,7 +299,7 @@ def put(d: Draw) -> Arguments:
         index = d.tensor(shape, "int64", index_into(target.numel, negative=True))
     else:
         shape = (d.integer(0, min(target.numel, 9)),)
-        index = d.tensor(shape, "int64", unique_below(target.numel, max(shape[0], 1)), contiguous=True)
+        index = d.tensor(shape, "int64", unique_below(target.numel, max(shape[0], 1)))
     return {"self": target, "index": index, "source": d.tensor(shape), "accumulate": accumulate}
 
 

@@ -23,7 +23,7 @@ def _square(d: Draw, *, lead: tuple[int, ...] | None = None, symmetric: bool = F
     """A batch of matrices that dominate on their diagonal."""
     side = d.choose(3, 1, 2, 4, 7, 0)
     shape = (*(_lead(d) if lead is None else lead), side, side)
-    return d.tensor(shape, domain=("dominant", side, int(symmetric)), contiguous=True)
+    return d.tensor(shape, domain=("dominant", side, int(symmetric)))
 
 
 @ops.case("linalg_det", "linalg_slogdet", "linalg_inv", dtypes=FULL_FLOATS)

@@ -83,14 +83,14 @@ def _search(d: Draw) -> dict[str, Any]:
 @ops.case("bucketize.Tensor", dtypes=NUMBERS, judge=EXACT)
 def bucketize(d: Draw) -> Arguments:
     count = d.size()
-    boundaries = d.tensor((count,), domain=ascending(count), contiguous=True)
+    boundaries = d.tensor((count,), domain=ascending(count))
     return {"self": d.any_tensor(), "boundaries": boundaries, **_search(d)}
 
 
 @ops.case("bucketize.Scalar", dtypes=ALL, judge=EXACT)
 def bucketize_number(d: Draw) -> Arguments:
     count = d.size()
-    boundaries = d.tensor((count,), domain=ascending(count), contiguous=True)
+    boundaries = d.tensor((count,), domain=ascending(count))
     return {"self": d.number(), "boundaries": boundaries, **_search(d)}
 
 
@@ -110,11 +110,11 @@ def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
     search: dict[str, Any] = {"side": side, "right": right, "out_int32": d.maybe(d.boolean)}
     if d.choose(False, False, True):
         return {
-            "sorted_sequence": d.tensor(shape, domain=("descending", count), contiguous=True),
-            "sorter": d.tensor(shape, "int64", ("countdown", count), contiguous=True),
+            "sorted_sequence": d.tensor(shape, domain=("descending", count)),
+            "sorter": d.tensor(shape, "int64", ("countdown", count)),
             **search,
         }
-    sequence = d.tensor(shape, domain=ascending(count), contiguous=True)
+    sequence = d.tensor(shape, domain=ascending(count))
     return {"sorted_sequence": sequence, "sorter": d.choose(OMIT, None), **search}
 
 
@@ -306,7 +306,7 @@ def histogram_bins(d: Draw) -> Arguments:
     shape, count = d.shape(), d.size(2, 9)
     return {
         "self": d.tensor(shape, domain=between(-4.0, 4.0)),
-        "bins": d.tensor((count,), domain=ascending(count), contiguous=True),
+        "bins": d.tensor((count,), domain=ascending(count)),
         "weight": d.maybe(lambda: d.tensor(shape, domain=between(0.0, 2.0)), none=True),
         "density": d.maybe(d.boolean),
     }

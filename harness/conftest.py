@@ -11,9 +11,12 @@ from rich.console import Console
 
 from harness.pipeline.unit import Unit
 from harness.plan import Options, Plan, UsageProblem, make_plan
+from harness.reach.survey import DRAWS, Survey
+from harness.reach.unreachable import excuses
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.replay import read_replay
+from harness.report import generator
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
@@ -51,6 +54,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--results-dir", metavar="DIR", help="where the run is written (results/RUN_ID)")
     add("--record-only", action="store_true", help="record failures and exit with status 0")
     add("--replay", metavar="DIR", help="run the cases of a recorded run again instead of drawing")
+    add(
+        "--generator-report",
+        nargs="?",
+        type=int,
+        const=DRAWS,
+        metavar="N",
+        help=f"export nothing; say how well N draws ({DRAWS}) cover each operator's arguments",
+    )
     add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):
@@ -73,6 +84,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.reportchars = ""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect either conformance or the generator's quality."""
+    other = "test_conformance.py" if config.option.generator_report else "test_generator.py"
+    return True if collection_path == Path(__file__).with_name(other) else None
+
+
 def _options(given: Any) -> Options:
     """The user's words as `Options`.
 
@@ -90,6 +107,8 @@ def _options(given: Any) -> Options:
                 setattr(given, name, recorded.get(name))
     elif given.case:
         raise UsageProblem("--case names a recorded case: say where it was recorded with --replay DIR")
+    if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
+        raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -113,7 +132,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the record, before xdist starts its workers."""
     config = session.config
     given = config.option
-    if given.collectonly:
+    if given.collectonly or given.generator_report:
         return
     joined = getattr(config, "workerinput", {}).get("conformance")
     directory = joined["directory"] if joined else given.results_dir
@@ -136,7 +155,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell an xdist worker which run it belongs to."""
-    session = node.config.stash[_SESSION]
+    session = node.config.stash.get(_SESSION, None)
+    if session is None:
+        return
     node.workerinput["conformance"] = {
         "directory": str(session.results_dir.absolute()),
         "run": session.run_info.json,
@@ -153,6 +174,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "unit" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
+    if "surveyed" in metafunc.fixturenames:
+        units = metafunc.config.stash[_PLAN].units
+        metafunc.parametrize("surveyed", list(dict.fromkeys(unit.overload for unit in units)))
 
 
 def _item_id(unit: Unit) -> str:
@@ -180,6 +204,7 @@ class _Follower:
     def __init__(self, reporter: Any, items: int) -> None:
         self.progress = Progress(items)
         self.cases = 0
+        self.surveys: list[Survey] = []
         self._reporter = reporter
         self._said = 0.0
 
@@ -189,6 +214,8 @@ class _Follower:
             return
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
+        if "survey" in properties:
+            self.surveys.append(Survey.from_data(properties["survey"]))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return
@@ -225,10 +252,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The matrix, the failures, how to reproduce one, where everything is."""
     run = config.stash.get(_SESSION, None)
-    if run is None:
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    if run is None and (follower is None or not follower.surveys):
         return
     terminalreporter.ensure_newline()
-    terminalreporter.section("conformance", "=")
+    terminalreporter.section("conformance" if run else "generator", "=")
     marked = terminalreporter.hasmarkup
     console = Console(
         file=terminalreporter._tw._file,
@@ -237,8 +265,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         # A file or a pipe has no width; lines of a hundred columns read well in both.
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
+    if run is None:
+        console.print(generator.render(follower.surveys, excuses(), whole=not config.option.op))
+        return
     print_summary(console, run.results_dir)
-    follower = config.pluginmanager.get_plugin("conformance-follower")
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")

@@ -192,11 +192,15 @@ class Draw:
             dtype: The invocation's dtype by default.
             domain: Which values are allowed, one of `harness.values.DOMAINS` with its parameters.
             contiguous: Row-major always; otherwise permuted, stepped, expanded and offset layouts occur.
-                Domains that speak of runs of elements (`unique_below`, `ascending`) need it.
+                In domains that speak of runs of elements (`unique_below`, `ascending`) runs stay together.
         """
         shape = tuple(shape)
         strides, offset = (contiguous_strides(shape), 0)
-        if not contiguous:
+        if not contiguous and domain[0] in _RUNS:
+            matrix = domain[0] == "dominant"
+            run = Int(domain[_RUNS[str(domain[0])]])
+            strides, offset = shapes.layout_of_runs(self, shape, run**2 if matrix else run, square=matrix)
+        elif not contiguous:
             strides, offset = shapes.layout(self, shape)
         style = self.choose(*STYLE_WEIGHTS)
         # Two small draws make a seed: Hypothesis spends its effort on structure, not on the seed.
@@ -244,6 +248,8 @@ class Draw:
         return Enumerated("dtype", self.choose(*names))
 
 
+#: Domains that speak of runs of elements → where their length is among the domain's parameters.
+_RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1}
 #: Files whose functions draw on behalf of an operator case.
 _OWN_FILES = frozenset((Draw.choose.__code__.co_filename, shapes.shape.__code__.co_filename))
 

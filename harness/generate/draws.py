@@ -15,6 +15,7 @@ from hypothesis.errors import HypothesisWarning
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
+from harness.generate.scalars import respelled
 from harness.invocation import Argument, Invocation
 from harness.tensors import overload
 from harness.values import redraw
@@ -38,11 +39,17 @@ class _Enough(BaseException):
 @cache
 def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]:
     """A strategy for the invocations of `case` about `dtype`, as any Hypothesis user may use it."""
-    names = [argument.name for argument in overload(case.overload)._schema.arguments]
+    schema = overload(case.overload)._schema.arguments
+    names = [argument.name for argument in schema]
+    numbers = [argument.name for argument in schema if str(argument.type) in ("number", "Optional[number]")]
 
     @st.composite
     def strategy(draw: st.DrawFn) -> Invocation:
-        given_arguments = case.arguments(Draw(draw, dtype))
+        d = Draw(draw, dtype)
+        given_arguments = dict(case.arguments(d))
+        for name in numbers:
+            d.about = name
+            given_arguments[name] = respelled(d, given_arguments.get(name, OMIT))
         unknown = set(given_arguments) - set(names)
         if unknown:
             raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from harness.dtypes import INT_RANGE
+from harness.dtypes import INT_RANGE, is_float
+from harness.generate.shapes import Chooser
 
 _FLOATS = (1.0, 0.5, 2.0, -1.0, 0.0, 1.5, -0.5, 0.1, 3.0, -2.0, -0.0, 0.3, 1e-3, 10.0, 1e4, 2.5)
 _EDGE_FLOATS = (float("inf"), float("-inf"), float("nan"), 1e-30, 3.4028234663852886e38, 16777217.0)
@@ -42,3 +43,17 @@ def _fits(number: float, dtype: str) -> bool:
         return low <= number <= high
     largest = {"float16": 65504.0, "bfloat16": 3.3895e38}.get(dtype, float("inf"))
     return not largest < abs(number) < float("inf")
+
+
+def respelled(d: Chooser, number: object) -> object:
+    """Now and then the same number as a Python value of another type, for a Scalar argument.
+
+    To a floating tensor 2 and 2.0 say the same; an exporter sees different types.
+    """
+    if isinstance(number, float) and number.is_integer() and is_float(d.dtype):
+        kind = d.choose("drawn", "drawn", "drawn", "int", "bool")
+        if kind == "int":
+            return int(number)
+        if kind == "bool" and number in (0.0, 1.0):
+            return bool(number)
+    return number

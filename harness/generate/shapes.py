@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Protocol, TypeVar
 
 from harness.invocation import contiguous_strides
@@ -18,6 +19,8 @@ MAX_ELEMENTS = 4096
 
 class Chooser(Protocol):
     """What chooses; `harness.generate.draw.Draw` does."""
+
+    dtype: str
 
     def choose(self, *options: T) -> T:
         """One of `options`."""
@@ -105,3 +108,22 @@ def layout(d: Chooser, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     if kind == "offset":
         return strides, d.integer(1, 5)
     return strides, 0
+
+
+def layout_of_runs(
+    d: Chooser, sizes: tuple[int, ...], run: int, *, square: bool = False
+) -> tuple[tuple[int, ...], int]:
+    """Strides and storage offset that keep each `run` of elements together.
+
+    The leading dimensions, of which each element is a run, lie in any way; with `square` a run may also be
+    a transposed matrix.
+    """
+    strides = contiguous_strides(sizes)
+    lead = next((k for k in range(len(sizes)) if prod(sizes[k:]) == run), None)
+    if lead is None or not run:
+        return strides, 0
+    outer, offset = layout(d, sizes[:lead])
+    inner = strides[lead:]
+    if square and d.choose(False, False, True):
+        inner = (*inner[:-2], inner[-1], inner[-2])
+    return (*(step * run for step in outer), *inner), offset * run

@@ -102,7 +102,9 @@ def _values(kind: str, base: Invocation) -> Iterator[Argument]:
         for spec in base.tensors():
             yield spec
             for shape in ((), *((size,) for size in set(spec.shape))):
-                yield TensorSpec(shape, spec.dtype, contiguous_strides(shape), 0, Recipe(("any",), "plain", 0))
+                yield TensorSpec(
+                    shape, spec.dtype, contiguous_strides(shape), 0, Recipe(("any",), "plain", 0)
+                )
             break
     elif kind == "dtype":
         yield from (Enumerated("dtype", name) for name in ("float32", "int64"))

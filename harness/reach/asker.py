@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import resource
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -14,7 +15,7 @@ from harness.invocation import Invocation
 from harness.reach.answer import Answer
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
-_PATIENCE = 30.0
+_PATIENCE = 10.0
 #: Bytes that the process may have: a variant may ask for a huge result.
 _MEMORY = 6 * 2**30
 
@@ -89,6 +90,8 @@ def _serve(connection: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     torch.set_num_threads(1)
     gc.freeze()
+    # Kernels warn from native code, once a call.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     questions: dict[str, Callable[[Invocation], object]] = {"call": _call, "resize": _resizable}
     try:
         while True:

@@ -9,6 +9,7 @@ from functools import partial
 from harness.dtypes import ALL, INT_RANGE, is_float
 from harness.invocation import Invocation, TensorSpec
 from harness.reach.point import Point, Subject, family, kind_of, specs, value_of, with_argument, with_specs
+from harness.reach.values import is_index
 
 #: Stand for their kind in a pair.
 _REPRESENTATIVES = {"float": ("float32", "float64"), "int": ("int64", "int32"), "bool": ("bool", "bool")}
@@ -25,16 +26,24 @@ def _swapped(invocation: Invocation, dtype: str) -> Invocation:
     return invocation.map_tensors(lambda spec: replace(spec, dtype=dtype) if spec.dtype == main else spec)
 
 
+def _is_uniform(call: Invocation) -> bool:
+    return len({spec.dtype for spec in call.tensors() if not is_index(spec)}) == 1
+
+
 @family("dtypes")
 def dtypes(subject: Subject) -> Iterator[Point]:
     """Each dtype that the harness knows."""
     if not subject.tensors:
         return
+    # Beside a tensor of another dtype a dtype is promoted, which says nothing of the dtype itself.
+    only_mixed = not any(map(_is_uniform, subject.samples))
     for dtype in (*ALL, *(name for name in INT_RANGE if name not in ALL)):
         yield Point(
             name=f"dtype {dtype}",
             hit=lambda call, dtype=dtype: call.dtype == dtype,  # type: ignore[misc]
-            variants=lambda base, dtype=dtype: (_swapped(base, dtype),),  # type: ignore[misc]
+            variants=lambda base, dtype=dtype: (  # type: ignore[misc]
+                (_swapped(base, dtype),) if only_mixed or _is_uniform(base) else ()
+            ),
         )
 
 
@@ -107,5 +116,3 @@ def _mixed(subject: Subject, name: str, base: Invocation) -> Iterator[Invocation
     if len(found) > 1:
         wide = "float64" if found[0].dtype != "float64" else "float32"
         yield with_argument(subject, base, name, (replace(found[0], dtype=wide), *found[1:]))
-
-

@@ -68,6 +68,8 @@ class Subject:
         return tuple(a.name for a in self.arguments if a.name in self.tensors and "List" not in str(a.type))
 
 
+_CONSTANTS = {"ScalarType": "dtype", "Layout": "layout", "MemoryFormat": "memory_format"}
+
 Family: TypeAlias = Callable[[Subject], Iterator[Point]]
 
 #: Group of points → its family, filled at import.
@@ -86,10 +88,13 @@ def family(group: str) -> Callable[[Family], Family]:
 
 def kind_of(argument: Any) -> str:
     """A schema argument's type without ``Optional``: ``Tensor``, ``int``, ``List[int]``, ``dtype``."""
+    # The constants that schemas speak of are integers to TorchScript, whose types `type` gives.
+    real = str(argument.real_type)
+    for constant, kind in _CONSTANTS.items():
+        if constant in real:
+            return kind
     kind = str(argument.type)
-    if kind.startswith("Optional["):
-        kind = kind[len("Optional[") : -1]
-    return "dtype" if "ScalarType" in str(argument.real_type) else kind
+    return kind[len("Optional[") : -1] if kind.startswith("Optional[") else kind
 
 
 def value_of(invocation: Invocation, name: str) -> Argument:

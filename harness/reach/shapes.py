@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
+from operator import mul
 
 from harness.invocation import Invocation, TensorSpec, contiguous_strides
 from harness.reach.answer import Answer
@@ -63,12 +65,15 @@ def _with_size(subject: Subject, name: str, new: int, base: Invocation) -> Itera
             yield with_specs(base, subject.tensors, partial(_resized, old=old, new=new))
         for dim in range(min(len(spec.shape), 3)):
             shape = (*spec.shape[:dim], new, *spec.shape[dim + 1 :])
-            yield with_specs(base, (name,), lambda s, shape=shape, spec=spec: reshaped(s, shape) if s is spec else s)
+            yield with_specs(
+                base, (name,), lambda s, shape=shape, spec=spec: reshaped(s, shape) if s is spec else s
+            )
 
 
 @family("sizes")
 def sizes(subject: Subject) -> Iterator[Point]:
-    """Dimensions of size 0 and 1 in each tensor, and of sizes near each vector width in some."""
+    """Dimensions of size 0 and 1 in each tensor, and rows of lengths near each vector width in
+    some: kernels loop over as many of the last dimensions at once as lie together in memory."""
     for name in subject.tensors:
         for size in (0, 1):
             yield Point(
@@ -78,12 +83,18 @@ def sizes(subject: Subject) -> Iterator[Point]:
             )
     for width in WIDTHS if subject.tensors else ():
         yield Point(
-            name=f"size near {width}",
+            name=f"row near {width}",
             hit=lambda call, width=width: any(  # type: ignore[misc]
-                abs(size - width) <= 1 for spec in call.tensors() for size in spec.shape
+                abs(row - width) <= 1 for spec in call.tensors() for row in _rows(spec.shape)
             ),
             variants=partial(_with_size, subject, subject.tensors[0], width),
         )
+
+
+def _rows(shape: tuple[int, ...]) -> Iterator[int]:
+    """Sizes, and products of the last few."""
+    yield from shape
+    yield from accumulate(reversed(shape), mul)
 
 
 @family("layouts")
@@ -98,7 +109,9 @@ def layouts(subject: Subject) -> Iterator[Point]:
         yield Point(
             name=f"{name} expanded",
             hit=lambda call, name=name: any(  # type: ignore[misc]
-                n > 1 and not stride for s in specs(call, name) for n, stride in zip(s.shape, s.strides, strict=True)
+                n > 1 and not stride
+                for s in specs(call, name)
+                for n, stride in zip(s.shape, s.strides, strict=True)
             ),
             variants=partial(_laid, name, _expanded),
         )
@@ -120,7 +133,9 @@ def _stepped(spec: TensorSpec) -> TensorSpec:
 
 def _expanded(spec: TensorSpec) -> TensorSpec:
     widest = max(spec.shape, default=1)
-    return replace(spec, strides=tuple(0 if n == widest else s for n, s in zip(spec.shape, spec.strides, strict=True)))
+    return replace(
+        spec, strides=tuple(0 if n == widest else s for n, s in zip(spec.shape, spec.strides, strict=True))
+    )
 
 
 @family("broadcasting")

@@ -9,12 +9,14 @@ fails to draw it: a defect, unless `cases/unreachable.toml` excuses it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
 from harness.invocation import Invocation
+from harness.reach.answer import Answer
 from harness.reach.asker import Asker
 from harness.reach.families import FAMILIES
 from harness.reach.point import Point, Subject
@@ -29,6 +31,7 @@ ACCEPTED = 0.95
 _FIRST = 64
 #: Drawn calls of which variants are tried.
 _BASES = 8
+_BASES_AT_ONCE = 4
 #: Drawn calls that are tried for other sizes.
 _RESIZED = 24
 
@@ -41,13 +44,11 @@ class Missed:
         group: Of the point.
         point: Its name.
         example: A call that hits it and that PyTorch takes.
-        excuse: Why it is not drawn, "" if nothing says so.
     """
 
     group: str
     point: str
     example: str
-    excuse: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,8 @@ class Survey:
         refusal: What it said most often.
         structures: Distinct ones among the draws.
         hit: Group → names of the points hit.
-        missed: Reachable points that are not.
+        missed: Reachable points that are not, nor excused.
+        excused: Points not hit that an exception covers, each with its place among the exceptions.
         ranks: Rank of the first tensor → draws.
     """
 
@@ -74,14 +76,25 @@ class Survey:
     structures: int
     hit: dict[str, list[str]] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
+    excused: list[tuple[str, int]] = field(default_factory=list)
     ranks: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Survey:
+        """Read what `dataclasses.asdict` wrote, as it comes through JSON."""
+        return cls(
+            **{
+                **data,
+                "missed": [Missed(**miss) for miss in data["missed"]],
+                "excused": [(point, place) for point, place in data["excused"]],
+                "ranks": {int(rank): number for rank, number in data["ranks"].items()},
+            }
+        )
 
     @property
     def defects(self) -> list[str]:
         """One line each; none for an operator case that is good enough."""
-        found = [
-            f"no draw has {m.point}, though PyTorch takes {m.example}" for m in self.missed if not m.excuse
-        ]
+        found = [f"no draw has {m.point}, though PyTorch takes {m.example}" for m in self.missed]
         if self.accepted < ACCEPTED * self.asked:
             found.insert(0, f"PyTorch takes {self.accepted} of {self.asked} draws: {self.refusal}")
         return found
@@ -115,23 +128,28 @@ def survey(
     subject = Subject(case.overload, tuple(call for call, _ in taken[:_FIRST]))
     hit: dict[str, list[str]] = {}
     unhit: list[tuple[str, Point]] = []
-    for group, points in FAMILIES.items():
+    excused: list[tuple[str, int]] = []
+    dynamic = _Dynamic([call for call, _ in taken], asker)
+    families = {**FAMILIES, "dynamic": dynamic.points}
+    for group, points in families.items():
         for point in points(subject):
+            excuse = next((i for i, e in enumerate(excuses) if e.covers(case.overload, point.name)), None)
             if any(point.hit(call) for call, _ in taken):
                 hit.setdefault(group, []).append(point.name)
+            elif excuse is not None:
+                excused.append((point.name, excuse))
             else:
                 unhit.append((group, point))
-    missed = _reachable(case.overload, unhit, taken, asker, excuses)
+    missed = _reachable(unhit, taken, asker)
     if missed and count < draws:
         # Only to see whether they come: PyTorch is not asked about each.
         more = draw_invocations(case, seed=seed, count=draws)[count:]
         named = {point.name: point for _, point in unhit}
         for miss in list(missed):
-            if not miss.excuse and any(named[miss.point].hit(call) for call in more):
+            if any(named[miss.point].hit(call) for call in more):
                 missed.remove(miss)
                 hit.setdefault(miss.group, []).append(miss.point)
-        calls = calls + more if any(not miss.excuse for miss in missed) else calls
-    _dynamic(case.overload, [call for call, _ in taken], asker, excuses, hit, missed)
+        calls += more
     return Survey(
         overload=case.overload,
         draws=len(calls),
@@ -141,6 +159,7 @@ def survey(
         structures=len({call.structure_id for call in calls}),
         hit=hit,
         missed=missed,
+        excused=excused,
         ranks=dict(sorted(Counter(_rank(call) for call in calls).items())),
     )
 
@@ -149,46 +168,33 @@ def _rank(call: Invocation) -> int:
     return next((len(spec.shape) for spec in call.tensors()), 0)
 
 
-def _excuse(overload: str, point: str, excuses: Sequence[Excuse]) -> str:
-    return next((e.reason for e in excuses if e.covers(overload, point)), "")
-
-
 def _reachable(
-    overload: str,
-    unhit: Sequence[tuple[str, Point]],
-    taken: Sequence[tuple[Invocation, object]],
-    asker: Asker,
-    excuses: Sequence[Excuse],
+    unhit: Sequence[tuple[str, Point]], taken: Sequence[tuple[Invocation, Answer]], asker: Asker
 ) -> list[Missed]:
     """Those of `unhit` that PyTorch takes, going through more and more drawn calls."""
-    missed: list[Missed] = []
-    still = [(group, point) for group, point in unhit]
+    missed: dict[str, Missed] = {}
     bases = _varied([call for call, _ in taken])
     answered = dict(taken)
-    for start in range(0, len(bases), 4):
+    for start in range(0, len(bases), _BASES_AT_ONCE):
         questions = [
             (group, point, base, variant)
-            for group, point in still
-            for base in bases[start : start + 4]
+            for group, point in unhit
+            if point.name not in missed
+            for base in bases[start : start + _BASES_AT_ONCE]
             for variant in point.variants(base)
         ]
-        if not questions:
-            continue
-        for (group, point, base, variant), answer in zip(
-            questions, asker.ask([variant for *_, variant in questions]), strict=True
-        ):
-            known = {miss.point for miss in missed}
-            if answer.taken and point.name not in known and point.confirm(answered[base], answer):  # type: ignore[arg-type]
-                excuse = _excuse(overload, point.name, excuses)
-                missed.append(Missed(group=group, point=point.name, example=str(variant), excuse=excuse))
-        found = {miss.point for miss in missed}
-        still = [(group, point) for group, point in still if point.name not in found]
-    return missed
+        answers = asker.ask([variant for *_, variant in questions])
+        for (group, point, base, variant), answer in zip(questions, answers, strict=True):
+            if answer.taken and point.confirm(answered[base], answer):
+                missed.setdefault(point.name, Missed(group=group, point=point.name, example=str(variant)))
+    return list(missed.values())
 
 
 def _varied(calls: Sequence[Invocation]) -> list[Invocation]:
     """Few calls that differ: one of each rank first, the larger ones before the empty ones."""
-    ordered = sorted(calls, key=lambda call: not all(spec.numel > 1 for spec in call.tensors()))
+    # Of empty tensors kernels check little.
+    full = [call for call in calls if all(spec.numel for spec in call.tensors())] or calls
+    ordered = sorted(full, key=lambda call: not all(spec.numel > 1 for spec in call.tensors()))
     by_rank: dict[int, list[Invocation]] = {}
     for call in ordered:
         by_rank.setdefault(_rank(call), []).append(call)
@@ -200,19 +206,21 @@ def _varied(calls: Sequence[Invocation]) -> list[Invocation]:
     return found[:_BASES]
 
 
-def _dynamic(
-    overload: str,
-    calls: Sequence[Invocation],
-    asker: Asker,
-    excuses: Sequence[Excuse],
-    hit: dict[str, list[str]],
-    missed: list[Missed],
-) -> None:
-    candidates = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
-    for start in range(0, len(candidates), 4):
-        if any(asker.resizable(candidates[start : start + 4])):
-            hit.setdefault("dynamic", []).append(DYNAMIC)
-            return
-    if candidates:
-        excuse = _excuse(overload, DYNAMIC, excuses)
-        missed.append(Missed(group="dynamic", point=DYNAMIC, example=str(candidates[0]), excuse=excuse))
+class _Dynamic:
+    """The point that a call stays valid with other sizes, which PyTorch must be asked."""
+
+    def __init__(self, calls: Sequence[Invocation], asker: Asker) -> None:
+        self._calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
+        self._asker = asker
+
+    def points(self, subject: Subject) -> Iterator[Point]:
+        """That one, where some tensor has a size that could change."""
+        if self._calls:
+            found = self._found()
+            yield Point(name=DYNAMIC, hit=lambda call: found, variants=lambda base: self._calls[:1])
+
+    def _found(self) -> bool:
+        return any(
+            any(self._asker.resizable(self._calls[start : start + _BASES_AT_ONCE]))
+            for start in range(0, len(self._calls), _BASES_AT_ONCE)
+        )

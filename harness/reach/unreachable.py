@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import tomllib
+
+import cases
 
 
 class BadExceptions(Exception):
@@ -35,6 +39,16 @@ class Excuse:
 
 def _any(name: str, globs: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+@cache
+def excuses() -> tuple[Excuse, ...]:
+    """Those of `cases/unreachable.toml`.
+
+    Raises:
+        BadExceptions: the file is wrong.
+    """
+    return read(Path(cases.__file__).parent / "unreachable.toml")
 
 
 def read(path: Path) -> tuple[Excuse, ...]:

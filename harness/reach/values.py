@@ -81,7 +81,8 @@ def classes(spec: TensorSpec) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_index(spec: TensorSpec) -> bool:
+def is_index(spec: TensorSpec) -> bool:
+    """Whether the tensor names places."""
     return isinstance(spec.values, Recipe) and spec.values.domain[0] in INDEX_DOMAINS
 
 
@@ -89,7 +90,7 @@ def _is_index(spec: TensorSpec) -> bool:
 def number_classes(subject: Subject) -> Iterator[Point]:
     """Each class of numbers in each tensor that holds such numbers and no indices."""
     for name in subject.tensors:
-        seen = [s for sample in subject.samples for s in specs(sample, name) if not _is_index(s)]
+        seen = [s for sample in subject.samples for s in specs(sample, name) if not is_index(s)]
         if any(is_float(spec.dtype) for spec in seen):
             for word, example in _FLOATS.items():
                 yield _class(name, word, example, is_float)
@@ -116,13 +117,15 @@ def _class(name: str, word: str, example: object, of: object) -> Point:
 
 
 def _holding(name: str, example: object, of: object, base: Invocation) -> Iterator[Invocation]:
-    if any(of(s.dtype) and s.numel > 1 and not _is_index(s) for s in specs(base, name)):  # type: ignore[operator]
+    if any(of(s.dtype) and s.numel > 1 and not is_index(s) for s in specs(base, name)):  # type: ignore[operator]
         yield with_specs(
             base,
             (name,),
-            lambda s: replace(s, values=Literal((example(s.dtype),) * s.storage_size))  # type: ignore[operator]
-            if of(s.dtype)  # type: ignore[operator]
-            else s,
+            lambda s: (
+                replace(s, values=Literal((example(s.dtype),) * s.storage_size))  # type: ignore[operator]
+                if of(s.dtype)  # type: ignore[operator]
+                else s
+            ),
         )
 
 
@@ -130,7 +133,7 @@ def _holding(name: str, example: object, of: object, base: Invocation) -> Iterat
 def indices(subject: Subject) -> Iterator[Point]:
     """Indices that repeat, count from the end, name the ends, are few, are none, are narrow."""
     for name in subject.tensors:
-        if not any(_is_index(s) for sample in subject.samples for s in specs(sample, name)):
+        if not any(is_index(s) for sample in subject.samples for s in specs(sample, name)):
             continue
         for word, hit, change in (
             ("repeated", _repeats, partial(_all_at, 0)),
@@ -144,14 +147,14 @@ def indices(subject: Subject) -> Iterator[Point]:
             yield Point(
                 name=f"{name} {word}",
                 hit=lambda call, name=name, hit=hit: any(  # type: ignore[misc]
-                    _is_index(s) and hit(s) for s in specs(call, name)
+                    is_index(s) and hit(s) for s in specs(call, name)
                 ),
                 variants=partial(_changed, name, change),
             )
 
 
 def _changed(name: str, change: object, base: Invocation) -> Iterator[Invocation]:
-    if any(_is_index(s) and s.numel > 1 for s in specs(base, name)):
+    if any(is_index(s) and s.numel > 1 for s in specs(base, name)):
         yield with_specs(base, (name,), change)  # type: ignore[arg-type]
 
 

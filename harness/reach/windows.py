@@ -62,9 +62,7 @@ def windows(subject: Subject) -> Iterator[Point]:
     names = {argument.name for argument in subject.arguments}
     if "stride" in names and ("kernel_size" in names or {"weight", "padding"} <= names):
         yield Point(name="window larger than input", hit=_larger, variants=partial(_narrowed, subject))
-        yield Point(
-            name="stride larger than window", hit=_overstrides, variants=partial(_stretched, subject)
-        )
+        yield Point(name="stride larger than window", hit=_overstrides, variants=partial(_stretched, subject))
     if "output_size" in names:
         yield Point(name="output does not divide input", hit=_uneven, variants=partial(_unevened, subject))
 
