@@ -57,7 +57,7 @@ def main() -> None:
             together[further(case, asker)].append(overload)
     together.pop((), None)
     lines = [
-        "# Dtypes that PyTorch's CPU kernels take beyond those that the operator cases declare, found by asking",
+        "# Dtypes that PyTorch's CPU kernels take beyond those that operator cases declare, found by asking",
         "# it: written by `python ci/further_dtypes.py`. Each comes after the declared ones in its turn.",
     ]
     for dtypes, overloads in sorted(together.items()):

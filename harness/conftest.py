@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from harness.pipeline.unit import Unit
 from harness.plan import Options, Plan, UsageProblem, make_plan
@@ -266,7 +267,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
     if run is None:
-        console.print(generator.render(follower.surveys, excuses(), whole=not config.option.op))
+        for part in generator.render(follower.surveys, excuses(), whole=not config.option.op):
+            console.print(part, soft_wrap=isinstance(part, Text))
         return
     print_summary(console, run.results_dir)
     if follower is not None:

@@ -122,6 +122,10 @@ def layouts(subject: Subject) -> Iterator[Point]:
         )
 
 
+def _repeats(spec: TensorSpec) -> bool:
+    return any(size > 1 and not stride for size, stride in zip(spec.shape, spec.strides, strict=True))
+
+
 def _laid(name: str, change: object, base: Invocation) -> Iterator[Invocation]:
     if any(spec.numel > 1 for spec in specs(base, name)):
         yield with_specs(base, (name,), change)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +14,7 @@ from harness.reach.unreachable import Excuse
 from harness.report.plain import count, plain
 
 
-def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool) -> RenderableType:
+def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool) -> Iterator[RenderableType]:
     """A row per operator, totals per group of points, and the defects.
 
     Args:
@@ -23,7 +23,10 @@ def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool)
         whole: Whether every operator was surveyed, so that an exception of no use shows.
     """
     ordered = sorted(surveys, key=lambda s: s.overload)
-    return Group(_operators(ordered), _groups(ordered), *_defects(ordered), *_stale(ordered, excuses, whole))
+    yield _operators(ordered)
+    yield _groups(ordered)
+    yield from _defects(ordered)
+    yield from _stale(ordered, excuses, whole)
 
 
 def _operators(surveys: Sequence[Survey]) -> Table:
