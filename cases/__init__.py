@@ -11,6 +11,7 @@ from pathlib import Path
 import tomllib
 
 from harness.generate.operator_case import REGISTRY, OperatorCase
+from harness.generate.promotion import Promotion
 
 
 class CaseFileError(Exception):
@@ -38,16 +39,21 @@ def declared() -> dict[str, OperatorCase]:
 
 @cache
 def load() -> dict[str, OperatorCase]:
-    """Every operator case, with the dtypes that PyTorch takes beyond the declared ones.
+    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones.
 
     Raises:
         CaseFileError: a family file is wrong.
     """
-    found = declared()
-    for entry in tomllib.loads(FURTHER_DTYPES.read_text())["further"]:
-        for overload in entry["overloads"]:
-            if overload in found:
-                case = found[overload]
-                more = (dtype for dtype in entry["dtypes"] if dtype not in case.dtypes)
-                REGISTRY[overload] = replace(case, dtypes=(*case.dtypes, *more))
+    declared()
+    further = tomllib.loads(FURTHER_DTYPES.read_text())
+    for entry in further["dtypes"]:
+        for overload in REGISTRY.keys() & set(entry["overloads"]):
+            case = REGISTRY[overload]
+            more = (dtype for dtype in entry["dtypes"] if dtype not in case.dtypes)
+            REGISTRY[overload] = replace(case, dtypes=(*case.dtypes, *more))
+    for entry in further["promotions"]:
+        for overload in REGISTRY.keys() & set(entry["overloads"]):
+            case = REGISTRY[overload]
+            pairs = tuple(Promotion(*words) for words in entry["pairs"])
+            REGISTRY[overload] = replace(case, promotions=(*case.promotions, *pairs))
     return dict(sorted(REGISTRY.items()))

@@ -254,7 +254,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """The matrix, the failures, how to reproduce one, where everything is."""
     run = config.stash.get(_SESSION, None)
     follower = config.pluginmanager.get_plugin("conformance-follower")
-    if run is None and (follower is None or not follower.surveys):
+    surveys = follower.surveys if follower is not None else []
+    if run is None and not surveys:
         return
     terminalreporter.ensure_newline()
     terminalreporter.section("conformance" if run else "generator", "=")
@@ -267,7 +268,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
     if run is None:
-        for part in generator.render(follower.surveys, excuses(), whole=not config.option.op):
+        for part in generator.render(surveys, excuses(), whole=not config.option.op):
             console.print(part, soft_wrap=isinstance(part, Text))
         return
     print_summary(console, run.results_dir)

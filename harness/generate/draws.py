@@ -15,6 +15,7 @@ from hypothesis.errors import HypothesisWarning
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
+from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
 from harness.invocation import Argument, Invocation
 from harness.tensors import overload
@@ -50,6 +51,8 @@ def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]
         for name in numbers:
             d.about = name
             given_arguments[name] = respelled(d, given_arguments.get(name, OMIT))
+        d.about = "promotion"
+        given_arguments = promoted(d, given_arguments, case.promotions)
         unknown = set(given_arguments) - set(names)
         if unknown:
             raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 from harness.dtypes import ALL, INT_RANGE, is_float
+from harness.generate.promotion import REPRESENTATIVES, Promotion, kind_of_dtype
 from harness.invocation import Invocation, TensorSpec
 from harness.reach.point import Point, Subject, family, kind_of, specs, value_of, with_argument, with_specs
 from harness.reach.values import is_index
 
-#: Stand for their kind in a pair.
-_REPRESENTATIVES = {"float": ("float32", "float64"), "int": ("int64", "int32"), "bool": ("bool", "bool")}
-
-
-def kind(dtype: str) -> str:
-    """``float``, ``int`` or ``bool``."""
-    return "float" if is_float(dtype) else "bool" if dtype == "bool" else "int"
+_NAME = re.compile(r"(\w+) (float|int|bool) with (\w+) (?:other )?(float|int|bool)")
 
 
 def _swapped(invocation: Invocation, dtype: str) -> Invocation:
@@ -58,8 +54,8 @@ def promotion(subject: Subject) -> Iterator[Point]:
         if not any(is_float(spec.dtype) for s in subject.samples for spec in specs(s, other)):
             # An index, a mask: its dtype is no matter of promotion.
             continue
-        for left, lefts in _REPRESENTATIVES.items():
-            for right, rights in _REPRESENTATIVES.items():
+        for left, lefts in REPRESENTATIVES.items():
+            for right, rights in REPRESENTATIVES.items():
                 pair = (lefts[0], rights[left == right])
                 if pair[0] != pair[1]:
                     yield Point(
@@ -69,7 +65,7 @@ def promotion(subject: Subject) -> Iterator[Point]:
                     )
     for argument in subject.arguments:
         if kind_of(argument) == "number":
-            for left, lefts in _REPRESENTATIVES.items():
+            for left, lefts in REPRESENTATIVES.items():
                 for right, value in (("float", 0.5), ("int", 2), ("bool", True)):
                     if left != right:
                         yield Point(
@@ -85,7 +81,7 @@ def _pairs(first: str, other: str, left: str, right: str, call: Invocation) -> b
     a, b = value_of(call, first), value_of(call, other)
     if not isinstance(a, TensorSpec) or not isinstance(b, TensorSpec) or a.dtype == b.dtype:
         return False
-    return (kind(a.dtype), kind(b.dtype)) == (left, right)
+    return (kind_of_dtype(a.dtype), kind_of_dtype(b.dtype)) == (left, right)
 
 
 def _paired(
@@ -99,7 +95,11 @@ def _paired(
 
 def _with_scalar(first: str, left: str, name: str, right: str, call: Invocation) -> bool:
     tensor, value = value_of(call, first), value_of(call, name)
-    return isinstance(tensor, TensorSpec) and kind(tensor.dtype) == left and type(value).__name__ == right
+    return (
+        isinstance(tensor, TensorSpec)
+        and kind_of_dtype(tensor.dtype) == left
+        and type(value).__name__ == right
+    )
 
 
 def _in_lists(subject: Subject) -> Iterator[Point]:
@@ -116,3 +116,9 @@ def _mixed(subject: Subject, name: str, base: Invocation) -> Iterator[Invocation
     if len(found) > 1:
         wide = "float64" if found[0].dtype != "float64" else "float32"
         yield with_argument(subject, base, name, (replace(found[0], dtype=wide), *found[1:]))
+
+
+def named(point: str) -> Promotion | None:
+    """The promotion that a point of that name is about, if it is about one."""
+    found = _NAME.fullmatch(point)
+    return Promotion(*found.groups()) if found else None

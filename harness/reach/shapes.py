@@ -45,9 +45,11 @@ def _ranked(subject: Subject, name: str, rank: int, base: Invocation) -> Iterato
     for spec in specs(base, name)[:1]:
         step = rank - len(spec.shape)
         for names in (subject.tensors, (name,)):
-            yield with_specs(
-                base, names, lambda s, step=step: reshaped(s, _of_rank(s.shape, max(len(s.shape) + step, 0)))
-            )
+            yield with_specs(base, names, partial(_raised, step))
+
+
+def _raised(step: int, spec: TensorSpec) -> TensorSpec:
+    return reshaped(spec, _of_rank(spec.shape, max(len(spec.shape) + step, 0)))
 
 
 def _resized(spec: TensorSpec, old: int, new: int) -> TensorSpec:
@@ -58,6 +60,10 @@ def _resized(spec: TensorSpec, old: int, new: int) -> TensorSpec:
     )
 
 
+def _replaced(old: TensorSpec, shape: tuple[int, ...], spec: TensorSpec) -> TensorSpec:
+    return reshaped(spec, shape) if spec is old else spec
+
+
 def _with_size(subject: Subject, name: str, new: int, base: Invocation) -> Iterator[Invocation]:
     """The call with one size replaced, wherever it occurs, and in one place of one tensor."""
     for spec in specs(base, name)[:1]:
@@ -65,9 +71,7 @@ def _with_size(subject: Subject, name: str, new: int, base: Invocation) -> Itera
             yield with_specs(base, subject.tensors, partial(_resized, old=old, new=new))
         for dim in range(min(len(spec.shape), 3)):
             shape = (*spec.shape[:dim], new, *spec.shape[dim + 1 :])
-            yield with_specs(
-                base, (name,), lambda s, shape=shape, spec=spec: reshaped(s, shape) if s is spec else s
-            )
+            yield with_specs(base, (name,), partial(_replaced, spec, shape))
 
 
 @family("sizes")
@@ -173,7 +177,7 @@ def _shrunk(small: str, large: str, base: Invocation) -> Iterator[Invocation]:
         and min(a.shape, default=1) > 1
     ):
         for shape in ((1,) * len(a.shape), ()):
-            yield with_specs(base, (small,), lambda spec, shape=shape: reshaped(spec, shape))
+            yield with_specs(base, (small,), partial(reshaped, shape=shape))
 
 
 def _same_result(base: Answer, answer: Answer) -> bool:

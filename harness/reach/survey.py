@@ -9,7 +9,7 @@ fails to draw it: a defect, unless `cases/unreachable.toml` excuses it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,6 +108,7 @@ def survey(
     draws: int = DRAWS,
     excuses: Sequence[Excuse] = (),
     thorough: bool = True,
+    groups: Collection[str] | None = None,
 ) -> Survey:
     """Survey one operator.
 
@@ -119,6 +120,7 @@ def survey(
         excuses: Points that need not be drawn.
         thorough: Make all draws and ask PyTorch about each. Otherwise PyTorch is asked about the first
             few, and more are drawn only while a reachable point is open.
+        groups: Look for the points of these groups alone.
     """
     count = draws if thorough else min(draws, _FIRST)
     calls = draw_invocations(case, seed=seed, count=count)
@@ -132,6 +134,8 @@ def survey(
     dynamic = _Dynamic([call for call, _ in taken], asker)
     families = {**FAMILIES, "dynamic": dynamic.points}
     for group, points in families.items():
+        if groups is not None and group not in groups:
+            continue
         for point in points(subject):
             excuse = next((i for i, e in enumerate(excuses) if e.covers(case.overload, point.name)), None)
             if any(point.hit(call) for call, _ in taken):

@@ -41,10 +41,13 @@ _INTS = {
 
 @lru_cache(maxsize=4096)
 def computed(spec: TensorSpec) -> values.Values:
-    """The values of the tensor's storage, unrounded."""
+    """The tensor's values, unrounded; its shape."""
     if isinstance(spec.values, Recipe):
-        return values.compute(spec.values, spec.dtype, spec.storage_size)
-    return np.asarray(spec.values.values)
+        storage = values.compute(spec.values, spec.dtype, spec.storage_size)
+    else:
+        storage = np.asarray(spec.values.values)
+    steps = tuple(stride * storage.itemsize for stride in spec.strides)
+    return np.lib.stride_tricks.as_strided(storage[spec.offset :], spec.shape, steps)
 
 
 @lru_cache(maxsize=4096)
@@ -164,7 +167,7 @@ def _extent(spec: TensorSpec) -> int:
 
 
 def _repeats(spec: TensorSpec) -> bool:
-    return spec.numel > 1 and len(np.unique(computed(spec))) < spec.storage_size
+    return spec.numel > 1 and len(np.unique(computed(spec))) < spec.numel
 
 
 def _all_at(place: int, spec: TensorSpec) -> TensorSpec:

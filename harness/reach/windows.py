@@ -67,15 +67,16 @@ def windows(subject: Subject) -> Iterator[Point]:
         yield Point(name="output does not divide input", hit=_uneven, variants=partial(_unevened, subject))
 
 
+def _with_last_sizes(sizes: tuple[int, ...], spec: TensorSpec) -> TensorSpec:
+    return reshaped(spec, (*spec.shape[: -len(sizes)], *sizes))
+
+
 def _narrowed(subject: Subject, base: Invocation) -> Iterator[Invocation]:
     found = _window(base)
     if found is not None:
-        dims = len(found[1])
         for less in (1, 2):
             sizes = tuple(max(k - less, 1) for k in found[1])
-            yield with_specs(
-                base, subject.tensors[:1], lambda s, sizes=sizes: reshaped(s, (*s.shape[:-dims], *sizes))
-            )
+            yield with_specs(base, subject.tensors[:1], partial(_with_last_sizes, sizes))
 
 
 def _stretched(subject: Subject, base: Invocation) -> Iterator[Invocation]:
