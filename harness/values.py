@@ -73,7 +73,8 @@ def special_floats(dtype: str) -> tuple[float, ...]:
     ]
     # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
     non_finite = (float("nan"),) * 6 + (float("inf"), float("-inf")) * 2
-    return (*non_finite, 0.0, -0.0, *positive, *(-v for v in positive), *_SATURATION[dtype])
+    edges = (0.0, -0.0, largest, -largest, tiny * eps)
+    return (*non_finite, *edges, *positive, *(-v for v in positive), *_SATURATION[dtype])
 
 
 @cache
@@ -152,7 +153,8 @@ def _wide(raw: Raw, dtype: str) -> Values:
 def _halves(raw: Raw, dtype: str) -> Values:
     """Multiples of a half: ties of rounding."""
     if is_float(dtype):
-        return (_below(raw, 33) - 16) * 0.5
+        # Either zero: a float times a sign.
+        return _below(raw, 17) * 0.5 * np.where(raw >> np.uint64(63), -1.0, 1.0)
     return _plain(raw, dtype)
 
 
@@ -287,7 +289,8 @@ def _distinct(raw: Raw, dtype: str, style: str) -> Values:
 
 def _ascending(raw: Raw, dtype: str, style: str, run: int) -> Values:
     """Sorted within each consecutive `run` of storage elements, as bucket boundaries are."""
-    values = _tied(raw, dtype) if style == "tied" else _plain(raw, dtype)
+    values = _any(raw, dtype, style)
+    values = np.where(np.isnan(values), _plain(raw, dtype), values) if is_float(dtype) else values
     padded = np.resize(values, -(-len(values) // max(run, 1)) * max(run, 1)).reshape(-1, max(run, 1))
     return np.sort(padded, axis=1).reshape(-1)[: len(values)]
 
@@ -327,7 +330,9 @@ def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Va
     padded = np.resize(entries, -(-len(raw) // area) * area).reshape(-1, max(side, 1), max(side, 1))
     if symmetric:
         padded = (padded + padded.transpose(0, 2, 1)) * 0.5
-    return (padded + np.eye(max(side, 1)) * (side + 1.0)).reshape(-1)[: len(raw)]
+    # Adding zero would lose the sign of one.
+    diagonal = np.eye(max(side, 1), dtype=bool)
+    return np.where(diagonal, padded + (side + 1.0), padded).reshape(-1)[: len(raw)]
 
 
 #: Domain name → values; called with the raw stream, dtype, style and the domain's parameters.

@@ -115,11 +115,13 @@ def _class(name: str, word: str, example: object, of: object) -> Point:
     return Point(
         name=f"{name} {word}",
         hit=lambda call: any(of(s.dtype) and flag in classes(s) for s in specs(call, name)),  # type: ignore[operator]
-        variants=lambda base: _holding(name, example, of, base),
+        variants=lambda base: _holding(name, word, example, of, base),
     )
 
 
-def _holding(name: str, example: object, of: object, base: Invocation) -> Iterator[Invocation]:
+def _holding(name: str, word: str, example: object, of: object, base: Invocation) -> Iterator[Invocation]:
+    if word == "negative integer" and any(s.dtype.startswith("uint") for s in specs(base, name)):
+        return
     if any(of(s.dtype) and s.numel > 1 and not is_index(s) for s in specs(base, name)):  # type: ignore[operator]
         yield with_specs(
             base,
