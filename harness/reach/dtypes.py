@@ -10,6 +10,7 @@ from functools import partial
 from harness.dtypes import ALL, INT_RANGE, is_float
 from harness.generate.promotion import REPRESENTATIVES, Promotion, kind_of_dtype
 from harness.invocation import Invocation, TensorSpec
+from harness.reach.answer import Answer
 from harness.reach.point import Point, Subject, family, kind_of, specs, value_of, with_argument, with_specs
 from harness.reach.values import is_index
 
@@ -20,6 +21,15 @@ def _swapped(invocation: Invocation, dtype: str) -> Invocation:
     """The call with its main dtype, wherever a tensor has it, replaced."""
     main = invocation.dtype
     return invocation.map_tensors(lambda spec: replace(spec, dtype=dtype) if spec.dtype == main else spec)
+
+
+def _is_telling(call: Invocation) -> bool:
+    """Whether kernels have something to do: of one element, or none, some look at no dtype."""
+    return all(spec.numel > 1 for spec in call.tensors())
+
+
+def _has_result(base: Answer, answer: Answer) -> bool:
+    return all(0 not in shape for shape in answer.shapes)
 
 
 def _is_uniform(call: Invocation) -> bool:
@@ -33,13 +43,17 @@ def dtypes(subject: Subject) -> Iterator[Point]:
         return
     # Beside a tensor of another dtype a dtype is promoted, which says nothing of the dtype itself.
     only_mixed = not any(map(_is_uniform, subject.samples))
+    only_single = not any(map(_is_telling, subject.samples))
     for dtype in (*ALL, *(name for name in INT_RANGE if name not in ALL)):
         yield Point(
             name=f"dtype {dtype}",
             hit=lambda call, dtype=dtype: call.dtype == dtype,  # type: ignore[misc]
             variants=lambda base, dtype=dtype: (  # type: ignore[misc]
-                (_swapped(base, dtype),) if only_mixed or _is_uniform(base) else ()
+                (_swapped(base, dtype),)
+                if (only_mixed or _is_uniform(base)) and (only_single or _is_telling(base))
+                else ()
             ),
+            confirm=_has_result,
         )
 
 
@@ -62,6 +76,7 @@ def promotion(subject: Subject) -> Iterator[Point]:
                         name=f"{first} {left} with {other} {'other ' * (left == right)}{right}",
                         hit=partial(_pairs, first, other, left, right),
                         variants=partial(_paired, subject, first, other, pair),
+                        confirm=_has_result,
                     )
     for argument in subject.arguments:
         if kind_of(argument) == "number":
@@ -87,7 +102,7 @@ def _pairs(first: str, other: str, left: str, right: str, call: Invocation) -> b
 def _paired(
     subject: Subject, first: str, other: str, pair: tuple[str, str], base: Invocation
 ) -> Iterator[Invocation]:
-    if specs(base, first) and specs(base, other):
+    if specs(base, first) and specs(base, other) and _is_telling(base):
         swapped = _swapped(base, pair[0])
         swapped = with_specs(swapped, (first,), lambda spec: replace(spec, dtype=pair[0]))
         yield with_specs(swapped, (other,), lambda spec: replace(spec, dtype=pair[1]))
