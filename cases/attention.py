@@ -173,7 +173,7 @@ def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any],
         "has_biases": biased,
         "num_layers": layers,
         "dropout": 0.0,
-        "train": False,
+        "train": d.boolean(),
         "bidirectional": both,
     }
     return shared, inputs, hidden, layers * directions

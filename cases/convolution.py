@@ -217,7 +217,7 @@ ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(
 @ops.case("conv_tbc", dtypes=FLOATS + INTS, judge=Judge(accumulates=True, undefined=_tbc_times_infinity))
 def conv_tbc(d: Draw) -> Arguments:
     kernel, pad = d.choose(3, 1, 2, 4), d.choose(OMIT, 0, 1, 2)
-    into, out = d.size(1, 5), d.size(1, 5)
+    into, out = d.size(0, 9), d.size(0, 9)
     length = max(kernel - 2 * (0 if pad is OMIT else pad), 1) + d.integer(0, 6)
     return {
         # PyTorch views the input: few other layouts will do.

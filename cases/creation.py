@@ -41,7 +41,7 @@ def _like(d: Draw) -> dict[str, Any]:
 
 def _new(d: Draw) -> dict[str, Any]:
     dtype = d.choose(OMIT, OMIT, None, Enumerated("dtype", d.choose(*ALL)))
-    return {"self": d.any_tensor(max_rank=3), "size": _size(d), "dtype": dtype}
+    return {"self": d.any_tensor(), "size": _size(d), "dtype": dtype}
 
 
 def _result_dtype(d: Draw, arguments: dict[str, Any]) -> str:
@@ -199,6 +199,7 @@ def arange_start(d: Draw) -> Arguments:
 @ops.case("arange.start_step", dtypes=NUMBERS)
 def arange_step(d: Draw) -> Arguments:
     start, end, step = _span(d)
+    step = OMIT if step == 1 and d.boolean() else step
     return {"start": start, "end": end, "step": step, "dtype": _sequence_dtype(d)}
 
 

@@ -52,7 +52,7 @@ def _indices(
             indices.append(None)
         elif distinct:
             domain = unique_below(size, common[0]) if size >= common[0] else index_into(size)
-            indices.append(d.tensor(common, _index_dtype(d), domain, contiguous=True))
+            indices.append(d.tensor(common, _index_dtype(d), domain))
         else:
             domain = index_into(size, negative=True)
             indices.append(d.tensor(d.broadcastable(common), _index_dtype(d), domain))
@@ -130,7 +130,7 @@ def index_put_all(d: Draw) -> Arguments:
 
 
 def _along(
-    d: Draw, *, distinct: bool, narrow: bool = True
+    d: Draw, *, distinct: bool, narrow: bool = True, negative: bool = False
 ) -> tuple[tuple[int, ...], int, TensorSpec, tuple[int, ...]]:
     """A shape, a dim, a list of indices into it, and the shape of the slices that they name."""
     shape = d.shape()
@@ -142,8 +142,8 @@ def _along(
     count = count if shape else 1
     scalar = count == 1 and d.boolean()
     dtype = _index_dtype(d) if narrow else "int64"
-    domain = unique_below(size, max(count, 1)) if distinct else index_into(size)
-    index = d.tensor(() if scalar else (count,), dtype, domain, contiguous=distinct)
+    domain = unique_below(size, max(count, 1)) if distinct else index_into(size, negative=negative)
+    index = d.tensor(() if scalar else (count,), dtype, domain)
     slices = (*shape[:axis], count, *shape[axis + 1 :]) if shape else ()
     return shape, dim, index, slices
 
@@ -187,13 +187,13 @@ def index_reduce(d: Draw) -> Arguments:
 
 @ops.case("index_fill.int_Scalar", dtypes=ALL, judge=EXACT)
 def index_fill(d: Draw) -> Arguments:
-    shape, dim, index, _ = _along(d, distinct=False, narrow=False)
+    shape, dim, index, _ = _along(d, distinct=False, narrow=False, negative=True)
     return {"self": d.tensor(shape), "dim": dim, "index": index, "value": _value(d)}
 
 
 @ops.case("index_fill.int_Tensor", dtypes=ALL, judge=EXACT)
 def index_fill_tensor(d: Draw) -> Arguments:
-    shape, dim, index, _ = _along(d, distinct=False, narrow=False)
+    shape, dim, index, _ = _along(d, distinct=False, narrow=False, negative=True)
     return {"self": d.tensor(shape), "dim": dim, "index": index, "value": d.tensor(())}
 
 
@@ -299,7 +299,7 @@ def put(d: Draw) -> Arguments:
         index = d.tensor(shape, "int64", index_into(target.numel, negative=True))
     else:
         shape = (d.integer(0, min(target.numel, 9)),)
-        index = d.tensor(shape, "int64", unique_below(target.numel, max(shape[0], 1)), contiguous=True)
+        index = d.tensor(shape, "int64", unique_below(target.numel, max(shape[0], 1)))
     return {"self": target, "index": index, "source": d.tensor(shape), "accumulate": accumulate}
 
 

@@ -16,14 +16,14 @@ ops = Family("linalg")
 
 
 def _lead(d: Draw) -> tuple[int, ...]:
-    return d.shape(0, 3, max_size=3)
+    return d.shape(0, 3, max_size=4)
 
 
 def _square(d: Draw, *, lead: tuple[int, ...] | None = None, symmetric: bool = False) -> TensorSpec:
     """A batch of matrices that dominate on their diagonal."""
-    side = d.choose(3, 1, 2, 4, 7, 0)
+    side = d.choose(3, 1, 2, 4, 7, 8, 16, 0)
     shape = (*(_lead(d) if lead is None else lead), side, side)
-    return d.tensor(shape, domain=("dominant", side, int(symmetric)), contiguous=True)
+    return d.tensor(shape, domain=("dominant", side, int(symmetric)))
 
 
 @ops.case("linalg_det", "linalg_slogdet", "linalg_inv", dtypes=FULL_FLOATS)
@@ -130,7 +130,13 @@ def solve_checked(d: Draw) -> Arguments:
 @ops.case("linalg_solve_triangular", dtypes=FULL_FLOATS)
 def solve_triangular(d: Draw) -> Arguments:
     system = _system(d, vectors=False)
-    return {"self": system["A"], "B": system["B"], "left": system["left"], "upper": d.boolean()}
+    return {
+        "self": system["A"],
+        "B": system["B"],
+        "left": system["left"],
+        "upper": d.boolean(),
+        "unitriangular": d.maybe(d.boolean),
+    }
 
 
 @ops.case("triangular_solve", dtypes=FULL_FLOATS)
@@ -142,6 +148,7 @@ def solve_triangular_classic(d: Draw) -> Arguments:
         "A": matrix,
         "upper": d.maybe(d.boolean),
         "transpose": d.maybe(d.boolean),
+        "unitriangular": d.maybe(d.boolean),
     }
 
 

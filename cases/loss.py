@@ -25,7 +25,7 @@ def _given_reduction(d: Draw) -> int:
 
 
 def _pair(d: Draw, first: str = "self", second: str = "target", **domains: Any) -> dict[str, Any]:
-    return d.operands(first, second, domains=domains, max_rank=4)
+    return d.operands(first, second, domains=domains)
 
 
 # Differences of two tensors
@@ -38,7 +38,7 @@ def difference(d: Draw) -> Arguments:
 
 @ops.case("soft_margin_loss", dtypes=FLOATS)
 def soft_margin(d: Draw) -> Arguments:
-    shape = d.shape(max_rank=4)
+    shape = d.shape()
     target = d.tensor(d.broadcastable(shape), domain=d.choose(SIGNS, SIGNS, ANY))
     return {"self": d.tensor(shape), "target": target, "reduction": _reduction(d)}
 
@@ -66,7 +66,7 @@ def _margin(d: Draw) -> Any:
 @ops.case("margin_ranking_loss", dtypes=NUMBERS)
 def margin_ranking(d: Draw) -> Arguments:
     # Broadcasts, but between tensors of equal rank.
-    shape = d.shape(max_rank=4)
+    shape = d.shape()
     full = d.choose("input1", "input2", "target")
     domains = {"target": d.choose(SIGNS, ANY) if d.dtype != "uint8" else ANY}
     tensors = {

@@ -19,7 +19,7 @@ ops = Family("matmul")
 
 def _size(d: Draw) -> int:
     """A side of a matrix; a long one now and then, where the order of accumulation matters."""
-    return 129 if d.integer(0, 31) == 31 else d.size(high=17)
+    return d.choose(129, 33, 64) if d.integer(0, 19) == 19 else d.size(high=17)
 
 
 def _sides(d: Draw) -> tuple[int, int, int]:
@@ -197,7 +197,7 @@ def linear(d: Draw) -> Arguments:
 def bilinear(d: Draw) -> Arguments:
     # PyTorch cannot flatten batches of nothing.
     lead = d.shape(0, 2, min_size=1, max_size=3)
-    first, second, outputs = d.size(1, 5), d.size(1, 5), d.size(1, 5)
+    first, second, outputs = d.size(1, 9), d.size(1, 9), d.size(0, 9)
     return {
         "input1": d.tensor((*lead, first)),
         "input2": d.tensor((*lead, second)),
@@ -277,7 +277,7 @@ def einsum(d: Draw) -> Arguments:
 
 @ops.case("tensordot", dtypes=NUMBERS, judge=ACCUMULATES)
 def tensordot(d: Draw) -> Arguments:
-    shape = d.shape(0, 4, max_size=5)
+    shape = d.shape(0, 5, max_size=5)
     dims = d.dims(len(shape)) if shape else []
     free = d.shape(0, 2, max_size=5)
     other = [*(shape[i] for i in dims), *free]
@@ -354,7 +354,7 @@ def _p(d: Draw) -> float:
 
 
 def _points(d: Draw, *, batches: bool) -> dict[str, Any]:
-    lead, features = _lead(d, 2) if batches else (), d.size(high=9)
+    lead, features = _lead(d, 3) if batches else (), d.size(high=9)
     full_left = d.boolean()
     left, right = (lead, d.broadcastable(lead)) if full_left else (d.broadcastable(lead), lead)
     # Beyond 25 points PyTorch multiplies matrices unless told otherwise.
@@ -405,5 +405,5 @@ def pairwise_distance(d: Draw) -> Arguments:
 
 @ops.case("_int_mm", dtypes=("int8",), judge=EXACT)
 def int_mm(d: Draw) -> Arguments:
-    m, k, n = (d.size(1, 17) for _ in range(3))
+    m, k, n = (d.size(0, 17) for _ in range(3))
     return {"self": d.tensor((m, k)), "mat2": d.tensor((k, n))}

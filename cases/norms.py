@@ -74,9 +74,9 @@ def _matrix_order(d: Draw) -> int | float:
     return d.choose(*orders, 2, -2) if d.dtype in FULL_FLOATS else d.choose(*orders)
 
 
-def _matrix(d: Draw) -> tuple[TensorSpec, list[int], Any]:
+def _matrix(d: Draw, min_size: int = 1) -> tuple[TensorSpec, list[int], Any]:
     """A batch of matrices, the dims that they lie in, and those dims as an argument with a default."""
-    shape = d.shape(2, 4, min_size=1, max_size=5)
+    shape = d.shape(2, 5, min_size=min_size, max_size=5)
     dims = d.dims(len(shape), min_count=2, max_count=2)
     default = d.boolean()
     return d.tensor(shape, domain=FINITE), dims, OMIT if default else dims
@@ -130,7 +130,7 @@ def linalg_norm_named(d: Draw) -> Arguments:
 
 @ops.case("nuclear_norm.dim", dtypes=FULL_FLOATS)
 def nuclear_norm_dim(d: Draw) -> Arguments:
-    matrix, dims, _ = _matrix(d)
+    matrix, dims, _ = _matrix(d, 0)
     return {"self": matrix, "dim": dims, "keepdim": keepdim(d)}
 
 

@@ -119,7 +119,7 @@ def _unpool(dims: int, d: Draw) -> dict[str, Any]:
         "self": d.tensor(shape),
         "indices": d.tensor(shape, "int64", index_into(plane))
         if repeated
-        else d.tensor(shape, "int64", unique_below(plane, math.prod(pooled)), contiguous=True),
+        else d.tensor(shape, "int64", unique_below(plane, math.prod(pooled))),
         "output_size": sizes,
     }
 

@@ -65,7 +65,7 @@ def _cast(d: Draw, *targets: str, required: bool = False) -> tuple[Any, tuple[An
 
 def _sum(d: Draw) -> tuple[tuple[int, ...], dict[str, Any]]:
     shape = long_or_any_shape(d)
-    dtype, domain = _cast(d, *FLOATS, *INTS)
+    dtype, domain = _cast(d, *FLOATS, *INTS, "bool")
     return shape, {"self": d.tensor(shape, domain=domain), "dtype": dtype}
 
 
@@ -114,7 +114,7 @@ def sum_to_size(d: Draw) -> Arguments:
 
 def _prod(d: Draw) -> tuple[tuple[int, ...], dict[str, Any]]:
     shape = long_or_any_shape(d, wide=False)
-    dtype, domain = _cast(d, *FLOATS, *INTS)
+    dtype, domain = _cast(d, *FLOATS, *INTS, "bool")
     return shape, {"self": d.tensor(shape, domain=domain), "dtype": dtype}
 
 
@@ -253,7 +253,7 @@ def moments_correction(d: Draw) -> Arguments:
     return {
         "self": d.tensor(shape),
         "dim": dim_list(d, len(shape)),
-        "correction": d.maybe(lambda: d.choose(1, 0, 2, 5, 1.0, 0.5), none=True),
+        "correction": d.maybe(lambda: d.choose(1, 0, 2, 5, 1.0, 0.5, -1), none=True),
         "keepdim": keepdim(d),
     }
 

@@ -117,7 +117,7 @@ def flatten(d: Draw) -> Arguments:
 
 @ops.case("unflatten.int", dtypes=ALL, judge=EXACT)
 def unflatten(d: Draw) -> Arguments:
-    shape = d.shape(1, 4)
+    shape = d.shape(1)
     dim = d.dim(len(shape))
     sizes = _split(d, shape[dim], d.integer(1, 3))
     return {"self": d.tensor(shape), "dim": dim, "sizes": _infer_one(d, sizes)}

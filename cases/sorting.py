@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
-from harness.generate.draw import OMIT, Draw, ascending, between
+from harness.generate.draw import DISTINCT, OMIT, Draw, ascending, between
 from harness.generate.operator_case import Arguments, Family
+from harness.invocation import TensorSpec
 from harness.verdict.judge import ACCUMULATES, EXACT, Array, Evidence, Judge, Mask, OutputRule
 from harness.verdict.rules import any_order, equal, indices_along, unique_counts, unique_inverse
 
@@ -83,14 +84,14 @@ def _search(d: Draw) -> dict[str, Any]:
 @ops.case("bucketize.Tensor", dtypes=NUMBERS, judge=EXACT)
 def bucketize(d: Draw) -> Arguments:
     count = d.size()
-    boundaries = d.tensor((count,), domain=ascending(count), contiguous=True)
+    boundaries = d.tensor((count,), domain=ascending(count))
     return {"self": d.any_tensor(), "boundaries": boundaries, **_search(d)}
 
 
 @ops.case("bucketize.Scalar", dtypes=ALL, judge=EXACT)
 def bucketize_number(d: Draw) -> Arguments:
     count = d.size()
-    boundaries = d.tensor((count,), domain=ascending(count), contiguous=True)
+    boundaries = d.tensor((count,), domain=ascending(count))
     return {"self": d.number(), "boundaries": boundaries, **_search(d)}
 
 
@@ -110,11 +111,11 @@ def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
     search: dict[str, Any] = {"side": side, "right": right, "out_int32": d.maybe(d.boolean)}
     if d.choose(False, False, True):
         return {
-            "sorted_sequence": d.tensor(shape, domain=("descending", count), contiguous=True),
-            "sorter": d.tensor(shape, "int64", ("countdown", count), contiguous=True),
+            "sorted_sequence": d.tensor(shape, domain=("descending", count)),
+            "sorter": d.tensor(shape, "int64", ("countdown", count)),
             **search,
         }
-    sequence = d.tensor(shape, domain=ascending(count), contiguous=True)
+    sequence = d.tensor(shape, domain=ascending(count))
     return {"sorted_sequence": sequence, "sorter": d.choose(OMIT, None), **search}
 
 
@@ -134,9 +135,14 @@ def searchsorted_number(d: Draw) -> Arguments:
 # Membership
 
 
-def _membership(d: Draw) -> dict[str, Any]:
-    # Elements may repeat, so that `assume_unique` would be a lie that PyTorch may punish.
-    return {"assume_unique": d.choose(OMIT, False), "invert": d.maybe(d.boolean)}
+def _membership(d: Draw, *, unique: bool = False) -> dict[str, Any]:
+    # Where elements may repeat `assume_unique` would be a lie that PyTorch may punish.
+    return {"assume_unique": True if unique else d.choose(OMIT, False), "invert": d.maybe(d.boolean)}
+
+
+def _elements(d: Draw, *, unique: bool) -> TensorSpec:
+    """Any tensor, or a vector without repetitions."""
+    return d.tensor((d.size(),), domain=DISTINCT, contiguous=True) if unique else d.any_tensor()
 
 
 def _number(d: Draw) -> int | float:
@@ -146,18 +152,30 @@ def _number(d: Draw) -> int | float:
 
 @ops.case("isin.Tensor_Tensor", dtypes=NUMBERS, judge=EXACT)
 def isin(d: Draw) -> Arguments:
-    tests = d.tensor(d.shape(0, 2), d.other_dtype(*FLOATS[:2], "int64"))
-    return {"elements": d.any_tensor(), "test_elements": tests, **_membership(d)}
+    unique = d.choose(False, False, True)
+    dtype = d.other_dtype(*FLOATS[:2], "int64")
+    tests = _elements(d, unique=True) if unique else d.tensor(d.shape(), dtype)
+    return {"elements": _elements(d, unique=unique), "test_elements": tests, **_membership(d, unique=unique)}
 
 
 @ops.case("isin.Tensor_Scalar", dtypes=NUMBERS, judge=EXACT)
 def isin_number(d: Draw) -> Arguments:
-    return {"elements": d.any_tensor(), "test_element": _number(d), **_membership(d)}
+    unique = d.choose(False, False, True)
+    return {
+        "elements": _elements(d, unique=unique),
+        "test_element": _number(d),
+        **_membership(d, unique=unique),
+    }
 
 
 @ops.case("isin.Scalar_Tensor", dtypes=NUMBERS, judge=EXACT)
 def number_isin(d: Draw) -> Arguments:
-    return {"element": _number(d), "test_elements": d.any_tensor(), **_membership(d)}
+    unique = d.choose(False, False, True)
+    return {
+        "element": _number(d),
+        "test_elements": _elements(d, unique=unique),
+        **_membership(d, unique=unique),
+    }
 
 
 # Unique elements: in order only where `sorted` says so
@@ -306,7 +324,7 @@ def histogram_bins(d: Draw) -> Arguments:
     shape, count = d.shape(), d.size(2, 9)
     return {
         "self": d.tensor(shape, domain=between(-4.0, 4.0)),
-        "bins": d.tensor((count,), domain=ascending(count), contiguous=True),
+        "bins": d.tensor((count,), domain=ascending(count)),
         "weight": d.maybe(lambda: d.tensor(shape, domain=between(0.0, 2.0)), none=True),
         "density": d.maybe(d.boolean),
     }

@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from harness.baseline.cell import cells_of
 from harness.baseline.file import DRAWING, Baseline, is_baseline, read_baseline, updated, write_baseline
 from harness.baseline.gate import Finding
 from harness.pipeline.unit import Unit
 from harness.plan import Options, Plan, UsageProblem, make_plan
+from harness.reach.survey import DRAWS, Survey
+from harness.reach.unreachable import excuses
 from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.replay import read_replay
-from harness.report import gate
+from harness.report import gate, generator
 from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
@@ -75,6 +78,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--results-dir", metavar="DIR", help="where the run is written (results/RUN_ID)")
     add("--record-only", action="store_true", help="record failures and exit with status 0")
     add("--replay", metavar="DIR", help="run the cases of a recorded run again instead of drawing")
+    add(
+        "--generator-report",
+        nargs="?",
+        type=int,
+        const=DRAWS,
+        metavar="N",
+        help=f"export nothing; say how well N draws ({DRAWS}) cover each operator's arguments",
+    )
     add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
     add(
         "--shrink",
@@ -104,6 +115,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.reportchars = ""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Collect either conformance or the generator's quality."""
+    other = "test_conformance.py" if config.option.generator_report else "test_generator.py"
+    return True if collection_path == Path(__file__).with_name(other) else None
+
+
 def _options(given: Any) -> Options:
     """The user's words as `Options`.
 
@@ -131,6 +148,8 @@ def _options(given: Any) -> Options:
                 setattr(given, name, drawing[name])
     if given.shrink is not None and not given.shrink >= 0:
         raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
+    if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
+        raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -157,7 +176,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the record, before xdist starts its workers."""
     config = session.config
     given = config.option
-    if given.collectonly:
+    if given.collectonly or given.generator_report:
         return
     joined = getattr(config, "workerinput", {}).get("conformance")
     directory = joined["directory"] if joined else given.results_dir
@@ -190,7 +209,9 @@ def _baseline(given: Any) -> Baseline | None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell an xdist worker which run it belongs to."""
-    session = node.config.stash[_SESSION]
+    session = node.config.stash.get(_SESSION, None)
+    if session is None:
+        return
     node.workerinput["conformance"] = {
         "directory": str(session.results_dir.absolute()),
         "run": session.run_info.json,
@@ -207,6 +228,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "unit" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
+    if "surveyed" in metafunc.fixturenames:
+        units = metafunc.config.stash[_PLAN].units
+        metafunc.parametrize("surveyed", list(dict.fromkeys(unit.overload for unit in units)))
 
 
 def _item_id(unit: Unit) -> str:
@@ -237,6 +261,7 @@ class _Follower:
         self.fired: set[str] = set()
         self.differences: list[tuple[Finding, str]] = []
         self.afterwords = Afterwords()
+        self.surveys: list[Survey] = []
         self._reporter = reporter
         self._said = 0.0
 
@@ -249,6 +274,8 @@ class _Follower:
         self.fired.update(properties.get("fired", ()))
         self.differences += [(Finding(kind), words) for kind, words in properties.get("differences", ())]
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
+        if "survey" in properties:
+            self.surveys.append(Survey.from_data(properties["survey"]))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return
@@ -321,10 +348,12 @@ def _shrink(config: pytest.Config, run: Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The matrix, the failures, how to reproduce one, where everything is."""
     run = config.stash.get(_SESSION, None)
-    if run is None:
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    surveys = follower.surveys if follower is not None else []
+    if run is None and not surveys:
         return
     terminalreporter.ensure_newline()
-    terminalreporter.section("conformance", "=")
+    terminalreporter.section("conformance" if run else "generator", "=")
     marked = terminalreporter.hasmarkup
     console = Console(
         file=terminalreporter._tw._file,
@@ -333,6 +362,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         # A file or a pipe has no width; lines of a hundred columns read well in both.
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
+    if run is None:
+        for part in generator.render(surveys, excuses(), whole=not config.option.op):
+            console.print(part, soft_wrap=isinstance(part, Text))
+        return
     print_summary(console, run.results_dir)
     follower = config.pluginmanager.get_plugin("conformance-follower")
     if config.option.baseline:

@@ -73,7 +73,8 @@ def special_floats(dtype: str) -> tuple[float, ...]:
     ]
     # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
     non_finite = (float("nan"),) * 6 + (float("inf"), float("-inf")) * 2
-    return (*non_finite, 0.0, -0.0, *positive, *(-v for v in positive), *_SATURATION[dtype])
+    edges = (0.0, -0.0, largest, -largest, tiny * eps)
+    return (*non_finite, *edges, *positive, *(-v for v in positive), *_SATURATION[dtype])
 
 
 @cache
@@ -152,7 +153,8 @@ def _wide(raw: Raw, dtype: str) -> Values:
 def _halves(raw: Raw, dtype: str) -> Values:
     """Multiples of a half: ties of rounding."""
     if is_float(dtype):
-        return (_below(raw, 33) - 16) * 0.5
+        # Either zero: a float times a sign.
+        return _below(raw, 17) * 0.5 * np.where(raw >> np.uint64(63), -1.0, 1.0)
     return _plain(raw, dtype)
 
 
@@ -225,14 +227,22 @@ def _nonzero(raw: Raw, dtype: str, style: str) -> Values:
 
 
 def _range(raw: Raw, dtype: str, style: str, low: float, high: float) -> Values:
-    """In [low, high]; the ends and the middle are as likely as one in four unless plain."""
+    """In [low, high]; unless plain, one in four is an end, the middle or a special value in between."""
     if not is_float(dtype):
         return _below(raw, int(high) - int(low) + 1) + int(low)
     values = _unit(raw) * (high - low) + low
     if style == "plain":
         return values
-    ends = _pick(raw >> np.uint64(5), (low, high, (low + high) / 2), np.float64)
+    ends = _pick(raw >> np.uint64(5), _specials_within(dtype, low, high), np.float64)
     return np.where((raw >> np.uint64(60)) < 4, ends, values)
+
+
+@cache
+def _specials_within(dtype: str, low: float, high: float) -> tuple[float, ...]:
+    """The ends and the middle as often as all special values between them."""
+    within = tuple(v for v in special_floats(dtype) if low <= v <= high)
+    places = (low, high, (low + high) / 2)
+    return (*places * max(len(within) // 3, 1), *within)
 
 
 def _index(raw: Raw, dtype: str, style: str, size: int) -> Values:
@@ -279,7 +289,8 @@ def _distinct(raw: Raw, dtype: str, style: str) -> Values:
 
 def _ascending(raw: Raw, dtype: str, style: str, run: int) -> Values:
     """Sorted within each consecutive `run` of storage elements, as bucket boundaries are."""
-    values = _tied(raw, dtype) if style == "tied" else _plain(raw, dtype)
+    values = _any(raw, dtype, style)
+    values = np.where(np.isnan(values), _plain(raw, dtype), values) if is_float(dtype) else values
     padded = np.resize(values, -(-len(values) // max(run, 1)) * max(run, 1)).reshape(-1, max(run, 1))
     return np.sort(padded, axis=1).reshape(-1)[: len(values)]
 
@@ -311,14 +322,17 @@ def _packed(raw: Raw, dtype: str, style: str, top: int, floor: int) -> Values:
 
 def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Values:
     """Consecutive `side` × `side` matrices whose diagonal outweighs the rest, so that they are well
-    conditioned; with `symmetric` positive definite, too."""
+    conditioned; with `symmetric` positive definite, too. Styles of ties have multiples of a half."""
     area = max(side * side, 1)
-    padded = np.resize(_unit(raw) * 2.0 - 1.0, -(-len(raw) // area) * area).reshape(
-        -1, max(side, 1), max(side, 1)
-    )
+    entries = _unit(raw) * 2.0 - 1.0
+    if style in ("halves", "tied", "special", "mixed"):
+        entries = np.round(entries * 2.0) * 0.5
+    padded = np.resize(entries, -(-len(raw) // area) * area).reshape(-1, max(side, 1), max(side, 1))
     if symmetric:
         padded = (padded + padded.transpose(0, 2, 1)) * 0.5
-    return (padded + np.eye(max(side, 1)) * (side + 1.0)).reshape(-1)[: len(raw)]
+    # Adding zero would lose the sign of one.
+    diagonal = np.eye(max(side, 1), dtype=bool)
+    return np.where(diagonal, padded + (side + 1.0), padded).reshape(-1)[: len(raw)]
 
 
 #: Domain name → values; called with the raw stream, dtype, style and the domain's parameters.

@@ -1,20 +1,24 @@
 """What an operator case draws from: shapes, tensors, dims, numbers, choices.
 
-A thin layer over Hypothesis's strategies, so that a case reads as a description of valid arguments.
-Everything is drawn from small finite choices, simplest first, which keeps draws the same on every
-machine and lets Hypothesis shrink them.
+A thin layer over Hypothesis, so that a case reads as a description of valid arguments. Everything is
+drawn from small finite choices, simplest first, which keeps draws the same on every machine and lets
+Hypothesis shrink them. Each choice tells the stream of choices where in the operator case it is made, so
+that a collection of cases makes every choice in turn (`harness.generate.provider`).
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
 from harness.dtypes import FLOATS, INTS, is_float
-from harness.generate import scalars
-from harness.generate.shapes import MAX_ELEMENTS, broadcastable_to, layouts, shapes, sizes
+from harness.generate import provider, scalars, shapes
+from harness.generate.shapes import MAX_ELEMENTS
 from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
 from harness.values import STYLE_WEIGHTS
 
@@ -62,30 +66,58 @@ def ascending(run: int) -> tuple[str, int]:
     return ("ascending", run)
 
 
+@cache
+def _below(bound: Int) -> st.SearchStrategy[Int]:
+    # Kept: checking a new strategy takes Hypothesis longer than drawing from it.
+    return st.integers(0, bound - 1)
+
+
 class Draw:
     """Draws the parts of one invocation.
 
     Attributes:
         dtype: The dtype this invocation is about; tensors take it unless told otherwise.
+        about: What is being drawn, where one line of code draws several things: choices about
+            different things are spread separately.
     """
 
     def __init__(self, draw: st.DrawFn, dtype: str) -> None:
         self._draw = draw
         self.dtype = dtype
+        self.about = ""
+        self._visits: Counter[object] = Counter()
+
+    def _index(self, bound: Int) -> Int:
+        """A number below `bound`, spread over the collection by the line of code that asks."""
+        if bound == 1:
+            return 0
+        frame = sys._getframe(2)
+        near = (id(frame.f_code), frame.f_lasti)
+        while frame.f_code.co_filename in _OWN_FILES and frame.f_back is not None:
+            frame = frame.f_back
+        site = (near, id(frame.f_code), frame.f_lasti, self.about, bound)
+        self._visits[site] += 1
+        provider.at((site, self._visits[site]))
+        return self._draw(_below(bound))
 
     # Choices
 
     def choose(self, *options: T) -> T:
         """One of `options`, the first being the plainest; repeat one to make it likelier."""
-        return self._draw(st.sampled_from(options))
+        return options[self._index(len(options))]
 
     def integer(self, low: Int, high: Int) -> Int:
         """An integer in [low, high], shrinking towards `low`."""
-        return self._draw(st.integers(low, high))
+        return low + self._index(high - low + 1)
 
     def boolean(self) -> bool:
         """True or False."""
-        return self._draw(st.booleans())
+        return self._index(2) == 1
+
+    def order(self, count: Int) -> list[Int]:
+        """The numbers below `count` in any order."""
+        left = list(range(count))
+        return [left.pop(self._index(len(left))) for _ in range(count)]
 
     def maybe(self, make: Callable[[], T], *, none: bool = False) -> T | Any:
         """`make()` or OMIT (with `none` also an explicit None)."""
@@ -96,54 +128,54 @@ class Draw:
 
     def size(self, low: Int = 0, high: Int = 33) -> Int:
         """A dimension's size in [low, high], tails of vector widths included."""
-        return self._draw(sizes(low, high))
+        return self.choose(*shapes.sizes(low, high))
 
     def shape(
-        self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 33
+        self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 65
     ) -> tuple[Int, ...]:
         """A shape of a small tensor."""
-        return self._draw(shapes(min_rank, max_rank, min_size, max_size))
+        return shapes.shape(self, min_rank, max_rank, min_size, max_size)
 
     def broadcastable(self, shape: Sequence[Int]) -> tuple[Int, ...]:
         """A shape that broadcasts with `shape` to `shape`."""
-        return self._draw(broadcastable_to(tuple(shape)))
+        return shapes.broadcastable_to(self, shape)
 
     def dim(self, rank: Int) -> Int:
         """A valid `dim` for `rank` dimensions, negative as often as not; 0 and −1 for a 0-d tensor."""
         rank = max(rank, 1)
-        return self._draw(st.integers(0, rank - 1)) - (rank if self.boolean() else 0)
+        return self.integer(0, rank - 1) - (rank if self.boolean() else 0)
 
     def dims(self, rank: Int, *, min_count: Int = 0, max_count: Int | None = None) -> list[Int]:
         """Distinct valid dims in any order, each positive or negative; may be empty."""
         rank = max(rank, 1)
         count = self.integer(min(min_count, rank), min(rank, rank if max_count is None else max_count))
-        order = self._draw(st.permutations(range(rank)))[:count]
+        order = self.order(rank)[:count]
         return [d - (rank if self.boolean() else 0) for d in order]
 
     # Values
 
     def number(self, *, edges: bool = False) -> bool | Int | Float:
         """A Scalar of any Python type (promotion); for bool and integer dtypes too."""
-        return self._draw(scalars.numbers(edges=edges))
+        return self.choose(*scalars.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:
         """A Python float."""
-        return self._draw(scalars.floats(edges=edges))
+        return self.choose(*scalars.floats(edges=edges))
 
     def int(self, *, edges: bool = False) -> Int:
         """A Python int."""
-        return self._draw(scalars.ints(edges=edges))
+        return self.choose(*scalars.ints(edges=edges))
 
     def fitting(self, dtype: str | None = None) -> bool | Int | Float:
         """A Scalar of any Python type that converts to `dtype`, the invocation's by default, without
         overflow."""
-        return self._draw(scalars.fitting(dtype or self.dtype))
+        return self.choose(*scalars.fitting(dtype or self.dtype))
 
     def like_dtype(self, *, edges: bool = False) -> bool | Int | Float:
         """A Scalar of the kind of the invocation's dtype: no promotion."""
         if is_float(self.dtype):
             return self.float(edges=edges)
-        return self.boolean() if self.dtype == "bool" else self._draw(scalars.ints(edges=False))
+        return self.boolean() if self.dtype == "bool" else self.int()
 
     def tensor(
         self,
@@ -160,12 +192,16 @@ class Draw:
             dtype: The invocation's dtype by default.
             domain: Which values are allowed, one of `harness.values.DOMAINS` with its parameters.
             contiguous: Row-major always; otherwise permuted, stepped, expanded and offset layouts occur.
-                Domains that speak of runs of elements (`unique_below`, `ascending`) need it.
+                In domains that speak of runs of elements (`unique_below`, `ascending`) runs stay together.
         """
         shape = tuple(shape)
         strides, offset = (contiguous_strides(shape), 0)
-        if not contiguous:
-            strides, offset = self._draw(layouts(shape))
+        if not contiguous and domain[0] in _RUNS:
+            matrix = domain[0] == "dominant"
+            run = Int(domain[_RUNS[str(domain[0])]])
+            strides, offset = shapes.layout_of_runs(self, shape, run**2 if matrix else run, square=matrix)
+        elif not contiguous:
+            strides, offset = shapes.layout(self, shape)
         style = self.choose(*STYLE_WEIGHTS)
         # Two small draws make a seed: Hypothesis spends its effort on structure, not on the seed.
         seed = self.integer(0, 1023) * 1024 + self.integer(0, 1023)
@@ -191,16 +227,14 @@ class Draw:
             max_rank: Highest rank of the common shape.
         """
         shape = self.shape(max_rank=max_rank)
-        # The one whose shape is the common one; None where all may lack sizes.
-        full = self.choose(*names, *names, None)
         odd = self.choose(*names) if self.choose(False, False, True) else None
         return {
             name: self.tensor(
-                shape if name == full else self.broadcastable(shape),
+                lacking,
                 self.choose(*promote) if promote and name == odd else self.dtype,
                 (domains or {}).get(name, ANY),
             )
-            for name in names
+            for name, lacking in zip(names, shapes.broadcasting(self, shape, len(names)), strict=True)
         }
 
     # Dtypes
@@ -212,6 +246,12 @@ class Draw:
     def dtype_argument(self, *names: str) -> Enumerated:
         """A `dtype` argument, one of `names`."""
         return Enumerated("dtype", self.choose(*names))
+
+
+#: Domains that speak of runs of elements → where their length is among the domain's parameters.
+_RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1}
+#: Files whose functions draw on behalf of an operator case.
+_OWN_FILES = frozenset((Draw.choose.__code__.co_filename, shapes.shape.__code__.co_filename))
 
 
 __all__ = [

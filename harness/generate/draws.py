@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,6 +15,8 @@ from hypothesis.errors import HypothesisWarning
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
+from harness.generate.promotion import promoted
+from harness.generate.scalars import respelled
 from harness.invocation import Argument, Invocation
 from harness.tensors import overload
 from harness.values import redraw
@@ -30,14 +33,26 @@ class Drawn:
     invocations: tuple[Invocation, ...]
 
 
+class _Enough(BaseException):
+    """Ends a collection; what is no `Exception` passes through Hypothesis at once."""
+
+
 @cache
 def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]:
     """A strategy for the invocations of `case` about `dtype`, as any Hypothesis user may use it."""
-    names = [argument.name for argument in overload(case.overload)._schema.arguments]
+    schema = overload(case.overload)._schema.arguments
+    names = [argument.name for argument in schema]
+    numbers = [argument.name for argument in schema if str(argument.type) in ("number", "Optional[number]")]
 
     @st.composite
     def strategy(draw: st.DrawFn) -> Invocation:
-        given_arguments = case.arguments(Draw(draw, dtype))
+        d = Draw(draw, dtype)
+        given_arguments = dict(case.arguments(d))
+        for name in numbers:
+            d.about = name
+            given_arguments[name] = respelled(d, given_arguments.get(name, OMIT))
+        d.about = "promotion"
+        given_arguments = promoted(d, given_arguments, case.promotions)
         unknown = set(given_arguments) - set(names)
         if unknown:
             raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")
@@ -75,16 +90,52 @@ def draw_cases(
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
     found: dict[str, Drawn] = {}
-    if not allowed or structures < 1:
+    if structures < 1:
         return []
+
+    def add(drawn: Invocation) -> bool:
+        if drawn.structure_id not in found:
+            found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
+        return len(found) == structures
+
+    # Some draws repeat an earlier structure.
+    _collect(case, seed, structures * 2, dtypes, add)
+    return list(found.values())
+
+
+def draw_invocations(case: OperatorCase, *, seed: int, count: int) -> list[Invocation]:
+    """The first `count` draws behind `draw_cases`, those that repeat an earlier structure too.
+
+    Raises:
+        TypeError: the operator case names an argument that the schema lacks.
+    """
+    found: list[Invocation] = []
+
+    def add(drawn: Invocation) -> bool:
+        found.append(drawn)
+        return len(found) == count
+
+    _collect(case, seed, count, None, add)
+    return found
+
+
+def _collect(
+    case: OperatorCase,
+    seed: int,
+    count: int,
+    dtypes: Sequence[str] | None,
+    add: Callable[[Invocation], bool],
+) -> None:
+    """Draw `count` times, or until `add` has enough."""
+    allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
+    if not allowed:
+        return
     turn = 0
 
     @settings(
         backend=provider.NAME,
-        # Some draws repeat an earlier structure.
-        max_examples=structures * 2,
+        max_examples=count,
         phases=[Phase.generate],
         database=None,
         deadline=None,
@@ -94,17 +145,15 @@ def draw_cases(
     @given(st.data())
     def collect(data: st.DataObject) -> None:
         nonlocal turn
-        if len(found) >= structures:
-            return
         drawn = data.draw(invocations(case, allowed[turn % len(allowed)]))
         turn += 1
-        if drawn.structure_id not in found:
-            found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
+        if add(drawn):
+            raise _Enough
 
     with provider.stream(f"{seed}/{case.overload}"), warnings.catch_warnings():
         warnings.simplefilter("ignore", HypothesisWarning)
-        collect()
-    return list(found.values())
+        with contextlib.suppress(_Enough):
+            collect()
 
 
 def _with_more_values(first: Invocation, count: int) -> tuple[Invocation, ...]:

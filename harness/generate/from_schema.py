@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from harness.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw
-from harness.invocation import TensorSpec
 from harness.tensors import overload
 
 #: Arguments that say where and how a result is stored; exporters take no part in them.
@@ -35,29 +33,18 @@ def draw_by_schema(
     arguments: dict[str, Any] = {}
     schema = overload(name)._schema
     tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and a.name not in fixed]
-    if len(tensors) > 1 and promote:
-        operands = d.operands(*tensors, promote=promote)
-        common = max((spec.shape for spec in operands.values()), key=len)
-        fixed = {**fixed, **{tensor: partial(_given, spec) for tensor, spec in operands.items()}}
-        tensors = []
-    else:
-        common = d.shape()
-    # Which operand is the smaller one must vary: broadcasting the left one is what exporters forget.
-    full = d.choose(*tensors) if tensors else None
+    operands = d.operands(*tensors, promote=promote) if tensors else {}
+    common = max((spec.shape for spec in operands.values()), key=len, default=())
     for argument in schema.arguments:
+        d.about = argument.name
         if argument.name in fixed:
             arguments[argument.name] = fixed[argument.name](d)
-        elif argument.name == full:
-            arguments[argument.name] = d.tensor(common)
-        elif str(argument.type) == "Tensor":
-            arguments[argument.name] = d.tensor(d.broadcastable(common))
+        elif argument.name in operands:
+            arguments[argument.name] = operands[argument.name]
         elif argument.name not in _STORAGE:
             arguments[argument.name] = _draw_argument(d, name, argument, len(common))
+    d.about = ""
     return arguments
-
-
-def _given(spec: TensorSpec, d: Draw) -> TensorSpec:
-    return spec
 
 
 def _draw_argument(d: Draw, name: str, argument: Any, rank: int) -> Any:

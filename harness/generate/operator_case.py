@@ -19,6 +19,7 @@ from typing import Any
 
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
+from harness.generate.promotion import Promotion
 from harness.schema import normalise
 from harness.verdict.judge import CLOSE, Judge
 
@@ -36,6 +37,7 @@ class OperatorCase:
         dtypes: Dtypes that PyTorch's CPU kernels take; the first is the plainest.
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.verdict.judge`).
+        promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
     """
 
     overload: str
@@ -43,6 +45,7 @@ class OperatorCase:
     dtypes: tuple[str, ...]
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
+    promotions: tuple[Promotion, ...] = ()
 
 
 #: Every operator case by overload, filled at import of `cases`.

@@ -4,11 +4,15 @@ Hypothesis's own backend mixes constants that it finds in the source files of lo
 integers and floats, so that one seed draws other values where other modules are loaded: under
 pytest-xdist, in a notebook, beside a user's own tests. Its documented interface for alternative backends
 lets the choices come from one seeded stream instead. Shrinking stays Hypothesis's.
+
+A choice whose place in the operator case is known comes from a shuffled deck of that place: over a
+collection every option of every choice has its turn before any has a second one, so that few draws see
+what uniform ones would see in many, and still in all combinations with other choices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
@@ -18,22 +22,61 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Primit
 
 NAME = "harness-stable"
 
-_stream: ContextVar[Random] = ContextVar("stream")
+#: Choices among more than this are uniform: a deck of them would not be used up.
+_LARGEST_DECK = 64
+
+
+class _Stream:
+    """A seeded stream of numbers, with the decks of the places that draw from it."""
+
+    def __init__(self, seed: str) -> None:
+        # Seeding by text goes through SHA-512, which Python keeps (`random.seed`, version 2).
+        self.random = Random(seed)
+        self.place: Hashable = None
+        self._decks: dict[Hashable, list[int]] = {}
+
+    def below(self, bound: int) -> int:
+        place, self.place = self.place, None
+        if place is None or bound > _LARGEST_DECK:
+            return self.random.getrandbits(64) % bound
+        deck = self._decks.get(place)
+        if not deck:
+            deck = self._decks[place] = list(range(bound))
+            for last in range(bound - 1, 0, -1):
+                other = self.random.getrandbits(64) % (last + 1)
+                deck[last], deck[other] = deck[other], deck[last]
+        return deck.pop()
+
+
+_stream: ContextVar[_Stream | None] = ContextVar("stream", default=None)
 
 
 @contextmanager
 def stream(seed: str) -> Iterator[None]:
     """Within it, strategies draw from the stream that `seed` names."""
-    # Seeding by text goes through SHA-512, which Python keeps (`random.seed`, version 2).
-    token = _stream.set(Random(seed))
+    token = _stream.set(_Stream(seed))
     try:
         yield
     finally:
         _stream.reset(token)
 
 
+def at(place: Hashable) -> None:
+    """Say which place in the operator case makes the next choice; nothing outside a `stream`."""
+    current = _stream.get()
+    if current is not None:
+        current.place = place
+
+
+def _current() -> _Stream:
+    current = _stream.get()
+    if current is None:
+        raise RuntimeError(f"the Hypothesis backend {NAME} draws within `stream` only")
+    return current
+
+
 class StableProvider(PrimitiveProvider):
-    """Uniform choices from the current stream.
+    """Choices from the current stream, uniform unless they have a place.
 
     Only `Random.getrandbits` and `Random.random` are used, whose values Python's documentation
     promises to keep.
@@ -43,7 +86,7 @@ class StableProvider(PrimitiveProvider):
 
     def draw_boolean(self, p: float = 0.5) -> bool:
         """True with probability `p`."""
-        return _stream.get().random() < p
+        return _current().random.random() < p
 
     def draw_integer(
         self,
@@ -53,10 +96,10 @@ class StableProvider(PrimitiveProvider):
         weights: Mapping[int, float] | None = None,
         shrink_towards: int = 0,
     ) -> int:
-        """Uniform in the range; an open end reaches 2³² beyond the other."""
+        """Any in the range; an open end reaches 2³² beyond the other."""
         low = min_value if min_value is not None else (max_value or 0) - 2**32
         high = max_value if max_value is not None else low + 2**33
-        return low + _stream.get().getrandbits(64) % (high - low + 1)
+        return low + _current().below(high - low + 1)
 
     def draw_float(
         self,
@@ -68,7 +111,7 @@ class StableProvider(PrimitiveProvider):
     ) -> float:
         """Uniform in the range, cut to ±1e9."""
         low, high = max(min_value, -1e9), min(max_value, 1e9)
-        return low + _stream.get().random() * (high - low)
+        return low + _current().random.random() * (high - low)
 
     def draw_string(self, intervals: Any, *, min_size: int = 0, max_size: int = 10**10) -> str:
         """At most eight characters more than the least."""
@@ -78,7 +121,7 @@ class StableProvider(PrimitiveProvider):
     def draw_bytes(self, min_size: int = 0, max_size: int = 10**10) -> bytes:
         """At most eight bytes more than the least."""
         size = self.draw_integer(min_size, min(max_size, min_size + 8))
-        return bytes(_stream.get().getrandbits(8) for _ in range(size))
+        return bytes(_current().random.getrandbits(8) for _ in range(size))
 
 
 AVAILABLE_PROVIDERS[NAME] = StableProvider

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from hypothesis import strategies as st
-
-from harness.dtypes import INT_RANGE
+from harness.dtypes import INT_RANGE, is_float
+from harness.generate.shapes import Chooser
 
 _FLOATS = (1.0, 0.5, 2.0, -1.0, 0.0, 1.5, -0.5, 0.1, 3.0, -2.0, -0.0, 0.3, 1e-3, 10.0, 1e4, 2.5)
 _EDGE_FLOATS = (float("inf"), float("-inf"), float("nan"), 1e-30, 3.4028234663852886e38, 16777217.0)
@@ -14,28 +13,28 @@ _INTS = (1, 2, 3, 0, -1, 5, -2, -3, 7, 10)
 _EDGE_INTS = (127, 128, 255, 256, -128, -129, 16777217, 2147483647, -2147483648)
 
 
-def floats(*, edges: bool = False) -> st.SearchStrategy[float]:
-    """A Python float; with `edges` also NaN, infinities and magnitudes that float32 does not hold."""
-    return st.sampled_from(_FLOATS * 2 + _EDGE_FLOATS if edges else _FLOATS)
+def floats(*, edges: bool = False) -> tuple[float, ...]:
+    """Python floats; with `edges` also NaN, infinities and magnitudes that float32 does not hold."""
+    return _FLOATS * 2 + _EDGE_FLOATS if edges else _FLOATS
 
 
-def ints(*, edges: bool = False) -> st.SearchStrategy[int]:
-    """A Python int; with `edges` also those around the limits of narrow dtypes."""
-    return st.sampled_from(_INTS * 2 + _EDGE_INTS if edges else _INTS)
+def ints(*, edges: bool = False) -> tuple[int, ...]:
+    """Python ints; with `edges` also those around the limits of narrow dtypes."""
+    return _INTS * 2 + _EDGE_INTS if edges else _INTS
 
 
-def numbers(*, edges: bool = False) -> st.SearchStrategy[bool | int | float]:
-    """A Scalar: an int, a float or, rarely, a bool, whatever the tensor's dtype, so that type promotion
+def numbers(*, edges: bool = False) -> tuple[bool | int | float, ...]:
+    """Scalars: ints, floats and, more rarely, bools, whatever the tensor's dtype, so that type promotion
     is exercised."""
-    plain: list[bool | int | float] = [*_INTS, *_FLOATS, *_INTS, *_FLOATS, True, False]
-    return st.sampled_from([*plain, *_EDGE_INTS[:4], *_EDGE_FLOATS] if edges else plain)
+    plain: tuple[bool | int | float, ...] = (*_INTS, *_FLOATS, *_INTS, *_FLOATS, True, False)
+    return (*plain, *_EDGE_INTS[:4], *_EDGE_FLOATS) if edges else plain
 
 
 @cache
-def fitting(dtype: str) -> st.SearchStrategy[bool | int | float]:
-    """A Scalar of any Python type that converts to `dtype` without overflow."""
+def fitting(dtype: str) -> tuple[bool | int | float, ...]:
+    """Scalars of any Python type that convert to `dtype` without overflow."""
     candidates = (*_INTS, *_FLOATS, *_INTS, *_EDGE_INTS, *_EDGE_FLOATS, True, False)
-    return st.sampled_from([number for number in candidates if _fits(number, dtype)])
+    return tuple(number for number in candidates if _fits(number, dtype))
 
 
 def _fits(number: float, dtype: str) -> bool:
@@ -44,3 +43,17 @@ def _fits(number: float, dtype: str) -> bool:
         return low <= number <= high
     largest = {"float16": 65504.0, "bfloat16": 3.3895e38}.get(dtype, float("inf"))
     return not largest < abs(number) < float("inf")
+
+
+def respelled(d: Chooser, number: object) -> object:
+    """Now and then the same number as a Python value of another type, for a Scalar argument.
+
+    To a floating tensor 2 and 2.0 say the same; an exporter sees different types.
+    """
+    if isinstance(number, float) and number.is_integer() and is_float(d.dtype):
+        kind = d.choose("drawn", "drawn", "drawn", "int", "bool")
+        if kind == "int":
+            return int(number)
+        if kind == "bool" and number in (0.0, 1.0):
+            return bool(number)
+    return number

@@ -3,70 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from hypothesis import strategies as st
+from math import prod
+from typing import Protocol, TypeVar
 
 from harness.invocation import contiguous_strides
 
+T = TypeVar("T")
+
 #: Sizes of a dimension, simplest first. 0 and 1 are where broadcasting and reductions go wrong; the
-#: neighbourhoods of 4, 8, 16 and 32 are where vectorised kernels switch to their tails.
-_SIZES = (1, 2, 3, 4, 2, 3, 5, 0, 7, 8, 9, 1, 15, 17, 33)
+#: neighbourhoods of 4, 8, 16, 32 and 64 are where vectorised kernels switch to their tails.
+_SIZES = (1, 2, 3, 4, 2, 3, 5, 0, 7, 8, 9, 1, 15, 16, 17, 33, 31, 64)
 #: Elements beyond which a drawn shape is cut down: values cost time, structure finds defects.
 MAX_ELEMENTS = 4096
 
 
-def sizes(low: int = 0, high: int = 33) -> st.SearchStrategy[int]:
-    """A dimension's size in [low, high]."""
-    chosen = tuple(s for s in _SIZES if low <= s <= high) or (low,)
-    return st.sampled_from(chosen)
+class Chooser(Protocol):
+    """What chooses; `harness.generate.draw.Draw` does."""
+
+    dtype: str
+
+    def choose(self, *options: T) -> T:
+        """One of `options`."""
+        ...
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer in [low, high]."""
+        ...
+
+    def boolean(self) -> bool:
+        """True or False."""
+        ...
+
+    def order(self, count: int) -> list[int]:
+        """The numbers below `count` in any order."""
+        ...
 
 
-@st.composite
-def shapes(
-    draw: st.DrawFn, min_rank: int = 0, max_rank: int = 5, min_size: int = 0, max_size: int = 33
+def sizes(low: int = 0, high: int = 33) -> tuple[int, ...]:
+    """The sizes in [low, high] to choose among."""
+    return tuple(s for s in _SIZES if low <= s <= high) or (low,)
+
+
+def shape(
+    d: Chooser, min_rank: int = 0, max_rank: int = 5, min_size: int = 0, max_size: int = 65
 ) -> tuple[int, ...]:
     """A shape; higher ranks get smaller sizes so that the tensor stays small."""
     ranks = [r for r in (2, 1, 3, 0, 2, 4, 3, 5, 1) if min_rank <= r <= max_rank]
-    rank = draw(st.sampled_from(ranks or [min_rank]))
-    limit = max_size if rank <= 2 else min(max_size, 9 if rank == 3 else 5)
-    return tuple(draw(sizes(min_size, max(limit, min_size))) for _ in range(rank))
+    rank = d.choose(*(ranks or [min_rank]))
+    drawn: list[int] = []
+    for axis in range(rank):
+        limit = max_size if axis == 0 and rank <= 2 else min(max_size, (65, 65, 65, 17, 9, 5)[min(rank, 5)])
+        drawn.append(d.choose(*sizes(min_size, max(limit, min_size))))
+    return tuple(drawn)
 
 
-@st.composite
-def broadcastable_to(draw: st.DrawFn, shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape that broadcasts together with `shape` to `shape`: ones in places, leading ones dropped."""
-    kind = draw(st.sampled_from(("same", "same", "ones", "suffix", "scalar")))
+def broadcastable_to(d: Chooser, common: Sequence[int]) -> tuple[int, ...]:
+    """A shape that broadcasts together with `common` to `common`: ones in places, leading ones dropped."""
+    kind = d.choose("same", "same", "ones", "suffix", "scalar")
     if kind == "same":
-        return tuple(shape)
+        return tuple(common)
     if kind == "scalar":
         return ()
-    start = draw(st.integers(0, len(shape))) if kind == "suffix" else 0
-    return tuple(1 if draw(st.booleans()) else size for size in shape[start:])
+    start = d.integer(0, len(common)) if kind == "suffix" else 0
+    return tuple(1 if d.boolean() else size for size in common[start:])
 
 
-@st.composite
-def layouts(draw: st.DrawFn, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Strides and storage offset for `shape`; contiguous in about half of the draws.
+def broadcasting(d: Chooser, common: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    """Shapes of `count` tensors that broadcast together to `common`: all of them the same, one of them
+    smaller than the others, or each of them lacking what another one has."""
+    # The one whose shape is the common one; `count` where all may lack sizes.
+    full = d.integer(0, count)
+    if full < count:
+        return [tuple(common) if i == full else broadcastable_to(d, common) for i in range(count)]
+    owners = [d.integer(0, count - 1) for _ in common]
+    return [
+        tuple(
+            size if owner == i or d.choose(False, False, True) else 1
+            for size, owner in zip(common, owners, strict=True)
+        )
+        for i in range(count)
+    ]
+
+
+def layout(d: Chooser, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Strides and storage offset for a tensor of `sizes`; contiguous in about half of the draws.
 
     The others: dimensions permuted, every second element of a larger tensor, expanded (stride 0) in a
     dimension, and a contiguous view that starts inside its storage.
     """
-    strides = contiguous_strides(shape)
-    if not shape:
-        return strides, draw(st.sampled_from((0, 0, 0, 0, 0, 3)))
-    kind = draw(
-        st.sampled_from(("contiguous",) * 5 + ("permuted", "permuted", "stepped", "expanded", "offset"))
-    )
+    strides = contiguous_strides(sizes)
+    if not sizes:
+        return strides, d.choose(0, 0, 0, 0, 0, 3)
+    kind = d.choose(*(("contiguous",) * 5), "permuted", "permuted", "stepped", "expanded", "offset")
     if kind == "permuted":
-        order = draw(st.permutations(range(len(shape))))
-        inner = contiguous_strides(tuple(shape[i] for i in order))
-        return tuple(inner[order.index(i)] for i in range(len(shape))), 0
+        order = d.order(len(sizes))
+        inner = contiguous_strides(tuple(sizes[i] for i in order))
+        return tuple(inner[order.index(i)] for i in range(len(sizes))), 0
     if kind == "stepped":
-        return tuple(2 * s for s in strides), draw(st.integers(0, 1))
+        return tuple(2 * s for s in strides), d.integer(0, 1)
     if kind == "expanded":
-        dim = draw(st.integers(0, len(shape) - 1))
-        rest = contiguous_strides(tuple(1 if i == dim else size for i, size in enumerate(shape)))
+        dim = d.integer(0, len(sizes) - 1)
+        rest = contiguous_strides(tuple(1 if i == dim else size for i, size in enumerate(sizes)))
         return tuple(0 if i == dim else s for i, s in enumerate(rest)), 0
     if kind == "offset":
-        return strides, draw(st.integers(1, 5))
+        return strides, d.integer(1, 5)
     return strides, 0
+
+
+def layout_of_runs(
+    d: Chooser, sizes: tuple[int, ...], run: int, *, square: bool = False
+) -> tuple[tuple[int, ...], int]:
+    """Strides and storage offset that keep each `run` of elements together.
+
+    The leading dimensions, of which each element is a run, lie in any way; with `square` a run may also be
+    a transposed matrix.
+    """
+    strides = contiguous_strides(sizes)
+    lead = next((k for k in range(len(sizes)) if prod(sizes[k:]) == run), None)
+    if lead is None or not run:
+        return strides, 0
+    outer, offset = layout(d, sizes[:lead])
+    inner = strides[lead:]
+    if square and d.choose(False, False, True):
+        inner = (*inner[:-2], inner[-1], inner[-2])
+    return (*(step * run for step in outer), *inner), offset * run

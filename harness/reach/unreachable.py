@@ -1,0 +1,69 @@
+"""The exceptions: points that PyTorch takes and that are not drawn, with the reason of each."""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cases
+
+
+class BadExceptions(Exception):
+    """A file of exceptions that cannot be read; the message says what is wrong and where."""
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """One entry.
+
+    Attributes:
+        overloads: Globs of dotted names.
+        points: Globs of names of points.
+        reason: Why they are not drawn.
+    """
+
+    overloads: tuple[str, ...]
+    points: tuple[str, ...]
+    reason: str
+
+    def covers(self, overload: str, point: str) -> bool:
+        """Whether it excuses that point of that operator."""
+        return _any(overload, self.overloads) and _any(point, self.points)
+
+
+def _any(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+@cache
+def excuses() -> tuple[Excuse, ...]:
+    """Those of `cases/unreachable.toml`.
+
+    Raises:
+        BadExceptions: the file is wrong.
+    """
+    return read(Path(cases.__file__).parent / "unreachable.toml")
+
+
+def read(path: Path) -> tuple[Excuse, ...]:
+    """The entries of a file.
+
+    Raises:
+        BadExceptions: it is no such file, or an entry has no reason.
+    """
+    try:
+        entries: Any = tomllib.loads(path.read_text()).get("unreachable", [])
+        found = tuple(
+            Excuse(tuple(e["overloads"]), tuple(e["points"]), str(e["reason"]).strip()) for e in entries
+        )
+    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise BadExceptions(f"{path.name}: {error}: an entry has overloads, points and a reason") from None
+    for entry in found:
+        if not entry.reason:
+            raise BadExceptions(f"{path.name}: {', '.join(entry.overloads)}: no reason is given")
+    return found
