@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import cases
 from harness import backends, converters, schema
 from harness.availability import Unavailable, UnknownName
-from harness.dtypes import ALL
+from harness.dtypes import ALL, COMPLEX
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit
 from harness.replay import Replayed
@@ -84,8 +84,8 @@ def make_plan(options: Options) -> Plan:
 def _make_plan(options: Options) -> Plan:
     _check_numbers(options)
     for dtype in options.dtypes:
-        if dtype not in ALL:
-            raise UnknownName("dtype", dtype, ALL)
+        if dtype not in (*ALL, *COMPLEX):
+            raise UnknownName("dtype", dtype, (*ALL, *COMPLEX))
     unavailable = _unavailable()
     converter_names = options.converters or converters.defaults()
     for name in converter_names:

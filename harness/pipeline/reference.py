@@ -24,8 +24,11 @@ class NothingToCompare(Exception):
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """A C-contiguous array of the tensor's shape and values; bfloat16 as `ml_dtypes` has it."""
+    """A C-contiguous array of the tensor's shape and values; bfloat16 as `ml_dtypes` has it, complex numbers as
+    pairs of real and imaginary part in one more dimension, which is how exporters represent them."""
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
     if tensor.dtype is torch.bfloat16:
         array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
         return array
@@ -176,6 +179,8 @@ def _in_float64(
     for tensor in build_tensors(invocation):
         if tensor.is_floating_point():
             tensor = tensor.double()
+        elif tensor.is_complex():
+            tensor = tensor.to(torch.complex128)
         if magnitude and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
             tensor = magnitude(tensor)
         tensors.append(tensor)
@@ -184,4 +189,4 @@ def _in_float64(
             outputs = _call(wide, tensors)
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
-    return tuple(to_numpy(t) if t.dtype is torch.float64 else None for t in outputs)
+    return tuple(to_numpy(t) if t.dtype in (torch.float64, torch.complex128) else None for t in outputs)
