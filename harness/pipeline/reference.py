@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import torch
 
-from harness.dtypes import is_float, wider_float
+from harness.dtypes import PARTS, is_float, wider_float
 from harness.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.tensors import bind, build_tensors, output_tensors
 from harness.verdict.compare import SCALES
@@ -56,7 +56,7 @@ class Reference:
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
-        """Schema name → value, tensors as arrays; for rules."""
+        """Schema name → value, tensors as arrays, complex numbers as such; for rules."""
         supply = iter(self.feeds)
         return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
 
@@ -98,7 +98,10 @@ class Reference:
 
 def _with_arrays(argument: Argument, supply: Any) -> Any:
     if isinstance(argument, TensorSpec):
-        return next(supply)
+        array = next(supply)
+        if argument.dtype in PARTS:
+            return array.view(argument.dtype).reshape(argument.shape)
+        return array
     if isinstance(argument, tuple):
         return [_with_arrays(element, supply) for element in argument]
     return argument
