@@ -50,7 +50,8 @@ def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
     if dtype not in PARTS:
         return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
     parts = np.ascontiguousarray(values.compute(recipe, PARTS[dtype], 2 * count))
-    return torch.view_as_complex(torch.from_numpy(parts).reshape(count, 2))
+    # A copy: torch.export fails on views of a tensor of another dtype.
+    return torch.view_as_complex(torch.from_numpy(parts).reshape(count, 2)).clone()
 
 
 def fed_shape(spec: TensorSpec) -> tuple[int, ...]:
