@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import cases
+from harness.coverage.report import report
 from harness.pipeline.unit import Unit
 from harness.plan import Options, Plan, UsageProblem, make_plan
 from harness.record.errors import ResultsError
@@ -52,9 +54,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--record-only", action="store_true", help="record failures and exit with status 0")
     add("--replay", metavar="DIR", help="run the cases of a recorded run again instead of drawing")
     add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
+    add("--coverage", action="store_true", help="print which operators have a case, and run nothing")
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):
         add("--timeout", type=float, default=60.0, metavar="S", help="seconds per step of a batch")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Instead of a session: print the coverage and end."""
+    if not config.option.coverage or config.option.help:
+        return None
+    text, status = report(cases.load())
+    print(text)
+    return status
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -147,17 +147,20 @@ def output_tensors(result: Any) -> list[torch.Tensor]:
     """
     if isinstance(result, torch.Tensor):
         return [result]
-    for kinds, dtype in _NUMBERS:
-        if isinstance(result, kinds):
+    for plain, symbolic, dtype in _NUMBERS:
+        if isinstance(result, plain):
+            return [torch.tensor(result, dtype=dtype)]
+        if isinstance(result, symbolic):
             return [torch.scalar_tensor(result, dtype=dtype)]
     return _tensors_in(result)
 
 
-#: Kinds of numbers that operators return → what holds them without loss; a bool is an int, too.
-_NUMBERS: tuple[tuple[tuple[type, ...], torch.dtype], ...] = (
-    ((bool, torch.SymBool), torch.bool),
-    ((int, torch.SymInt), torch.int64),
-    ((float, torch.SymFloat), torch.float64),
+#: Kinds of numbers that operators return, plain and while a program is captured, and what holds them without loss.
+#: A bool is an int, too.
+_NUMBERS: tuple[tuple[type, type, torch.dtype], ...] = (
+    (bool, torch.SymBool, torch.bool),
+    (int, torch.SymInt, torch.int64),
+    (float, torch.SymFloat, torch.float64),
 )
 
 
