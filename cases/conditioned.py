@@ -113,7 +113,9 @@ def _cut(d: Draw) -> Any:
     return d.choose(1e-3, 0.5, 2.5, 4.2, 100.0)
 
 
-@ops.case("linalg_matrix_rank.atol_rtol_float", dtypes=FULL_FLOATS, judge=_near_threshold("self", _two_tolerances))
+@ops.case(
+    "linalg_matrix_rank.atol_rtol_float", dtypes=FULL_FLOATS, judge=_near_threshold("self", _two_tolerances)
+)
 def rank(d: Draw) -> Arguments:
     hermitian = _hermitian(d)
     return {

@@ -13,9 +13,7 @@ from harness.verdict.judge import EXACT
 
 ops = Family("measures")
 
-ops.simple(
-    *("dim", "numel", "sym_numel", "sym_storage_offset", "is_floating_point"), dtypes=ALL, judge=EXACT
-)
+ops.simple(*("dim", "numel", "sym_numel", "sym_storage_offset", "is_floating_point"), dtypes=ALL, judge=EXACT)
 
 
 @ops.case("size.int", "sym_size.int", "sym_stride.int", dtypes=ALL, judge=EXACT)

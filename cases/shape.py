@@ -241,7 +241,15 @@ def at_least(d: Draw) -> Arguments:
 ops.simple("_shape_as_tensor", dtypes=ALL, judge=EXACT)
 
 #: Shapes, and the rank and size of a shape of equal sizes with as many elements.
-_CUBES = (((6,), 1, -1), ((2, 2), 2, 2), ((4,), 2, 2), ((2, 4), 3, 2), ((9, 1), 2, 3), ((3, 3), 1, 9), ((1,), 4, 1))
+_CUBES = (
+    ((6,), 1, -1),
+    ((2, 2), 2, 2),
+    ((4,), 2, 2),
+    ((2, 4), 3, 2),
+    ((9, 1), 2, 3),
+    ((3, 3), 1, 9),
+    ((1,), 4, 1),
+)
 
 
 @ops.case("_reshape_from_tensor", dtypes=ALL, judge=EXACT)

@@ -355,7 +355,9 @@ class Executor:
         ranges = {}
         present = {value.name for value in converted.model.graph.input}
         for member in converted.members:
-            shapes = [[fed_shape(spec) for spec in r.invocation.tensors()] for r in member.references.values()]
+            shapes = [
+                [fed_shape(spec) for spec in r.invocation.tensors()] for r in member.references.values()
+            ]
             for j, name in enumerate(member.structure.input_names):
                 if name in present:
                     seen = [s[j] for s in shapes]
