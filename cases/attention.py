@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS
+from harness.dtypes import ALL, FLOATS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES
+from harness.verdict.judge import ACCUMULATES, EXACT
 
 ops = Family("attention")
 
@@ -232,3 +232,31 @@ def gru_packed(d: Draw) -> Arguments:
 def lstm_packed(d: Draw) -> Arguments:
     arguments, state = _packed(d, 4)
     return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
+
+
+@ops.case("_pack_padded_sequence", dtypes=ALL, judge=EXACT)
+def pack(d: Draw) -> Arguments:
+    batch, steps, shortest = d.size(1, 5), d.size(1, 7), d.choose(1, 2)
+    batch_first = d.boolean()
+    lead = (batch, steps) if batch_first else (steps, batch)
+    # Longest first; none longer than the input.
+    lengths = ("packed", d.integer(1, steps), min(shortest, steps))
+    return {
+        "input": d.tensor((*lead, *d.shape(0, 2, min_size=1, max_size=4))),
+        "lengths": d.tensor((batch,), "int64", lengths if lengths[1] >= lengths[2] else ("packed", steps, 1)),
+        "batch_first": batch_first,
+    }
+
+
+@ops.case("_pad_packed_sequence", dtypes=ALL, judge=EXACT)
+def pad_packed(d: Draw) -> Arguments:
+    batch, steps, shortest = d.size(1, 4), d.size(1, 5), d.choose(1, 2, 4)
+    rows = sum(max(batch - step, min(shortest, batch)) for step in range(steps))
+    batch_sizes = d.tensor((steps,), "int64", ("packed", batch, min(shortest, batch)), contiguous=True)
+    return {
+        "data": d.tensor((rows, *d.shape(0, 2, max_size=4))),
+        "batch_sizes": batch_sizes,
+        "batch_first": d.boolean(),
+        "padding_value": d.choose(0, 1, 0.0, 3),
+        "total_length": steps + d.choose(0, 0, 3),
+    }

@@ -226,3 +226,23 @@ def conv_tbc(d: Draw) -> Arguments:
         "bias": d.tensor((out,)),
         "pad": pad,
     }
+
+
+@ops.case("_convolution_mode", dtypes=FLOATS + INTS, judge=_CONVOLVED)
+def convolution_mode(d: Draw) -> Arguments:
+    dims = d.choose(1, 2, 3)
+    padding = d.choose("valid", "same")
+    plane = _plane(d, dims, transposed=False, unit_stride=padding == "same")
+    if padding == "valid":
+        size = tuple(s + 2 * p for s, p in zip(plane.size, plane.padding, strict=True))
+        plane = _Plane(plane.kernel, plane.stride, plane.padding, plane.dilation, plane.output_padding, size)
+    operands = _operands(d, plane, transposed=False, unbatched=False)
+    return {
+        "input": operands.input,
+        "weight": operands.weight,
+        "bias": _bias(d, operands, transposed=False, required=True),
+        "stride": list(plane.stride),
+        "padding": padding,
+        "dilation": list(plane.dilation),
+        "groups": operands.groups,
+    }

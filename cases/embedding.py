@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.dtypes import ALL, FLOATS
-from harness.generate.draw import OMIT, Draw, index_into
+from harness.generate.draw import OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import EXACT, Judge
 from harness.verdict.rules import anything
@@ -75,3 +75,14 @@ def one_hot(d: Draw) -> Arguments:
     if 0 in shape:
         number = classes
     return {"self": d.tensor(shape, domain=index_into(classes)), "num_classes": number}
+
+
+@ops.case("embedding_renorm", dtypes=FLOATS)
+def embedding_renorm(d: Draw) -> Arguments:
+    rows = d.size(1, 9)
+    return {
+        "self": d.tensor((rows, d.size(1, 17)), domain=between(-4.0, 4.0)),
+        "indices": d.tensor(d.shape(0, 2, max_size=5), d.choose("int64", "int32"), index_into(rows)),
+        "max_norm": d.choose(1.0, 0.5, 3.0, 100.0),
+        "norm_type": d.choose(2.0, 1.0, 3.0, float("inf")),
+    }

@@ -223,3 +223,15 @@ def combinations(d: Draw) -> Arguments:
         "r": d.choose(OMIT, 2, 1, 3, 0, 4),
         "with_replacement": d.choose(OMIT, False, True),
     }
+
+
+@ops.case("_chunk_cat", dtypes=ALL, judge=EXACT)
+def chunk_cat(d: Draw) -> Arguments:
+    # Sizes before `dim` agree; from there on each tensor is flattened, chunk by chunk, zeros filling the last.
+    shape = d.shape(1, 4, min_size=1)
+    dim = d.integer(0, len(shape) - 1)
+    tensors = [
+        d.tensor((*shape[:dim], *(d.size(1, 7) for _ in range(d.integer(1, 3)))))
+        for _ in range(d.integer(1, 4))
+    ]
+    return {"tensors": tensors, "dim": dim, "num_chunks": d.choose(2, 1, 3, 5)}

@@ -7,7 +7,8 @@ from typing import Any
 from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS
 from harness.generate.draw import ANY, OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES
+from harness.verdict.judge import ACCUMULATES, Judge
+from harness.verdict.rules import anything
 
 ops = Family("loss")
 
@@ -315,3 +316,21 @@ def ctc_tensor_lengths(d: Draw) -> Arguments:
 def _labels(classes: int, blank: int) -> Any:
     """All classes but `blank`, which is the first or the last."""
     return index_into(classes - 1) if blank else between(1, classes - 1)
+
+
+#: The second output serves autograd; beyond a sequence's length it is not initialised.
+CTC_KERNEL = Judge(rules={1: anything})
+
+
+@ops.case("_ctc_loss", dtypes=FULL_FLOATS, judge=CTC_KERNEL)
+def ctc_kernel(d: Draw) -> Arguments:
+    arguments = dict(ctc(d))
+    del arguments["reduction"]
+    return arguments
+
+
+@ops.case("_ctc_loss.Tensor", dtypes=FULL_FLOATS, judge=CTC_KERNEL)
+def ctc_kernel_tensor_lengths(d: Draw) -> Arguments:
+    arguments = dict(ctc_tensor_lengths(d))
+    del arguments["reduction"]
+    return arguments

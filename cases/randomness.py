@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, INTS, NUMBERS, is_float
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import Enumerated, TensorSpec
 from harness.verdict import random_rules as rules
+from harness.verdict.gamma_rules import dirichlet, gamma
 from harness.verdict.judge import Judge, OutputRule
 
 ops = Family("random")
@@ -244,3 +245,22 @@ def feature_dropout(d: Draw) -> Arguments:
 @ops.case("native_dropout", dtypes=FLOATS, judge=Judge(rules={0: rules.dropped(), 1: rules.kept()}))
 def native_dropout(d: Draw) -> Arguments:
     return {"input": _self(d), "p": d.choose(*_PROBABILITIES), "train": d.choose(True, False, None)}
+
+
+@ops.case("randint_like.Tensor_generator", dtypes=NUMBERS, judge=_by(rules.integers()))
+def randint_like_below_tensor_generator(d: Draw) -> Arguments:
+    return {**randint_like_below_tensor(d), "generator": None}
+
+
+ops.simple(
+    "_standard_gamma",
+    dtypes=FULL_FLOATS,
+    judge=_by(gamma("self")),
+    self=lambda d: _self(d, between(0.5, 4.0)),
+)
+
+
+@ops.case("_sample_dirichlet", dtypes=FULL_FLOATS, judge=_by(dirichlet("self")))
+def sample_dirichlet(d: Draw) -> Arguments:
+    shape = d.choose(d.shape(1, 3, min_size=1), (400, 3), (50, 9))
+    return {"self": d.tensor(shape, domain=between(0.5, 4.0))}

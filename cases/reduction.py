@@ -312,3 +312,10 @@ def quantile(d: Draw) -> Arguments:
 @ops.case("quantile.scalar", "nanquantile.scalar", dtypes=FULL_FLOATS)
 def quantile_scalar(d: Draw) -> Arguments:
     return {**_quantile(d), "q": d.choose(0.5, 0.0, 1.0, 0.25, 0.1, 0.3, 0.99)}
+
+
+@ops.case("hash_tensor", dtypes=ALL, judge=EXACT)
+def hash_tensor(d: Draw) -> Arguments:
+    shape = d.shape()
+    dim = dim_list(d, len(shape), none=False)
+    return {"self": d.tensor(filled(shape, dim)), "dim": dim, "keepdim": keepdim(d)}

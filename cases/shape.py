@@ -234,3 +234,31 @@ ops.simple("atleast_1d", "atleast_2d", "atleast_3d", dtypes=ALL, judge=EXACT)
 @ops.case("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence", dtypes=ALL, judge=EXACT)
 def at_least(d: Draw) -> Arguments:
     return {"tensors": [d.tensor(d.shape(), d.other_dtype()) for _ in range(d.integer(1, 3))]}
+
+
+# Shapes as tensors
+
+ops.simple("_shape_as_tensor", dtypes=ALL, judge=EXACT)
+
+#: Shapes, and the rank and size of a shape of equal sizes with as many elements.
+_CUBES = (
+    ((6,), 1, -1),
+    ((2, 2), 2, 2),
+    ((4,), 2, 2),
+    ((2, 4), 3, 2),
+    ((9, 1), 2, 3),
+    ((3, 3), 1, 9),
+    ((1,), 4, 1),
+)
+
+
+@ops.case("_reshape_from_tensor", dtypes=ALL, judge=EXACT)
+def reshape_from_tensor(d: Draw) -> Arguments:
+    shape, rank, size = d.choose(*_CUBES)
+    return {"self": d.tensor(shape), "shape": d.tensor((rank,), "int64", ("range", size, size))}
+
+
+@ops.case("_dim_arange", dtypes=ALL, judge=EXACT)
+def dim_arange(d: Draw) -> Arguments:
+    shape = d.shape(1)
+    return {"like": d.tensor(shape), "dim": d.dim(len(shape))}

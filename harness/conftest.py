@@ -10,9 +10,11 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+import cases
 from harness.baseline.cell import cells_of
 from harness.baseline.file import DRAWING, Baseline, is_baseline, read_baseline, updated, write_baseline
 from harness.baseline.gate import Finding
+from harness.coverage.report import report
 from harness.pipeline.unit import Unit
 from harness.plan import Options, Plan, UsageProblem, make_plan
 from harness.reach.survey import DRAWS, Survey
@@ -94,9 +96,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="seconds to shrink the worst failures after measuring, 0 for none "
         "(a tenth of what measuring took, at most 30; none with --record-only)",
     )
+    add("--coverage", action="store_true", help="print which operators have a case, and run nothing")
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):
         add("--timeout", type=float, default=60.0, metavar="S", help="seconds per step of a batch")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Instead of a session: print the coverage and end."""
+    if not config.option.coverage or config.option.help:
+        return None
+    text, status = report(cases.load())
+    print(text)
+    return status
 
 
 def pytest_configure(config: pytest.Config) -> None:

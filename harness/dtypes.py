@@ -16,6 +16,11 @@ ALL: tuple[str, ...] = NUMBERS + BOOL
 #: PyTorch's CPU kernels of many linear-algebra and vision operators stop here.
 FULL_FLOATS: tuple[str, ...] = ("float32", "float64")
 
+#: Complex dtype → that of its parts. ONNX has operators for none of them: an exporter that takes complex numbers
+#: represents them as pairs of reals in one more dimension.
+PARTS: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
+COMPLEX: tuple[str, ...] = tuple(PARTS)
+
 #: Significand precision p in bits (the implicit one counted), and the range of finite values.
 PRECISION: dict[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
@@ -42,5 +47,7 @@ def is_integer(dtype: str) -> bool:
 
 
 def wider_float(dtype: str) -> str:
-    """The dtype of the oracle for `dtype`: float64 for floats, itself otherwise."""
+    """The dtype of the oracle for `dtype`: float64 for floats, complex128 for complex, else itself."""
+    if dtype in PARTS:
+        return "complex128"
     return "float64" if is_float(dtype) else dtype

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from harness import values
-from harness.dtypes import is_float
-from harness.invocation import Argument, Enumerated, Invocation, Literal, TensorSpec
+from harness.dtypes import PARTS, is_float
+from harness.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
 
 
 @cache
@@ -36,14 +36,27 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
     dtype = getattr(torch, spec.dtype)
     size = spec.storage_size
     if isinstance(spec.values, Literal):
-        kind = torch.float64 if is_float(spec.dtype) else dtype
+        kind = torch.float64 if is_float(spec.dtype) else torch.complex128 if spec.dtype in PARTS else dtype
         storage = torch.tensor(spec.values.values, dtype=kind).to(dtype)
     else:
-        array = values.compute(spec.values, spec.dtype, size)
-        storage = torch.from_numpy(np.ascontiguousarray(array)).to(dtype)
+        storage = _compute(spec.values, spec.dtype, size).to(dtype)
     if spec.offset == 0 and spec.is_contiguous:
         return storage[: spec.numel].reshape(spec.shape)
     return storage.as_strided(spec.shape, spec.strides, spec.offset)
+
+
+def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
+    """The values of a recipe; of complex dtypes real and imaginary parts in turn."""
+    if dtype not in PARTS:
+        return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
+    parts = np.ascontiguousarray(values.compute(recipe, PARTS[dtype], 2 * count))
+    # A copy: torch.export fails on views of a tensor of another dtype.
+    return torch.view_as_complex(torch.from_numpy(parts).reshape(count, 2)).clone()
+
+
+def fed_shape(spec: TensorSpec) -> tuple[int, ...]:
+    """The shape of what a model is fed for `spec`: complex numbers are pairs."""
+    return (*spec.shape, 2) if spec.dtype in PARTS else spec.shape
 
 
 def build_tensors(invocation: Invocation) -> tuple[torch.Tensor, ...]:
@@ -132,9 +145,32 @@ def bind(invocation: Invocation) -> Call:
 
 
 def output_tensors(result: Any) -> list[torch.Tensor]:
-    """The tensors of an operator's result, in order; lists are flattened, scalars and None dropped."""
+    """The tensors of an operator's result, in order; lists are flattened, numbers and None in them dropped.
+
+    A number that is the whole result comes as a 0-d tensor: a program can return nothing else.
+    """
+    if isinstance(result, torch.Tensor):
+        return [result]
+    for plain, symbolic, dtype in _NUMBERS:
+        if isinstance(result, plain):
+            return [torch.tensor(result, dtype=dtype)]
+        if isinstance(result, symbolic):
+            return [torch.scalar_tensor(result, dtype=dtype)]
+    return _tensors_in(result)
+
+
+#: Kinds of numbers that operators return, plain and while a program is captured, and what holds them without loss.
+#: A bool is an int, too.
+_NUMBERS: tuple[tuple[type, type, torch.dtype], ...] = (
+    (bool, torch.SymBool, torch.bool),
+    (int, torch.SymInt, torch.int64),
+    (float, torch.SymFloat, torch.float64),
+)
+
+
+def _tensors_in(result: Any) -> list[torch.Tensor]:
     if isinstance(result, torch.Tensor):
         return [result]
     if isinstance(result, list | tuple):
-        return [tensor for element in result for tensor in output_tensors(element)]
+        return [tensor for element in result for tensor in _tensors_in(element)]
     return []

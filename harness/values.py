@@ -320,6 +320,14 @@ def _packed(raw: Raw, dtype: str, style: str, top: int, floor: int) -> Values:
     return np.maximum(top - np.arange(len(raw), dtype=np.int64), floor)
 
 
+def _pivots(raw: Raw, dtype: str, style: str, side: int, exchanging: int) -> Values:
+    """Row exchanges as LAPACK lists them, for each consecutive `side` rows: row i with row i … side, counted
+    from 1; unless `exchanging`, each with itself."""
+    place = np.arange(len(raw), dtype=np.int64) % max(side, 1)
+    further = (raw >> np.uint64(7)) % (max(side, 1) - place).astype(np.uint64)
+    return place + 1 + (further.astype(np.int64) if exchanging else 0)
+
+
 def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Values:
     """Consecutive `side` × `side` matrices whose diagonal outweighs the rest, so that they are well
     conditioned; with `symmetric` positive definite, too. Styles of ties have multiples of a half."""
@@ -353,6 +361,7 @@ DOMAINS: dict[str, Callable[..., Values]] = {
     "countdown": _countdown,
     "offsets": _offsets,
     "packed": _packed,
+    "pivots": _pivots,
     "dominant": _dominant,
 }
 

@@ -17,8 +17,14 @@ from harness.verdict.judge import Array
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """A C-contiguous array of the tensor's shape and values; bfloat16 as `ml_dtypes` has it."""
+    """A C-contiguous array of the tensor's shape and values.
+
+    bfloat16 is as `ml_dtypes` has it; complex numbers are pairs of real and imaginary part in one more
+    dimension, which is how exporters represent them.
+    """
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
     if tensor.dtype is torch.bfloat16:
         array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
         return array
@@ -77,4 +83,10 @@ def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple
             )
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
-    return tuple(to_numpy(t) if t.dtype is torch.float64 else None for t in outputs)
+    return tuple(to_numpy(t) if t.dtype in (torch.float64, torch.complex128) else None for t in outputs)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor

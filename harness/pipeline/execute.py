@@ -26,7 +26,7 @@ from harness.pipeline.program import Exportable, emitted_opset, export_request, 
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import CaseKey, Group, Message, Result, Step, Task
 from harness.rules.load import RuleBook
-from harness.tensors import bind, build_tensors
+from harness.tensors import bind, build_tensors, fed_shape
 from harness.verdict.compare import compare
 from harness.verdict.judge import CLOSE, Array, Judge
 from harness.verdict.verdict import Outcome, Stage
@@ -398,7 +398,9 @@ class Executor:
         ranges = {}
         present = {value.name for value in converted.model.graph.input}
         for member in converted.members:
-            shapes = [[spec.shape for spec in r.invocation.tensors()] for r in member.references.values()]
+            shapes = [
+                [fed_shape(spec) for spec in r.invocation.tensors()] for r in member.references.values()
+            ]
             for j, name in enumerate(member.structure.input_names):
                 if name in present:
                     seen = [s[j] for s in shapes]

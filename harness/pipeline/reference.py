@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from harness.dtypes import is_float
+from harness.dtypes import PARTS, is_float
 from harness.invocation import Argument, Invocation, TensorSpec
 from harness.pipeline import neighbourhood
 from harness.pipeline.call import call_invocation, in_float64, to_numpy
@@ -43,7 +43,7 @@ class Reference:
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
-        """Schema name → value, tensors as arrays; for rules."""
+        """Schema name → value, tensors as arrays, complex numbers as such; for rules."""
         supply = iter(self.feeds)
         return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
 
@@ -96,7 +96,10 @@ class Reference:
 
 def _with_arrays(argument: Argument, supply: Any) -> Any:
     if isinstance(argument, TensorSpec):
-        return next(supply)
+        array = next(supply)
+        if argument.dtype in PARTS:
+            return array.view(argument.dtype).reshape(argument.shape)
+        return array
     if isinstance(argument, tuple):
         return [_with_arrays(element, supply) for element in argument]
     return argument
@@ -152,6 +155,8 @@ def _in_float64(
     for tensor in build_tensors(invocation):
         if tensor.is_floating_point():
             tensor = tensor.double()
+        elif tensor.is_complex():
+            tensor = tensor.to(torch.complex128)
         if magnitude and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
             tensor = magnitude(tensor)
         tensors.append(tensor)

@@ -244,7 +244,7 @@ def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
 def _marked(argument: Any) -> Any:
     if not isinstance(argument, np.ndarray) or argument.dtype.kind in "biu":
         return _wide(argument)
-    wide = np.abs(argument.astype(np.float64))
+    wide = np.abs(_wide(argument))
     return np.where(np.isfinite(wide), 1.0, wide)
 
 
@@ -267,4 +267,6 @@ def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
 
 
 def _wide(argument: Any) -> Any:
-    return argument.astype(np.float64) if isinstance(argument, np.ndarray) else argument
+    if not isinstance(argument, np.ndarray):
+        return argument
+    return argument.astype(np.complex128 if argument.dtype.kind == "c" else np.float64)

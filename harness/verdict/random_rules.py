@@ -41,12 +41,18 @@ def distributed(distribution: Distribution) -> OutputRule:
         impossible = np.broadcast_to(impossible, x.shape)
         if not x.size or impossible.any():
             return np.asarray(impossible)
-        return np.full(x.shape, _stray(np.ravel(below), np.ravel(upto)))
+        return np.full(x.shape, strays(np.ravel(below), np.ravel(upto)))
 
     return rule
 
 
-def _stray(below: Array, upto: Array) -> bool:
+def strays(below: Array, upto: Array) -> bool:
+    """Whether numbers between `below` and `upto`, in that order, stray too far from uniform ones.
+
+    Args:
+        below: F just below each element, shape ``(n,)``, n at least 1.
+        upto: F at each element, likewise.
+    """
     count = below.size
     epsilon = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))
     # Share of `upto` ≤ t must not exceed t, nor the share of `below` < t fall short of t, by more than ε.
@@ -196,7 +202,7 @@ def categories(evidence: Evidence, output: int) -> Mask:
     upto = np.take_along_axis(np.cumsum(share, -1), chosen, -1)
     below = upto - np.take_along_axis(share, chosen, -1)
     if not wrong.any() and chosen.size:
-        wrong = np.full(wrong.shape, _stray(below.ravel(), upto.ravel()))
+        wrong = np.full(wrong.shape, strays(below.ravel(), upto.ravel()))
     return np.asarray(wrong).reshape(got.shape)
 
 
@@ -230,7 +236,7 @@ def dropped(independently: bool = True) -> OutputRule:
         if independently and not wrong.any() and telling.any() and a["p"] < 1:
             x, zero = (got[telling] != 0).astype(np.float64), a["p"]
             low, high = np.where(x == 0, 0.0, zero), np.where(x == 0, zero, 1.0)
-            wrong = np.full(wrong.shape, _stray(low, high))
+            wrong = np.full(wrong.shape, strays(low, high))
         return wrong
 
     return rule

@@ -1,0 +1,89 @@
+"""Quantisation that stays in floating point: every number rounded to the nearest of a grid.
+
+Tensors of quantised dtypes have no counterpart among an operator's inputs and outputs in ONNX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.dtypes import ALL, FLOATS, PRECISION
+from harness.generate.draw import Draw, between
+from harness.generate.operator_case import Arguments, Family
+from harness.verdict.judge import EXACT, Array, Judge, Mask
+
+ops = Family("quantization")
+
+ops.simple("dequantize.self", dtypes=ALL, judge=EXACT)
+
+
+def _open(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Elements whose step is open.
+
+    PyTorch documents nearbyint(x / scale) and computes nearbyint(x · (1 / scale)), in float32: within some units in
+    the last place of a tie either neighbour is right. Beyond int64 and for NaN the conversion to an integer is
+    undefined in C++ ([conv.fpint]).
+    """
+    data = arguments["self"]
+    wide = data.astype(np.float64)
+    scale, axis = np.asarray(arguments["scale"], dtype=np.float64), arguments.get("axis")
+    if axis is not None:
+        scale = scale.reshape([-1 if i == axis % data.ndim else 1 for i in range(data.ndim)])
+    with np.errstate(all="ignore"):
+        steps = wide / scale.astype(np.float32).astype(np.float64)
+        precision = min(PRECISION[str(data.dtype)], PRECISION["float32"])
+        slack = (np.abs(steps) + 256.0) * 2.0 ** (2 - precision)
+        tie = np.abs(np.abs(steps - np.floor(steps)) - 0.5) <= slack
+        return [np.asarray(tie | ~(np.abs(steps) < 2.0**31))]
+
+
+GRID = Judge(undefined=_open)
+_RANGES = ((-128, 127), (0, 255), (0, 127), (0, 1), (-8, 7))
+
+
+def _grid(d: Draw) -> tuple[int, int]:
+    return d.choose(*_RANGES)
+
+
+@ops.case("fake_quantize_per_tensor_affine", dtypes=FLOATS, judge=GRID)
+def per_tensor(d: Draw) -> Arguments:
+    low, high = _grid(d)
+    return {
+        "self": d.any_tensor(),
+        "scale": d.choose(0.1, 1.0, 0.5, 0.037, 2.0),
+        "zero_point": d.integer(low, high),
+        "quant_min": low,
+        "quant_max": high,
+    }
+
+
+@ops.case("fake_quantize_per_tensor_affine.tensor_qparams", dtypes=FLOATS, judge=GRID)
+def per_tensor_by_tensors(d: Draw) -> Arguments:
+    low, high = _grid(d)
+    return {
+        "self": d.any_tensor(),
+        "scale": d.tensor(d.choose((1,), ()), "float32", between(0.05, 2.0)),
+        "zero_point": d.tensor(d.choose((1,), ()), "int32", between(low, high)),
+        "quant_min": low,
+        "quant_max": high,
+    }
+
+
+@ops.case("fake_quantize_per_channel_affine", dtypes=FLOATS, judge=GRID)
+def per_channel(d: Draw) -> Arguments:
+    low, high = _grid(d)
+    shape = d.shape(1)
+    axis = d.integer(0, len(shape) - 1)
+    shape = (*shape[:axis], shape[axis] or 1, *shape[axis + 1 :])
+    points = d.choose("int32", "int32", "float32")
+    return {
+        "self": d.tensor(shape),
+        "scale": d.tensor((shape[axis],), "float32", between(0.05, 2.0)),
+        "zero_point": d.tensor((shape[axis],), points, between(low, high)),
+        "axis": axis,
+        "quant_min": low,
+        "quant_max": high,
+    }

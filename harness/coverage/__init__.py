@@ -1,0 +1,1 @@
+"""Which operators an export can meet, and which of them have an operator case."""
