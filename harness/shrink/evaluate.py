@@ -148,6 +148,9 @@ class Test:
         evaluator: Runs them.
         target: The original's failure.
         careful: Whether `confirmed` asks whose defect a candidate is.
+
+    Attributes:
+        way: What was gone on with, plainer and plainer.
     """
 
     __test__ = False  # Not for pytest.
@@ -156,6 +159,7 @@ class Test:
         self.evaluator = evaluator
         self.target = target
         self.careful = careful
+        self.way: list[Subject] = []
 
     @property
     def spent(self) -> bool:

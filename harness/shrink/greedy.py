@@ -34,6 +34,7 @@ def shrink_greedily(subject: Subject, test: Test, domains: Domains) -> Subject:
             smaller = _best(subject, chunk, test, seen)
             if smaller is not None:
                 subject, progress = smaller, True
+                test.way.append(subject)
             if test.spent:
                 break
     return subject

@@ -31,7 +31,7 @@ from harness.verdict.verdict import Outcome, Verdict
 #: Seconds for one failure, so that a stubborn one leaves time for the others.
 PER_FAILURE = 20.0
 #: Of a failure's time, what is left to find out what it depends on.
-_ASKING = 0.2
+_ASKING = 0.3
 
 
 def shrink_run(
@@ -154,12 +154,26 @@ def _smallest(
     finished = not budget.spent
     budget.give_back(kept)
     if smallest != start and not test.is_blamed_alike(smallest):
+        known = _last_blamed_alike(start, test)
         kept = budget.set_aside(_ASKING)
-        smallest = shrink(start, Test(evaluator, target, careful=True), domains)
+        smallest = shrink(known, Test(evaluator, target, careful=True), domains)
         finished = not budget.spent
         budget.give_back(kept)
     said = matters(smallest, test, domains)
     return smallest, finished and not budget.spent, said
+
+
+def _last_blamed_alike(start: Subject, test: Test) -> Subject:
+    """Where on the way from `start` the witnesses begin to blame someone else, found by halving."""
+    way = test.way
+    alike, unlike = 0, len(way)
+    while alike < unlike:
+        middle = (alike + unlike) // 2
+        if test.is_blamed_alike(way[middle]):
+            alike = middle + 1
+        else:
+            unlike = middle
+    return way[alike - 1] if alike else start
 
 
 def _fails_again(failure: Failure, verdict: Verdict) -> bool:

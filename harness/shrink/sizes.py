@@ -113,9 +113,8 @@ def _indexed(invocation: Invocation, tied: Tied, kept: Sequence[int]) -> Invocat
     def follow(spec: TensorSpec) -> TensorSpec:
         if not _is_index(spec):
             return spec
-        return with_numbers(
-            spec, [place.get(int(n.real), min(int(n.real), len(kept) - 1)) for n in numbers(spec)]
-        )
+        pointed = [n for n in numbers(spec) if isinstance(n, int)]
+        return with_numbers(spec, [place.get(n, min(n, len(kept) - 1)) for n in pointed])
 
     return paths.map_tensors(changed, follow)
 
