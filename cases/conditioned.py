@@ -31,8 +31,8 @@ def _square(d: Draw, *, symmetric: bool = False) -> TensorSpec:
 
 
 def _condition(arguments: Mapping[str, Any]) -> Array:
-    # A condition number is as ill-conditioned as its matrix (Higham, theorem 15.7): κ of it, κ² of a result of
-    # size κ.
+    # A condition number is as ill-conditioned as its matrix (Higham, theorem 15.7): κ of it, κ² of a result
+    # of size κ.
     kappa = np.linalg.cond(wide(arguments["self"]))
     return np.asarray(kappa**2 * arguments["self"].shape[-1])
 
@@ -90,7 +90,7 @@ def _two_tolerances(arguments: Mapping[str, Any], largest: Array, data: Array) -
         epsilon = np.finfo(data.dtype).eps * max(data.shape[-2:])
         rtol = epsilon if atol is None else np.where(np.asarray(atol) > 0, 0.0, epsilon)
     atol = 0.0 if atol is None else atol
-    return np.maximum(_expand(atol), _expand(rtol) * largest)
+    return np.asarray(np.maximum(_expand(atol), _expand(rtol) * largest))
 
 
 def _tolerance(arguments: Mapping[str, Any], largest: Array, data: Array) -> Array:

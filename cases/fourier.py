@@ -24,8 +24,9 @@ Plan = Callable[[Mapping[str, Any], Array], tuple[list[int], list[int], float]]
 
 
 def _bounded(kind: str, plan: Plan) -> Judge:
-    """A transform sums its input times factors of magnitude 1: the sum of the terms' magnitudes is that of the
-    input's, whatever the frequency.
+    """A transform sums its input times factors of magnitude 1.
+
+    The sum of the terms' magnitudes is that of the input's, whatever the frequency.
 
     Args:
         kind: ``c2c``; ``r2c``, of which half is returned; ``full``, all of a real one's spectrum; ``c2r``, to
@@ -34,7 +35,7 @@ def _bounded(kind: str, plan: Plan) -> Judge:
     """
 
     def terms(arguments: Mapping[str, Any]) -> Array:
-        data = np.abs(arguments.get("self"))
+        data = np.abs(arguments["self"])
         dims, sizes, factor = plan(arguments, data)
         result = list(data.shape)
         for i, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
@@ -298,8 +299,8 @@ def stft_centred(d: Draw) -> Arguments:
 def _istft_terms(arguments: Mapping[str, Any]) -> Array:
     n_fft, hop, window = _frames(arguments)
     spectrum = np.abs(arguments["self"])
-    # A frame is a sum over all frequencies, for a real signal over half of them, which count twice; frames are
-    # added and divided by the sum of the windows' squares.
+    # A frame is a sum over all frequencies, for a real signal over half of them, which count twice; frames
+    # are added and divided by the sum of the windows' squares.
     real = not arguments.get("return_complex", False)
     sums = 2.0 * spectrum[..., : n_fft // 2 + 1, :].sum(-2) if real else spectrum.sum(-2)
     sums = sums * (1.0 / math.sqrt(n_fft) if arguments.get("normalized", False) else 1.0 / n_fft)

@@ -227,7 +227,8 @@ def combinations(d: Draw) -> Arguments:
 
 @ops.case("_chunk_cat", dtypes=ALL, judge=EXACT)
 def chunk_cat(d: Draw) -> Arguments:
-    # Sizes before `dim` agree; from there on each tensor is flattened, chunk by chunk, zeros filling the last.
+    # Sizes before `dim` agree; from there on each tensor is flattened, chunk by chunk, zeros filling the
+    # last.
     shape = d.shape(1, 4, min_size=1)
     dim = d.integer(0, len(shape) - 1)
     tensors = [

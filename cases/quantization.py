@@ -23,9 +23,9 @@ ops.simple("dequantize.self", dtypes=ALL, judge=EXACT)
 def _open(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
     """Elements whose step is open.
 
-    PyTorch documents nearbyint(x / scale) and computes nearbyint(x · (1 / scale)), in float32: within some units in
-    the last place of a tie either neighbour is right. Beyond int64 and for NaN the conversion to an integer is
-    undefined in C++ ([conv.fpint]).
+    PyTorch documents nearbyint(x / scale) and computes nearbyint(x · (1 / scale)), in float32: within some
+    units in the last place of a tie either neighbour is right. Beyond int64 and for NaN the conversion to
+    an integer is undefined in C++ ([conv.fpint]).
     """
     data = arguments["self"]
     wide = data.astype(np.float64)

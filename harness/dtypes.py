@@ -16,8 +16,8 @@ ALL: tuple[str, ...] = NUMBERS + BOOL
 #: PyTorch's CPU kernels of many linear-algebra and vision operators stop here.
 FULL_FLOATS: tuple[str, ...] = ("float32", "float64")
 
-#: Complex dtype → that of its parts. ONNX has operators for none of them: an exporter that takes complex numbers
-#: represents them as pairs of reals in one more dimension.
+#: Complex dtype → that of its parts. ONNX has operators for none of them: an exporter that takes complex
+#: numbers represents them as pairs of reals in one more dimension.
 PARTS: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
 COMPLEX: tuple[str, ...] = tuple(PARTS)
 

@@ -155,12 +155,12 @@ def output_tensors(result: Any) -> list[torch.Tensor]:
         if isinstance(result, plain):
             return [torch.tensor(result, dtype=dtype)]
         if isinstance(result, symbolic):
-            return [torch.scalar_tensor(result, dtype=dtype)]
+            return [torch.scalar_tensor(result, dtype=dtype)]  # type: ignore[arg-type]
     return _tensors_in(result)
 
 
-#: Kinds of numbers that operators return, plain and while a program is captured, and what holds them without loss.
-#: A bool is an int, too.
+#: Kinds of numbers that operators return, plain and while a program is captured, and what holds them
+#: without loss. A bool is an int, too.
 _NUMBERS: tuple[tuple[type, type, torch.dtype], ...] = (
     (bool, torch.SymBool, torch.bool),
     (int, torch.SymInt, torch.int64),

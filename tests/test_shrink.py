@@ -31,7 +31,6 @@ from planted._guilty import VALUE
 
 from harness.cli._group import conformance as conformance_group
 from harness.cli.shrink import command
-from harness.generate.shapes import layouts, shapes
 from harness.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import run_unit
@@ -329,7 +328,15 @@ def test_a_group_finds_its_plainest_minimal_case() -> None:
 
 # Edits
 
-_LAID_OUT = shapes(1, 3, 1, 4).flatmap(lambda shape: st.tuples(st.just(shape), layouts(shape)))
+
+def _transposed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return contiguous_strides(shape[::-1])[::-1]
+
+
+_SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+_LAID_OUT = st.tuples(_SHAPES, st.sampled_from((contiguous_strides, _transposed)), st.integers(0, 2)).map(
+    lambda drawn: (drawn[0], (drawn[1](drawn[0]), drawn[2]))
+)
 
 
 def laid_out(shape: Sequence[int], strides: Sequence[int], offset: int) -> TensorSpec:

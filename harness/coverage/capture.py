@@ -2,13 +2,13 @@
 
     python -m harness.coverage.capture            # both; minutes on one core
 
-rewrites ``opinfo.txt`` and ``exported.txt`` beside this file, one overload a line, sorted, with the version of
-PyTorch that they were made with in the first line. `harness.coverage.recorded` reads them.
+rewrites ``opinfo.txt`` and ``exported.txt`` beside this file, one overload a line, sorted, with the version
+of PyTorch that they were made with in the first line. `harness.coverage.recorded` reads them.
 
-- ``opinfo.txt``: the overloads that the samples of OpInfo's `op_db` call, seen by a `TorchDispatchMode`. Every
-  operator, every sample, in each dtype of `DTYPES` that it supports on the CPU; once with autograd's dispatch
-  keys, where a composite operator has been taken apart before the mode sees it, and once in inference mode,
-  where the mode sees the composite operator itself.
+- ``opinfo.txt``: the overloads that the samples of OpInfo's `op_db` call, seen by a `TorchDispatchMode`.
+  Every operator, every sample, in each dtype of `DTYPES` that it supports on the CPU; once with autograd's
+  dispatch keys, where a composite operator has been taken apart before the mode sees it, and once in
+  inference mode, where the mode sees the composite operator itself.
 - ``exported.txt``: the call targets in the graphs that `torch.export.export` makes of every module of
   `torch.nn` (as `module_db` builds them, in training and in evaluation) and of every function of
   `torch.nn.functional` (with OpInfo's samples). PyTorch's exporter rejects some of them; these add nothing.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -60,9 +61,9 @@ def module_infos() -> list[Any]:
     return list(module_db)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -85,8 +86,8 @@ def called_by_op_info(infos: Iterable[Any] | None = None) -> frozenset[str]:
             for sample in _samples(info, dtype):
                 for inference in (False, True):
                     with torch.inference_mode(inference), recorder:
-                        _try(lambda s=sample, op=info: op(s.input, *s.args, **s.kwargs))
-    return recorder.seen & functional_overloads()
+                        _try(partial(info, sample.input, *sample.args, **sample.kwargs))
+    return frozenset(recorder.seen & functional_overloads())
 
 
 def exported_from_nn(limit: int | None = None) -> frozenset[str]:
@@ -108,7 +109,7 @@ def exported_from_nn(limit: int | None = None) -> frozenset[str]:
         dtype = next((d for d in DTYPES if info.supports_dtype(d, "cpu")), None)
         for sample in _samples(info, dtype) if dtype else ():
             seen |= _targets(_Calling(info), (sample.input, *sample.args), sample.kwargs)
-    return seen & functional_overloads()
+    return frozenset(seen & functional_overloads())
 
 
 class _Calling(torch.nn.Module):
@@ -134,7 +135,7 @@ def _modules(info: Any, training: bool) -> Iterator[tuple[torch.nn.Module, Any]]
     )
     for one in described or ():
         arguments = one.constructor_input
-        module = _try(lambda a=arguments: info.module_cls(*a.args, **a.kwargs))
+        module = _try(partial(info.module_cls, *arguments.args, **arguments.kwargs))
         if module is not None and one.forward_input is not None:
             yield module.train(training), one.forward_input
 

@@ -2,9 +2,9 @@
 
 An overload is functional if all of this holds:
 
-1. It is an operator of the dispatcher in the namespace ``aten``. TorchScript registers further names there for
-   Python's own ints, strings, lists and dicts (``aten::append.t``, ``aten::len.str``); these are instructions of
-   its interpreter, no operators.
+1. It is an operator of the dispatcher in the namespace ``aten``. TorchScript registers further names there
+   for Python's own ints, strings, lists and dicts (``aten::append.t``, ``aten::len.str``); these are
+   instructions of its interpreter, no operators.
 2. Its schema writes to no argument: no alias annotation with an exclamation mark (``Tensor(a!)``), which is
    what in-place variants (``add_``) and ``out=`` variants have (`FunctionSchema.is_mutable`). A view
    (``Tensor(a)``) reads, and is functional.

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import cases
 from harness.tensors import overload
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    # pytest depends on it there.
-    import tomli as tomllib
 
 FILE = Path(cases.__file__).with_name("not_covered.toml")
 
@@ -25,7 +19,7 @@ class ReasonsError(Exception):
     """The file of reasons is malformed; the message is one line that says where and how."""
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """The reasons that count.
 
     `STORAGE`: needs sparse, quantised or nested storage, which ONNX has no type for. `COMPLEX`: needs complex
@@ -59,8 +53,8 @@ def read(path: Path = FILE) -> dict[str, Reason]:
     """Overload → its reason.
 
     Raises:
-        ReasonsError: no TOML, an entry without a field, an unknown reason, an overload named twice, or one that
-            returns tensors after all.
+        ReasonsError: no TOML, an entry without a field, an unknown reason, an overload named twice, or one
+            that returns tensors after all.
     """
     try:
         entries = tomllib.loads(path.read_text()).get("not_covered", [])

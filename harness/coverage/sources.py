@@ -38,7 +38,7 @@ def torchlib() -> frozenset[str]:
         targets = ONNXRegistry.from_torchlib().functions
     names = {dotted(target) for target in targets if isinstance(target, str)}
     names |= {str(target) for target in targets if isinstance(target, torch._ops.OpOverload)}
-    return names & functional_overloads()
+    return frozenset(names & functional_overloads())
 
 
 @cache

@@ -1,18 +1,19 @@
 """Output rules for factorisations, whose factors are not unique: signs, phases and orders are open.
 
-A computed factorisation is right if it is one of a matrix near the one that was given: its factors multiply to it,
-and are orthogonal, triangular or normalised as they should be. How near is the backward error that the textbook
-algorithms are proven to have,
+A computed factorisation is right if it is one of a matrix near the one that was given: its factors multiply
+to it, and are orthogonal, triangular or normalised as they should be. How near is the backward error that
+the textbook algorithms are proven to have,
 
     ‖A − product‖_F ≤ p·u·‖A‖_F    and    ‖QᵀQ − I‖_F ≤ p·u,    p = 4·m·n·√max(m, n)
 
-for an m × n matrix and the unit roundoff u = 2⁻ᵖʳᵉᶜⁱˢⁱᵒⁿ: γ̃ₘₙ·√n for Householder QR (Higham, Accuracy and Stability
-of Numerical Algorithms, 2nd ed., theorem 19.4, where γ̃ hides a small constant, here 4), and "a modestly growing
-function of the dimensions" for symmetric and general eigenproblems and singular values (LAPACK Users' Guide, 3rd
-ed., §4.7 to §4.9). What follows from a perturbation of that size is
+for an m × n matrix and the unit roundoff u = 2⁻ᵖʳᵉᶜⁱˢⁱᵒⁿ: γ̃ₘₙ·√n for Householder QR (Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd ed., theorem 19.4, where γ̃ hides a small constant, here 4), and "a
+modestly growing function of the dimensions" for symmetric and general eigenproblems and singular values
+(LAPACK Users' Guide, 3rd ed., §4.7 to §4.9). What follows from a perturbation of that size is
 
 - of a singular value, or an eigenvalue of a symmetric matrix, at most its norm (Weyl);
-- of an eigenvalue of another matrix, at most its norm times the condition of the eigenvectors (Bauer and Fike);
+- of an eigenvalue of another matrix, at most its norm times the condition of the eigenvectors (Bauer and
+Fike);
 - of the solution of a least-squares problem, ε·κ·(2 + (κ + 1)·‖r‖ / (‖A‖·‖x‖)) relative to it (Wedin; Higham,
   theorem 20.1).
 """

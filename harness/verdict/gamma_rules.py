@@ -1,4 +1,4 @@
-"""Output rules for gamma and Dirichlet variates; how a sample is tested is in `harness.verdict.random_rules`."""
+"""Output rules for gamma and Dirichlet variates; `harness.verdict.random_rules` tells how a sample is tested."""
 
 from __future__ import annotations
 
