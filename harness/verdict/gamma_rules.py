@@ -1,4 +1,4 @@
-"""Output rules for gamma and Dirichlet variates; `harness.verdict.random_rules` tells how a sample is tested."""
+"""Output rules for gamma and Dirichlet variates, tested as `harness.verdict.random_rules` tells."""
 
 from __future__ import annotations
 
