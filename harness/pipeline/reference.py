@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.dtypes import is_float
-from harness.invocation import Argument, Invocation, TensorSpec
+from harness.invocation import Argument, Invocation
 from harness.pipeline import neighbourhood
 from harness.pipeline.call import call_invocation, in_float64, to_numpy
 from harness.tensors import build_tensors
@@ -44,8 +44,7 @@ class Reference:
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
         """Schema name → value, tensors as arrays; for rules."""
-        supply = iter(self.feeds)
-        return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
+        return self.invocation.arguments_with(self.feeds)
 
     @property
     def has_strided_input(self) -> bool:
@@ -92,14 +91,6 @@ class Reference:
     def marked(self) -> tuple[Array | None, ...] | None:
         """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
         return _in_float64(self.invocation, _marked)
-
-
-def _with_arrays(argument: Argument, supply: Any) -> Any:
-    if isinstance(argument, TensorSpec):
-        return next(supply)
-    if isinstance(argument, tuple):
-        return [_with_arrays(element, supply) for element in argument]
-    return argument
 
 
 def run_reference(invocation: Invocation) -> Reference:
