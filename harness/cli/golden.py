@@ -288,7 +288,8 @@ def _counts(
         known = f"recorded with {recorded}" if recorded else "nothing recorded of it: every failure is new"
         lines.append(
             f"{backend} ({known}): {counts[Change.PASS]} pass, {counts[Change.KNOWN]} fail as recorded, "
-            f"{counts[Change.FIXED]} pass now, {counts[Change.NEW]} newly fail, {counts[Change.OTHER]} end otherwise"
+            f"{counts[Change.FIXED]} pass now, {counts[Change.NEW]} newly fail, "
+            f"{counts[Change.OTHER]} end otherwise"
         )
     unmade = sum(not golden.models for golden in goldens)
     lines.append(f"{len(goldens)} goldens, {unmade} of them without a model to run")

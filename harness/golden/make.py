@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,7 +21,7 @@ from harness.generate.operator_case import OperatorCase
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Answers, Golden
 from harness.golden.model import standalone
-from harness.golden.select import select
+from harness.golden.select import free_outputs, select
 from harness.pipeline.execute import Executor
 from harness.pipeline.reference import Reference
 from harness.pipeline.task import Group, Message, Result, Settings, Task
@@ -60,7 +61,8 @@ def make(overload: str, *, converter_names: Sequence[str], seed: int, count: int
     models: list[dict[str, bytes]] = [{} for _ in references]
     unconverted: dict[Key, Ending] = {}
     for name in converter_names:
-        exported, endings = _export(references, name)
+        with _known_memory() if anything in case.judge.rules.values() else nullcontext():
+            exported, endings = _export(references, name)
         for i, model in exported.items():
             models[i][name] = model
         for i, ending in endings.items():
@@ -71,11 +73,10 @@ def make(overload: str, *, converter_names: Sequence[str], seed: int, count: int
 
 def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes]) -> Golden:
     judge = case.judge
-    unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
-    free = {i for i, rule in judge.rules.items() if rule is anything} | unasked
-    #: Outputs that are judged by their distance from the truth.
+    free = free_outputs(judge, reference.arguments)
+    # Outputs that are judged by their distance from the truth.
     near = [
-        is_float(str(a.dtype)) and i not in judge.rules and i not in unasked and not judge.exact
+        is_float(str(a.dtype)) and i not in judge.rules and i not in free and not judge.exact
         for i, a in enumerate(reference.expected)
     ]
     sensitive = [
@@ -88,14 +89,14 @@ def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes
     return Golden(
         invocation=reference.invocation,
         inputs=reference.feeds,
-        expected=tuple(np.zeros_like(a) if i in free else a for i, a in enumerate(reference.expected)),
+        expected=reference.expected,
         truth=_chosen(reference.truth, near) if any(near) else None,
         magnitude=_chosen(reference.magnitude, near) if summed else None,
         unscaled=_chosen(reference.unscaled, near) if scaled else None,
         marked=None if marked is None else tuple(None if a is None else _finite(a) for a in marked),
         condition=_chosen([s and s.condition for s in sensitivity] if sensitivity else None, sensitive),
         own_error=_chosen([s and s.own_error for s in sensitivity] if sensitivity else None, sensitive),
-        flushed=reference.flushed if any(near) or judge.exact else None,
+        flushed=_flushed(reference, free) if any(near) or judge.exact else None,
         models=models,
     )
 
@@ -105,6 +106,12 @@ def _chosen(answers: Sequence[Array | None] | None, wanted: Sequence[bool]) -> A
         return None
     kept = tuple(a if w else None for a, w in zip(answers, wanted, strict=True))
     return kept if any(a is not None for a in kept) else None
+
+
+def _flushed(reference: Reference, free: frozenset[int]) -> tuple[Array, ...] | None:
+    if reference.flushed is None:
+        return None
+    return tuple(np.zeros_like(a) if i in free else a for i, a in enumerate(reference.flushed))
 
 
 def _finite(array: Array) -> Array:
@@ -143,6 +150,16 @@ class _Capture:
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> _Built:
         self.models.append(model)
         return _Built()
+
+
+@contextmanager
+def _known_memory() -> Iterator[None]:
+    """Uninitialised memory has known values, lest an exporter make constants of what happens to be there."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @cache

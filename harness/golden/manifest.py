@@ -106,7 +106,8 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(
-            f"{directory} holds no goldens: it has no {MANIFEST_FILE}; make them with `conformance golden record`"
+            f"{directory} holds no goldens: it has no {MANIFEST_FILE}; "
+            "make them with `conformance golden record`"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ResultsError(f"{path} is damaged ({reason(error)}); restore it from version control") from None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OperatorCase
 from harness.invocation import Argument, Enumerated, TensorSpec
 from harness.pipeline.reference import Reference, run_reference
-from harness.verdict.judge import Array
+from harness.verdict.judge import Array, Judge
+from harness.verdict.rules import anything
 from harness.verdict.tolerances import MIN_EXPONENT
 
 #: Structures and value draws among which goldens are chosen.
@@ -84,6 +86,19 @@ def select(case: OperatorCase, *, seed: int, count: int) -> list[Reference]:
     return [c.reference for c in chosen]
 
 
+def settled(judge: Judge, reference: Reference) -> Reference:
+    """The same with zeros for the outputs that may hold anything, which are other numbers in every run."""
+    free = free_outputs(judge, reference.arguments)
+    expected = (np.zeros_like(a) if i in free else a for i, a in enumerate(reference.expected))
+    return replace(reference, expected=tuple(expected)) if free else reference
+
+
+def free_outputs(judge: Judge, arguments: Mapping[str, Any]) -> frozenset[int]:
+    """Outputs of which nothing is asked but a shape, or not even that."""
+    unasked = judge.unasked(arguments) if judge.unasked else frozenset()
+    return unasked.union(i for i, rule in judge.rules.items() if rule is anything)
+
+
 def _score(candidate: _Candidate, seen: set[tuple[str, str]]) -> float:
     worth = sum(_WORTH[kind] for kind, _ in candidate.features - seen)
     return worth - _COST * math.log2(max(candidate.size, _FREE))
@@ -93,7 +108,7 @@ def _candidates(case: OperatorCase, seed: int) -> Iterator[_Candidate]:
     for drawn in draw_cases(case, seed=seed, structures=_STRUCTURES, values=_VALUES):
         for invocation in drawn.invocations:
             try:
-                reference = run_reference(invocation)
+                reference = settled(case.judge, run_reference(invocation))
             except Exception:
                 # PyTorch rejects it: there is nothing to store.
                 continue
