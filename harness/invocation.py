@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 
 class InvalidInvocation(ValueError):
@@ -164,6 +166,11 @@ class Invocation:
         """A copy with the same structure and other tensor values."""
         return self.map_tensors(lambda spec: replace(spec, values=choose(spec)))
 
+    def arguments_with(self, tensors: Iterable[T]) -> dict[str, Any]:
+        """Schema name → argument, with `tensors` in place of the tensors, in order; lists for tuples."""
+        supply = iter(tensors)
+        return {name: _filled(argument, supply) for name, argument in self.arguments}
+
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data."""
         return {
@@ -223,6 +230,14 @@ def _tensors(argument: Argument) -> Iterator[TensorSpec]:
     elif isinstance(argument, tuple):
         for element in argument:
             yield from _tensors(element)
+
+
+def _filled(argument: Argument, supply: Iterator[T]) -> Any:
+    if isinstance(argument, TensorSpec):
+        return next(supply)
+    if isinstance(argument, tuple):
+        return [_filled(element, supply) for element in argument]
+    return argument
 
 
 def _map_tensors(argument: Argument, change: Callable[[TensorSpec], TensorSpec]) -> Argument:

@@ -7,7 +7,6 @@ from typing import Any
 
 from harness.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw
-from harness.tensors import overload
 
 #: Arguments that say where and how a result is stored; exporters take no part in them.
 _STORAGE = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "generator")
@@ -30,6 +29,9 @@ def draw_by_schema(
     Raises:
         TypeError: the schema has an argument that its type says too little about.
     """
+    # Operator cases are also read for their judges, where there is no PyTorch.
+    from harness.tensors import overload
+
     arguments: dict[str, Any] = {}
     schema = overload(name)._schema
     tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and a.name not in fixed]

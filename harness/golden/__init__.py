@@ -1,0 +1,4 @@
+"""Goldens: stored invocations with PyTorch's outputs, usable where there is no PyTorch.
+
+Only `select`, `make` and `verify` import it.
+"""

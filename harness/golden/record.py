@@ -1,0 +1,162 @@
+"""Record goldens: draw, export, run on backends, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+import cases
+import harness
+from harness import converters
+from harness.golden.ending import Ending, Key
+from harness.golden.golden import Golden
+from harness.golden.isolated import Died, Isolated
+from harness.golden.make import make
+from harness.golden.manifest import MANIFEST_FILE, Manifest
+from harness.golden.run import ending_of, version_of
+from harness.golden.store import read_set, write_set
+from harness.record.errors import ResultsError
+from harness.verdict.signature import normalise
+from harness.verdict.verdict import Outcome, Stage
+
+#: What decides on the bytes of a set, beside backends.
+_DISTRIBUTIONS = ("torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir", "hypothesis", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What `record` did.
+
+    Attributes:
+        manifest: As written.
+        lost: Overload → why it has no goldens.
+    """
+
+    manifest: Manifest
+    lost: Mapping[str, str]
+
+
+def record(
+    directory: Path,
+    overloads: Sequence[str],
+    *,
+    backends: Sequence[str],
+    converter_names: Sequence[str],
+    complete: bool,
+    seed: int = 0,
+    count: int = 3,
+    timeout: float = 120.0,
+    progress: Callable[[Iterable[str]], Iterable[str]] = lambda names: names,
+) -> Recorded:
+    """Record the goldens of some operators.
+
+    Args:
+        directory: Where to write.
+        overloads: Which.
+        backends: Whose outcomes to record.
+        converter_names: Whose models to store.
+        complete: Whether these are all: else other operators' goldens in `directory` are kept.
+        seed: Of the draws.
+        count: Goldens per overload, at most.
+        timeout: Seconds that an operator may take, and one model on one backend.
+        progress: Wraps the operators as they are gone through.
+
+    Raises:
+        ResultsError: the directory cannot be written, or holds goldens that something else made.
+    """
+    goldens: dict[str, tuple[Golden, ...]] = {}
+    endings: dict[Key, Ending] = {}
+    manifest = _manifest(backends, converter_names, seed, count)
+    if not complete and (directory / MANIFEST_FILE).exists():
+        goldens, endings = _kept(directory, manifest, set(overloads))
+    made, lost = _make(progress(overloads), converter_names, endings, seed, count, timeout)
+    goldens |= made
+    for backend in backends:
+        with Isolated(timeout=timeout) as process:
+            for name in made:
+                for golden in made[name]:
+                    for converter in golden.models:
+                        key = golden.case_id, converter, backend
+                        endings[key] = ending_of(golden, converter, backend, process)
+    registry = cases.load()
+    families = {name: registry[name].family for name in goldens}
+    return Recorded(write_set(directory, goldens, endings, families, manifest), lost)
+
+
+def _make(
+    overloads: Iterable[str],
+    converter_names: Sequence[str],
+    endings: dict[Key, Ending],
+    seed: int,
+    count: int,
+    timeout: float,
+) -> tuple[dict[str, tuple[Golden, ...]], dict[str, str]]:
+    goldens: dict[str, tuple[Golden, ...]] = {}
+    lost: dict[str, str] = {}
+    with Isolated(timeout=timeout) as process:
+        for name in overloads:
+            # An exporter that dies of an operator leaves it without its models, not without its goldens.
+            for chosen in (converter_names, ()):
+                try:
+                    made = process.call(make, name, converter_names=chosen, seed=seed, count=count)
+                except Died as death:
+                    lost[name] = str(death)
+                    continue
+                if name in lost:
+                    ending = Ending(Stage.CONVERT, Outcome.CRASH, normalise(lost.pop(name)))
+                    for golden in made.goldens:
+                        endings.update({(golden.case_id, c, ""): ending for c in converter_names})
+                if made.goldens:
+                    goldens[name] = made.goldens
+                    endings.update(made.unconverted)
+                else:
+                    lost[name] = "PyTorch rejects every call that was drawn"
+                break
+    return goldens, lost
+
+
+def _manifest(backends: Sequence[str], converter_names: Sequence[str], seed: int, count: int) -> Manifest:
+    versions = {}
+    for backend in backends:
+        with Isolated() as process:
+            versions[backend] = process.call(version_of, backend)
+    return Manifest(
+        harness=harness.__version__,
+        seed=seed,
+        count=count,
+        versions={name: metadata.version(name) for name in _DISTRIBUTIONS},
+        cpu=torch.backends.cpu.get_cpu_capability(),
+        converters={name: converters.find(name).version() for name in converter_names},
+        backends=versions,
+    )
+
+
+def _kept(
+    directory: Path, manifest: Manifest, replaced: set[str]
+) -> tuple[dict[str, tuple[Golden, ...]], dict[Key, Ending]]:
+    """What stays of a set in which some operators are recorded again."""
+    before, goldens, endings = read_set(directory)
+    ours, theirs = ({**vars(m), "files": None, "goldens": None} for m in (manifest, before))
+    for name in ours:
+        if ours[name] != theirs[name]:
+            raise ResultsError(
+                f"{directory} was recorded with {name} {_said(theirs[name])}, this is {_said(ours[name])}; "
+                "record all operators, or into another directory"
+            )
+    known = cases.load()
+    kept: dict[str, tuple[Golden, ...]] = {}
+    for golden in goldens:
+        if golden.overload not in replaced and golden.overload in known:
+            kept[golden.overload] = (*kept.get(golden.overload, ()), golden)
+    ids = {golden.case_id for held in kept.values() for golden in held}
+    return kept, {key: ending for key, ending in endings.items() if key[0] in ids}
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {version}" for name, version in value.items())
+    return str(value)

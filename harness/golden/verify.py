@@ -1,0 +1,122 @@
+"""Where today's PyTorch differs from the one that the goldens were recorded with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+import cases
+from harness.dtypes import is_float
+from harness.golden.golden import Golden
+from harness.golden.isolated import Died, Isolated
+from harness.pipeline.call import to_numpy
+from harness.pipeline.reference import run_reference
+from harness.tensors import build_tensors
+from harness.verdict.compare import compare
+from harness.verdict.judge import Array, Mask
+from harness.verdict.nearness import ulp
+from harness.verdict.rules import anything
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What today's PyTorch makes of a golden, where that is not what was recorded.
+
+    Attributes:
+        golden: The case.
+        is_wrong: Whether the judge takes today's outputs for wrong, or there are none; else they have
+            moved within what is right.
+        what: For a person: ``output 0: 2 of 6 elements, by up to 1 ULP``.
+        max_ulp: Largest distance between finite floating-point elements, in units in the last place of
+            the recorded one; None where no such element differs.
+    """
+
+    golden: Golden
+    is_wrong: bool
+    what: str
+    max_ulp: float | None = None
+
+
+def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[Difference]:
+    """Run the goldens in today's PyTorch, in a process that may die of it."""
+    with Isolated(timeout=timeout) as process:
+        for golden in goldens:
+            try:
+                found = process.call(today, golden)
+            except Died as death:
+                found = True, str(death), None
+            if found is not None:
+                yield Difference(golden, *found)
+
+
+def today(golden: Golden) -> tuple[bool, str, float | None] | None:
+    """The fields of a `Difference` but for the golden; None where every bit is the same."""
+    torch.set_num_threads(1)
+    cases.load()
+    try:
+        inputs = [to_numpy(t) for t in build_tensors(golden.invocation)]
+        reference = run_reference(golden.invocation)
+    except Exception as error:
+        return True, f"{type(error).__name__}: {error}".splitlines()[0], None
+    if len(inputs) != len(golden.inputs) or not all(map(_is_same, golden.inputs, inputs)):
+        # The recipe of the values gives others: nothing can be said of the outputs.
+        return True, "the invocation stands for other inputs than the recorded ones", None
+    parts, largest = _parts(golden, reference.expected)
+    if not parts:
+        return None
+    comparison = compare(golden.judge, golden, reference.expected)
+    return comparison.problem is not None, "; ".join(parts), largest
+
+
+def _parts(golden: Golden, outputs: Sequence[Array]) -> tuple[list[str], float | None]:
+    judge = golden.judge
+    if len(outputs) != len(golden.expected):
+        return [f"{len(outputs)} outputs, {len(golden.expected)} were recorded"], None
+    skip: Sequence[Mask | None] = [None] * len(outputs)
+    if judge.undefined:
+        skip = judge.undefined(golden.arguments, golden.expected)
+    unasked = judge.unasked(golden.arguments) if judge.unasked else frozenset()
+    parts: list[str] = []
+    largest: float | None = None
+    for i, (then, now) in enumerate(zip(golden.expected, outputs, strict=True)):
+        if then.dtype != now.dtype or then.shape != now.shape:
+            if i not in unasked:
+                parts.append(
+                    f"output {i}: {now.dtype}{list(now.shape)}, {then.dtype}{list(then.shape)} was recorded"
+                )
+            continue
+        if i in unasked or judge.rules.get(i) is anything:
+            continue
+        differs, ulps = _apart(then, now, skip[i])
+        if differs:
+            by = "" if ulps is None else f", by up to {ulps:.3g} ULP"
+            parts.append(f"output {i}: {differs} of {then.size} elements{by}")
+            if ulps is not None:
+                largest = ulps if largest is None else max(largest, ulps)
+    return parts, largest
+
+
+def _apart(then: Array, now: Array, skip: Mask | None) -> tuple[int, float | None]:
+    """How many elements differ in a bit, NaN payloads apart, and how far the finite ones are."""
+    unequal = then != now
+    if then.dtype.kind not in "biu":
+        unequal &= ~(np.isnan(then) & np.isnan(now))
+        if then.dtype.kind != "c":
+            unequal |= (then == 0) & (now == 0) & (np.signbit(then) != np.signbit(now))
+    unequal = np.asarray(unequal if skip is None else unequal & ~skip)
+    if not unequal.any() or not is_float(str(then.dtype)):
+        return int(unequal.sum()), None
+    wide = then.astype(np.float64)[unequal]
+    other = now.astype(np.float64)[unequal]
+    finite = np.isfinite(wide) & np.isfinite(other)
+    if not finite.any():
+        return int(unequal.sum()), None
+    distance = np.abs(wide - other)[finite] / ulp(np.abs(wide[finite]), str(then.dtype))
+    return int(unequal.sum()), float(distance.max())
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
