@@ -35,6 +35,7 @@ def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
         "cases/mine.py",
         "harness/tract_runtime.py",
         "harness/unoptimised.py",
+        "my_rules.py/my_rules.py",
     }
     for name, text in FILES.items():
         assert len([line for line in text.splitlines() if line.strip()]) < 20, name
@@ -104,3 +105,20 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = duckdb.sql(query.replace("results/", f"{tmp_path}/results/")).fetchall()
     assert {row[0] for row in rows} == {"aten.abs.default"}
+
+
+def test_the_rules_are_tried(extended: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "harness", "--rules", "my_rules.py", "--examples", "16"),
+            *("--record-only", "--results-dir", str(tmp_path / "run"), "-p", "no:cacheprovider"),
+        ],
+        cwd=extended,
+        env={**os.environ, "PYTHONPATH": str(extended), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rules = {verdict.rule for verdict in store.verdicts(tmp_path / "run")}
+    assert rules == {"", "my_rules.py:fmax", "my_rules.py:celu"}
