@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--values", default=default.values, help="value draws per export (%(default)s)", **number)
     add("--seed", default=default.seed, help="of the draws (%(default)s)", **number)
     add("--shapes", choices=("static", "dynamic", "both"), default=default.shapes, help="kinds of export")
+    add("--rules", metavar="FILE", action="append", default=[], help="try the conversion functions of FILE")
     add("--opset", help="to emit (the converter's own default)", **number)
     add("--batch-size", default=default.batch_size, help="structures per export (%(default)s)", **number)
     add("--public-api", action="store_true", help="keep nothing between exports: slow and plain")
@@ -105,6 +106,7 @@ def _options(given: Any) -> Options:
         batch_size=given.batch_size,
         public_api=given.public_api,
         replay=replay,
+        rules=tuple(str(Path(file).absolute()) for file in given.rules),
     )
 
 
@@ -180,6 +182,7 @@ class _Follower:
     def __init__(self, reporter: Any, items: int) -> None:
         self.progress = Progress(items)
         self.cases = 0
+        self.fired: set[str] = set()
         self._reporter = reporter
         self._said = 0.0
 
@@ -189,6 +192,7 @@ class _Follower:
             return
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
+        self.fired.update(properties.get("fired", ()))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return
@@ -219,7 +223,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     follower = session.config.pluginmanager.get_plugin("conformance-follower")
     if follower is not None and not follower.cases and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+    if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
     run.close(int(exitstatus))
+
+
+def _idle_rules(config: pytest.Config) -> list[str]:
+    """Rules that no case used, although cases were run."""
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    if follower is None or not follower.cases:
+        return []
+    return [label for label in config.stash[_PLAN].rules if label not in follower.fired]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -238,6 +252,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
     print_summary(console, run.results_dir)
+    for label in _idle_rules(config):
+        terminalreporter.write_line(
+            f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",
+            red=True,
+        )
     follower = config.pluginmanager.get_plugin("conformance-follower")
     if follower is not None:
         state = follower.progress.state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cases
 from harness import backends, converters, schema
@@ -12,6 +12,8 @@ from harness.dtypes import ALL
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit
 from harness.replay import Replayed
+from harness.rules.load import load_rules
+from harness.rules.rule import Rule, RuleProblem
 
 
 class UsageProblem(Exception):
@@ -35,6 +37,8 @@ class Options:
         batch_size: Structures per export.
         public_api: Plain public calls with nothing kept between exports.
         replay: Recorded invocations to run in place of drawn ones; None to draw.
+        rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
+            without `converters` those that they are for.
     """
 
     ops: tuple[str, ...] = ()
@@ -49,6 +53,7 @@ class Options:
     batch_size: int = 64
     public_api: bool = False
     replay: tuple[Replayed, ...] | None = None
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +65,14 @@ class Plan:
         converters: Names taken part.
         backends: Names taken part.
         unavailable: (kind, name, why) of what is registered and cannot run here.
+        rules: Labels of the rules that are tried.
     """
 
     units: tuple[Unit, ...]
     converters: tuple[str, ...]
     backends: tuple[str, ...]
     unavailable: tuple[tuple[str, str, Unavailable], ...]
+    rules: tuple[str, ...] = ()
 
 
 def make_plan(options: Options) -> Plan:
@@ -77,7 +84,7 @@ def make_plan(options: Options) -> Plan:
     """
     try:
         return _make_plan(options)
-    except (UnknownName, schema.UnknownOperator, cases.CaseFileError) as error:
+    except (UnknownName, schema.UnknownOperator, cases.CaseFileError, RuleProblem) as error:
         raise UsageProblem(str(error)) from None
 
 
@@ -87,7 +94,11 @@ def _make_plan(options: Options) -> Plan:
         if dtype not in ALL:
             raise UnknownName("dtype", dtype, ALL)
     unavailable = _unavailable()
-    converter_names = options.converters or converters.defaults()
+    rules = [rule for file in options.rules for rule in load_rules(file)]
+    _check_rules(rules)
+    converter_names = options.converters or _converters_of(rules) or converters.defaults()
+    if rules and not options.ops and options.replay is None:
+        options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(cases.load()))))
     for name in converter_names:
         problem = converters.find(name).probe()
         if problem:
@@ -106,7 +117,18 @@ def _make_plan(options: Options) -> Plan:
         converters=tuple(dict.fromkeys(converter_names)),
         backends=backend_names,
         unavailable=unavailable,
+        rules=tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in converter_names)),
     )
+
+
+def _converters_of(rules: Sequence[Rule]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(rule.converter for rule in rules))
+
+
+def _check_rules(rules: Sequence[Rule]) -> None:
+    for rule in rules:
+        if converters.find(rule.converter).create_with_rules is None:
+            raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
 
 
 def _check_numbers(options: Options) -> None:
@@ -183,6 +205,7 @@ def _units(options: Options, overload: str, converter: str, backend_names: tuple
                     batch_size=options.batch_size,
                     public_api=options.public_api,
                     dynamic=mode == "dynamic",
+                    rules=options.rules,
                 ),
             )
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -111,6 +112,16 @@ class Session:
         self._owns_run = joins is None
         self._writer = RunWriter(self.results_dir, self.run_info, worker)
         self._supervisor = Supervisor(timeout=timeout, memory_limit=memory_limit)
+        self._without: RunWriter | None = None
+        if plan.rules:
+            self._without = RunWriter(self.without_rules, self.run_info, worker)
+        #: Labels of the rules that took part in a case so far.
+        self.fired: set[str] = set()
+
+    @property
+    def without_rules(self) -> Path:
+        """Where the same cases without the user's rules are recorded, if there are rules."""
+        return self.results_dir / layout.WITHOUT_RULES_DIRECTORY
 
     def __enter__(self) -> Session:
         return self
@@ -121,23 +132,30 @@ class Session:
         self.close()
 
     def run(self, unit: Unit) -> UnitSummary:
-        """Draw, run and record the cases of one unit.
+        """Draw, run and record the cases of one unit; where rules are tried, without them first.
 
         Raises:
             harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
             harness.record.errors.ResultsError: the record cannot be written.
         """
+        if self._without is not None:
+            plain = replace(unit, settings=replace(unit.settings, rules=()))
+            self._record(plain, self._without)
+        return self._record(unit, self._writer)
+
+    def _record(self, unit: Unit, writer: RunWriter) -> UnitSummary:
         summary = UnitSummary()
         flushed = time.monotonic()
         try:
             for verdicts in run_unit(unit, self._supervisor):
-                self._writer.write(verdicts)
+                writer.write(verdicts)
                 summary.add(verdicts)
+                self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
                 if time.monotonic() - flushed > _FLUSH_INTERVAL:
-                    self._writer.flush()
+                    writer.flush()
                     flushed = time.monotonic()
         finally:
-            self._writer.flush()
+            writer.flush()
         return summary
 
     def close(self, exit_status: int | None = None) -> None:
@@ -148,6 +166,10 @@ class Session:
         """
         self._supervisor.close()
         self._writer.close()
+        if self._without is not None:
+            self._without.close()
+            if self._owns_run:
+                store.finish(self.without_rules, exit_status)
         if self._owns_run:
             store.finish(self.results_dir, exit_status)
 

@@ -21,6 +21,7 @@ def test_conformance(
     summary = conformance.run(unit)
     record_property("cases", summary.cases)
     record_property("failures", summary.failed)
+    record_property("fired", sorted(conformance.fired))
     if summary.failed and not pytestconfig.option.record_only:
         pytest.fail(summary.text(), pytrace=False)
     if not summary.cases:

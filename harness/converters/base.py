@@ -14,6 +14,7 @@ import onnx
 import torch
 
 from harness.availability import Unavailable
+from harness.rules.load import RuleBook
 
 
 class UnsupportedOperator(Exception):
@@ -84,6 +85,8 @@ class ConverterEntry:
         create: Starts it. ``public_api=True`` asks for the plain public call with nothing kept
             between exports; a converter without such a difference ignores it.
         default: The converter of a plain ``pytest harness``.
+        create_with_rules: Starts it with conversion functions of the user's; None where it takes none. What
+            it starts calls `RuleBook.start` at the beginning of each export.
     """
 
     name: str
@@ -92,6 +95,7 @@ class ConverterEntry:
     version: Callable[[], str]
     default: bool = False
     summary: str = field(default="")
+    create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
 
 
 #: Filled at import by `register`, read by `harness.converters`.

@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import onnx
 import torch
@@ -14,6 +15,8 @@ import torch
 from harness.availability import Unavailable
 from harness.converters import kept_constants
 from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.rules.load import RuleBook
+from harness.tensors import overload
 
 
 class DynamoConverter:
@@ -21,16 +24,22 @@ class DynamoConverter:
 
     Args:
         public_api: Call the public function and keep nothing between calls.
+        book: Conversion functions in place of torchlib's.
     """
 
     name = "dynamo"
 
-    def __init__(self, public_api: bool) -> None:
+    def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
         self.version = _version()
         self._public_api = public_api
+        self._book = book
+        functions = book.functions() if book else {}
+        self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
+        if self._book:
+            self._book.start()
         dynamic_shapes = None
         if request.dynamic_dims is not None:
             dynamic_shapes = (
@@ -50,6 +59,7 @@ class DynamoConverter:
                     output_names=list(request.output_names),
                     opset_version=request.opset,
                     dynamic_shapes=dynamic_shapes,
+                    custom_translation_table=self._table,
                     dynamo=True,
                     verbose=False,
                 )
@@ -106,6 +116,7 @@ register(
         name="dynamo",
         probe=_probe,
         create=DynamoConverter,
+        create_with_rules=DynamoConverter,
         version=_version,
         default=True,
         summary="torch.onnx.export(dynamo=True)",

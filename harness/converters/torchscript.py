@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+from collections.abc import Iterator
 
 import onnx
 import torch
+from torch.onnx import utils
 
 from harness.availability import Unavailable
 from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.converters.dynamo import quiet
+from harness.rules.load import RuleBook
+from harness.schema import packet
 
 
 class TorchScriptConverter:
@@ -17,15 +22,19 @@ class TorchScriptConverter:
 
     Args:
         public_api: Without effect: nothing is kept between calls.
+        book: Symbolic functions in place of the exporter's.
     """
 
     name = "torchscript"
 
-    def __init__(self, public_api: bool) -> None:
+    def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
         self.version = _version()
+        self._book = book
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
+        if self._book:
+            self._book.start()
         axes = None
         if request.dynamic_dims is not None:
             axes = {
@@ -34,7 +43,7 @@ class TorchScriptConverter:
                 if dims
             }
         buffer = io.BytesIO()
-        with quiet(), torch.no_grad():
+        with quiet(), torch.no_grad(), _registered(self._book, request.opset):
             try:
                 torch.onnx.export(
                     request.program,
@@ -54,6 +63,27 @@ class TorchScriptConverter:
                     raise UnsupportedOperator(str(error)) from error
                 raise
         return onnx.load_model_from_string(buffer.getvalue())
+
+
+@contextlib.contextmanager
+def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
+    """The book's symbolics in the exporter's registry.
+
+    A registration below the version of the exporter's own function, or above the opset of the export, is
+    silently ignored; that opset itself is always right.
+    """
+    # The exporter knows operators by packet.
+    functions = {
+        packet(name).replace(".", "::", 1): f for name, f in (book.functions() if book else {}).items()
+    }
+    version = opset or torch.onnx._constants.ONNX_DEFAULT_OPSET
+    for name, function in functions.items():
+        utils.register_custom_op_symbolic(name, function, version)
+    try:
+        yield
+    finally:
+        for name in functions:
+            utils.unregister_custom_op_symbolic(name, version)
 
 
 #: How the symbolics begin to say that ONNX, or the exporter, has no such thing.
@@ -83,6 +113,7 @@ register(
         name="torchscript",
         probe=_probe,
         create=TorchScriptConverter,
+        create_with_rules=TorchScriptConverter,
         version=_version,
         summary="torch.onnx.export(dynamo=False)",
     )

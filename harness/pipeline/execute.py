@@ -25,6 +25,7 @@ from harness.pipeline.divide import extract, owners
 from harness.pipeline.program import Exportable, emitted_opset, export_request, varying_dims
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import CaseKey, Group, Message, Result, Step, Task
+from harness.rules.load import RuleBook
 from harness.tensors import bind, build_tensors
 from harness.verdict.compare import compare
 from harness.verdict.judge import CLOSE, Array, Judge
@@ -48,11 +49,19 @@ class _Accepted:
 
 @dataclass(frozen=True)
 class _Converted:
-    """Groups inside one model."""
+    """Groups inside one model.
+
+    Attributes:
+        model: The whole.
+        members: Of its parts, in order.
+        convert_ms: Each case's share.
+        rule: What the user's rules contributed to every member; "" for nothing.
+    """
 
     model: onnx.ModelProto
     members: tuple[_Accepted, ...]
     convert_ms: float
+    rule: str = ""
 
     def part(self, members: Sequence[_Accepted]) -> _Converted:
         """The same model cut down to `members`."""
@@ -74,6 +83,7 @@ class Executor:
         converter: The task's converter, started.
         backends: The task's backends, started.
         send: Takes messages as they come; each `Step` before the step is taken.
+        book: The user's rules that the converter was started with.
     """
 
     def __init__(
@@ -82,8 +92,10 @@ class Executor:
         converter: Converter,
         backends: Mapping[str, Backend],
         send: Callable[[Message], None],
+        book: RuleBook | None = None,
     ) -> None:
         self._task = task
+        self._book = book
         self._settings = task.settings
         self._converter = converter
         self._backends = {name: backends[name] for name in task.backends}
@@ -145,6 +157,9 @@ class Executor:
                 if len(batch) > 1:
                     # An exporter that cannot bring one case to the opset may leave all at another.
                     _check_opset(model, self._settings.opset)
+                    if not self._rules_are_clear(batch):
+                        size = 1
+                        continue
             except Exception as error:
                 if len(batch) > 1:
                     rest = self._without_unsupported(batch, error)
@@ -155,13 +170,31 @@ class Executor:
                     size = max(1, len(batch) // 4)
                     continue
                 outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-                self._fail(keys, Stage.CONVERT, outcome, error, blame="converter")
+                self._fail(keys, Stage.CONVERT, outcome, error, blame="converter", rule=self._fired())
                 size = 1
             else:
                 elapsed = 1e3 * (time.perf_counter() - started)
-                yield from self._check(_Converted(model, tuple(batch), elapsed / len(keys)))
+                yield from self._check(_Converted(model, tuple(batch), elapsed / len(keys), self._fired()))
                 size = 2 * len(batch)
             start += len(batch)
+
+    def _fired(self) -> str:
+        """The rules that the last export called."""
+        return ", ".join(sorted(self._book.fired)) if self._book else ""
+
+    def _rules_are_clear(self, batch: Sequence[_Accepted]) -> bool:
+        """Whether the rules that the last export called took part in each of its cases.
+
+        A rule for the very operator of every case, called as often as there are cases, did; one that
+        decompositions reach, or that the exporter bypasses for some attributes, tells only of a case alone.
+        """
+        if self._book is None or not self._book.fired:
+            return True
+        rules = {self._book.rules.get(member.group.exported.overload) for member in batch}
+        labels = {rule.label for rule in rules if rule is not None}
+        return (
+            None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
+        )
 
     def _without_unsupported(self, batch: Sequence[_Accepted], error: Exception) -> list[_Accepted]:
         """The members left once those are reported that need an operator without any conversion.
@@ -380,6 +413,7 @@ class Executor:
             backend=backend,
             stage=stage,
             outcome=outcome,
+            rule=converted.rule if converted else "",
             opset=emitted_opset(converted.model) if converted else None,
             convert_ms=converted.convert_ms if converted else None,
             load_ms=load_ms,
@@ -398,15 +432,15 @@ class Executor:
         blame: str,
         backends: Sequence[str] | None = None,
         converted: _Converted | None = None,
+        rule: str = "",
     ) -> None:
         message = describe_error(error)
-        self._send(
-            [
-                replace(self._result(key, name, stage, outcome, converted), blame=blame, message=message)
-                for name in backends or self._backends
-                for key in keys
-            ]
-        )
+        results = [
+            replace(self._result(key, name, stage, outcome, converted), blame=blame, message=message)
+            for name in backends or self._backends
+            for key in keys
+        ]
+        self._send([replace(result, rule=rule) for result in results] if rule else results)
 
 
 _CONTRADICTION = "PyTorch gives the backend's result itself for row-major copies of the inputs"

@@ -38,12 +38,14 @@ class Settings:
         batch_size: Structures per export.
         public_api: Let converters keep nothing between exports.
         dynamic: Export with dynamic dimensions.
+        rules: Files of conversion functions to use in place of the converter's own.
     """
 
     opset: int | None = None
     batch_size: int = 64
     public_api: bool = False
     dynamic: bool = False
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Result:
     evidence: str = ""
     message: str = ""
     comparison: Comparison | None = None
+    rule: str = ""
     opset: int | None = None
     convert_ms: float | None = None
     load_ms: float | None = None

@@ -146,6 +146,7 @@ def _verdict(
         evidence=result.evidence,
         signature=_signature(result),
         message=result.message,
+        rule=result.rule,
         max_abs_error=comparison.max_abs_error if comparison else None,
         max_rel_error=comparison.max_rel_error if comparison else None,
         max_ulp_error=comparison.max_ulp_error if comparison else None,

@@ -9,6 +9,7 @@ import os
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -18,6 +19,7 @@ from harness.converters.base import Converter
 from harness.pipeline.execute import Executor
 from harness.pipeline.resize import variants
 from harness.pipeline.task import Finished, Message, Ready, Resized, ResizeTask, Started, Step, Task
+from harness.rules.load import RuleBook
 from harness.verdict.verdict import Stage
 
 
@@ -51,7 +53,7 @@ def main(connection: Connection, alive: Connection, log: str) -> None:
 class _Worker:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._converters: dict[tuple[str, bool], Converter] = {}
+        self._converters: dict[tuple[str, bool, tuple[str, ...]], _Started] = {}
         self._backends: dict[str, Backend] = {}
 
     def serve(self, task: Task | ResizeTask) -> None:
@@ -79,17 +81,28 @@ class _Worker:
             self._send(Resized(index, found))
 
     def _execute(self, task: Task) -> None:
-        key = (task.converter, task.settings.public_api)
+        key = (task.converter, task.settings.public_api, task.settings.rules)
         if key not in self._converters:
-            entry = converters.find(task.converter)
-            self._converters[key] = entry.create(task.settings.public_api)
+            self._converters[key] = _start(*key)
+        converter, book = self._converters[key]
         for name in task.backends:
             if name not in self._backends:
                 backend_entry, argument = backends.find(name)
                 self._backends[name] = backend_entry.create(argument)
             backend = self._backends[name]
             self._send(Started(name, backend.version, backend.device))
-        Executor(task, self._converters[key], self._backends, self._send).execute()
+        Executor(task, converter, self._backends, self._send, book).execute()
+
+
+_Started: TypeAlias = "tuple[Converter, RuleBook | None]"
+
+
+def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> _Started:
+    entry = converters.find(name)
+    book = RuleBook.for_converter(rules, name)
+    if not book.rules or entry.create_with_rules is None:
+        return entry.create(public_api), None
+    return entry.create_with_rules(public_api, book), book
 
 
 def _die_with_session(alive: Connection) -> None:

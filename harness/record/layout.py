@@ -3,6 +3,7 @@
 RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
+RESULTS/without-rules/      the same cases without the user's rules, a run of its own, where rules were tried
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from harness.record.errors import ResultsError, reason
 RUN_FILE = "run.json"
 VERDICTS_FILE = "verdicts.parquet"
 PARTS_DIRECTORY = "parts"
+WITHOUT_RULES_DIRECTORY = "without-rules"
 #: Where runs go that were not told where, below the current directory.
 DEFAULT_PARENT = "results"
 

@@ -42,6 +42,7 @@ _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("family", pa.string(), "the operator case's"),
     ("message", pa.string(), "the failure's own words"),
     ("structure_id", pa.string(), "shared by the cases that share an export"),
+    ("rule", pa.string(), "the user's conversion function that took part"),
     ("evidence", pa.string(), "what the blame rests on"),
     ("exported_invocation", pa.string(), "JSON; empty where the invocation itself was exported"),
     ("needed_rtol", pa.float64(), "of the smallest (rtol, atol) that accepts all elements"),

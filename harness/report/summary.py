@@ -11,9 +11,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from harness.record import layout, store
+from harness.record.diff import compare_runs
 from harness.record.errors import ResultsError
 from harness.record.minimal import read_minimal
-from harness.report import counts, failures, known_issues, matrix, rejections
+from harness.report import changes, counts, failures, known_issues, matrix, rejections
 from harness.report.plain import count, plain
 from harness.report.reproduce import command, shown_path
 
@@ -76,6 +77,11 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
     )
     if found:
         yield failures.render(found, groups)
+        yield Text()
+    without = results_dir / layout.WITHOUT_RULES_DIRECTORY
+    if without.is_dir():
+        yield Text("With the rules, compared to the converter's own conversions:", style="bold")
+        yield changes.render(compare_runs(without, results_dir))
         yield Text()
     defective = rejections.rejections(
         rows, store.read(results_dir, rejections.REJECTED_COLUMNS, rejections.REJECTED)

@@ -73,6 +73,7 @@ class Verdict:
         convert_ms: Wall time of the export; of a batch's, this case's share.
         load_ms: Likewise of loading.
         run_ms: Likewise of running.
+        rule: The user's conversion functions that took part, ``my_rules.py:celu``, with commas; "" for none.
         structure_id: Shared by the cases that share an export.
         invocation: JSON.
         exported_invocation: JSON of the invocation whose shapes were exported, for a dynamic export run
@@ -107,6 +108,7 @@ class Verdict:
     convert_ms: float | None = None
     load_ms: float | None = None
     run_ms: float | None = None
+    rule: str = ""
     structure_id: str = ""
     invocation: str = ""
     exported_invocation: str = ""

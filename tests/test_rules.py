@@ -1,0 +1,128 @@
+"""`pytest harness --rules FILE`: conversion functions tried in place of a converter's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness_runs import output, rows, run_harness
+
+from harness.record import layout
+from harness.record.diff import Change, compare_runs
+
+RIGHT = """
+from onnxscript import opset18 as op
+from harness.rules import dynamo, torchscript
+
+@dynamo("aten::fmax")
+def fmax(self, other):
+    larger = op.Where(op.Less(self, other), other, self)
+    return op.Where(op.IsNaN(self), other, op.Where(op.IsNaN(other), self, larger))
+
+@torchscript("aten::celu")
+def celu(g, input, alpha):
+    return g.op("Celu", input, alpha_f=1.0)
+"""
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a good rule for dynamo and a bad one, whose alpha is dropped, for TorchScript."""
+    directory = tmp_path_factory.mktemp("rules")
+    file = directory / "my_rules.py"
+    file.write_text(RIGHT)
+    done = run_harness("--rules", file, "--results-dir", directory / "run", "--examples", "32")
+    assert done.returncode == 1, output(done)
+    (directory / "said").write_text(done.stdout)
+    return directory
+
+
+def test_only_the_operators_of_the_rules_are_run(tried: Path) -> None:
+    found = {(row["overload"], row["converter"]) for row in rows(tried / "run")}
+    assert {overload for overload, _ in found} == {"aten.celu.default", "aten.fmax.default"}
+    assert {converter for _, converter in found} == {"dynamo", "torchscript"}
+
+
+def test_the_record_proves_which_rule_was_used(tried: Path) -> None:
+    used: dict[tuple[str, str], set[str]] = {}
+    for row in rows(tried / "run"):
+        used.setdefault((row["overload"], row["converter"]), set()).add(row["rule"])
+    assert used == {
+        ("aten.celu.default", "dynamo"): {""},
+        ("aten.celu.default", "torchscript"): {"my_rules.py:celu"},
+        ("aten.fmax.default", "dynamo"): {"my_rules.py:fmax"},
+        ("aten.fmax.default", "torchscript"): {""},
+    }
+    assert {row["rule"] for row in rows(tried / "run" / layout.WITHOUT_RULES_DIRECTORY)} == {""}
+
+
+def test_what_changed_is_found_and_said(tried: Path) -> None:
+    found = compare_runs(tried / "run" / layout.WITHOUT_RULES_DIRECTORY, tried / "run")
+    changed = {(line.overload, line.converter): line.counts for line in found.overloads}
+    assert changed["aten.celu.default", "torchscript"][Change.REGRESSED] > 0
+    assert changed["aten.fmax.default", "dynamo"][Change.IMPROVED] > 0
+    assert changed["aten.fmax.default", "dynamo"].get(Change.REGRESSED, 0) == 0
+    assert set(changed) == {("aten.celu.default", "torchscript"), ("aten.fmax.default", "dynamo")}
+    said = (tried / "said").read_text()
+    assert "With the rules, compared to the converter's own conversions" in said
+    assert "regressed" in said
+
+
+def test_an_attribute_that_a_rule_drops_fails_only_where_it_matters(tried: Path) -> None:
+    for row in rows(tried / "run"):
+        if row["rule"] == "my_rules.py:celu" and '"alpha":' not in row["invocation"]:
+            assert row["outcome"] != "mismatch" or row["dtype"] != "float32"
+
+
+def test_a_rule_that_is_never_called_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "idle.py"
+    file.write_text(
+        "from onnxscript import opset18 as op\nfrom harness.rules import dynamo\n\n"
+        "@dynamo('aten::celu')\ndef celu(self, alpha=1.0):\n    return op.Celu(self)\n"
+    )
+    options = ("--rules", file, "--op", "aten.relu.default", "--record-only", "--examples", "8")
+    done = run_harness(*options, "--results-dir", tmp_path / "run")
+    assert done.returncode == 1, output(done)
+    assert "idle.py:celu was registered and never called" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "no such file"),
+        ("x = 1\n", "registers no rule"),
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        (
+            "from harness.rules import dynamo\n\n@dynamo('aten::cellu')\ndef f(self): ...\n",
+            "PyTorch does not have; near: aten.celu.default",
+        ),
+        (
+            "from harness.rules import rule\n\n@rule('dinamo', 'aten::celu')\ndef f(self): ...\n",
+            "did you mean dynamo?",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    file = tmp_path / "bad.py"
+    if text is not None:
+        file.write_text(text)
+    done = run_harness("--rules", file, "--op", "celu")
+    assert done.returncode == 4, output(done)
+    assert said in done.stderr
+    assert len([line for line in done.stderr.splitlines() if line.startswith("ERROR")]) == 1
+
+
+def test_rules_run_under_xdist(tmp_path: Path) -> None:
+    file = tmp_path / "my_rules.py"
+    file.write_text(RIGHT)
+    options = ("--rules", file, "-n", "2", "--examples", "8", "--record-only")
+    done = run_harness(*options, "--results-dir", tmp_path / "run")
+    assert done.returncode == 0, output(done)
+    assert "never called" not in done.stdout
+    assert {row["rule"] for row in rows(tmp_path / "run")} == {
+        "",
+        "my_rules.py:celu",
+        "my_rules.py:fmax",
+    }
