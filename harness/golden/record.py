@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -68,35 +69,50 @@ def record(
     Raises:
         ResultsError: the directory cannot be written, or holds goldens that something else made.
     """
+    with ExitStack() as stack:
+        processes = {name: stack.enter_context(Isolated(timeout=timeout)) for name in backends}
+        return _record(
+            directory,
+            overloads,
+            processes,
+            _manifest(processes, converter_names, seed, count),
+            complete=complete,
+            timeout=timeout,
+            progress=progress,
+        )
+
+
+def _record(
+    directory: Path,
+    overloads: Sequence[str],
+    processes: Mapping[str, Isolated],
+    manifest: Manifest,
+    *,
+    complete: bool,
+    timeout: float,
+    progress: Callable[[Iterable[str]], Iterable[str]],
+) -> Recorded:
     goldens: dict[str, tuple[Golden, ...]] = {}
     endings: dict[Key, Ending] = {}
-    manifest = _manifest(backends, converter_names, seed, count)
     if not complete and (directory / MANIFEST_FILE).exists():
         goldens, endings = _kept(directory, manifest, set(overloads))
-    made, lost = _make(progress(overloads), converter_names, endings, seed, count, timeout)
+    made, lost = _make(progress(overloads), manifest, endings, timeout)
     goldens |= made
-    for backend in backends:
-        with Isolated(timeout=timeout) as process:
-            for name in made:
-                for golden in made[name]:
-                    for converter in golden.models:
-                        key = golden.case_id, converter, backend
-                        endings[key] = ending_of(golden, converter, backend, process)
+    for backend, process in processes.items():
+        for golden in (golden for held in made.values() for golden in held):
+            for converter in golden.models:
+                endings[golden.case_id, converter, backend] = ending_of(golden, converter, backend, process)
     registry = cases.load()
     families = {name: registry[name].family for name in goldens}
     return Recorded(write_set(directory, goldens, endings, families, manifest), lost)
 
 
 def _make(
-    overloads: Iterable[str],
-    converter_names: Sequence[str],
-    endings: dict[Key, Ending],
-    seed: int,
-    count: int,
-    timeout: float,
+    overloads: Iterable[str], manifest: Manifest, endings: dict[Key, Ending], timeout: float
 ) -> tuple[dict[str, tuple[Golden, ...]], dict[str, str]]:
     goldens: dict[str, tuple[Golden, ...]] = {}
     lost: dict[str, str] = {}
+    converter_names, seed, count = tuple(manifest.converters), manifest.seed, manifest.count
     with Isolated(timeout=timeout) as process:
         for name in overloads:
             # An exporter that dies of an operator leaves it without its models, not without its goldens.
@@ -119,11 +135,10 @@ def _make(
     return goldens, lost
 
 
-def _manifest(backends: Sequence[str], converter_names: Sequence[str], seed: int, count: int) -> Manifest:
-    versions = {}
-    for backend in backends:
-        with Isolated() as process:
-            versions[backend] = process.call(version_of, backend)
+def _manifest(
+    processes: Mapping[str, Isolated], converter_names: Sequence[str], seed: int, count: int
+) -> Manifest:
+    versions = {name: process.call(version_of, name) for name, process in processes.items()}
     return Manifest(
         harness=harness.__version__,
         seed=seed,

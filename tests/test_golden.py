@@ -1,0 +1,445 @@
+"""Goldens: recorded twice alike, checked without PyTorch, verified, damaged, exported."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import subprocess
+import sys
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pyarrow.parquet as pq
+import pytest
+from harness_runs import ROOT, environment, output
+from onnx.backend.base import Backend, BackendRep
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+from onnx.reference import ReferenceEvaluator
+
+import cases
+from harness import schema
+from harness.golden.check import Change, check
+from harness.golden.ending import PASSED, Ending
+from harness.golden.golden import Golden
+from harness.golden.manifest import Manifest
+from harness.golden.record import record
+from harness.golden.store import DamagedGolden, read_set, write_set
+from harness.golden.verify import today
+from harness.pipeline.reference import run_reference
+from harness.record.errors import ResultsError
+from harness.verdict.compare import compare
+from harness.verdict.verdict import Outcome, Stage
+
+OPERATORS = (
+    "celu",
+    "add.Tensor",
+    "addmm",
+    "sort.stable",
+    "empty.memory_format",
+    "_to_copy",
+    "median.dim",
+    "relu",
+    "cat",
+)
+BACKENDS = ("ort-cpu", "onnx-reference")
+CONVERTERS = ("dynamo", "torchscript")
+
+
+def golden(*words: str | Path, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`conformance golden` as a user starts it, with `path` before all others."""
+    env = environment()
+    if path is not None:
+        env["PYTHONPATH"] = f"{path}:{env['PYTHONPATH']}"
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", "golden", *map(str, words)],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def recorded(directory: Path) -> Path:
+    operators = [word for name in OPERATORS for word in ("--op", name)]
+    backends = [word for name in BACKENDS for word in ("--backend", name)]
+    converters = [word for name in CONVERTERS for word in ("--converter", name)]
+    done = golden("record", "--out", directory, *operators, *backends, *converters)
+    assert done.returncode == 0, output(done)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(tmp_path_factory.mktemp("golden") / "set")
+
+
+@pytest.fixture
+def copy(original: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(original, tmp_path / "set")
+
+
+@pytest.fixture
+def no_torch(tmp_path: Path) -> Path:
+    """A directory that hides PyTorch from a process that finds modules there first."""
+    package = tmp_path / "blocked" / "torch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('PyTorch is blocked')\n")
+    return package.parent
+
+
+def contents(directory: Path) -> Mapping[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+def rewritten(directory: Path, change: Callable[[Golden], Golden]) -> None:
+    """Write the set again with other goldens, and hashes to match."""
+    manifest, goldens, endings = read_set(directory)
+    by_overload: dict[str, list[Golden]] = {}
+    for held in goldens:
+        by_overload.setdefault(held.overload, []).append(change(held))
+    families = {name: cases.load()[name].family for name in by_overload}
+    write_set(directory, by_overload, endings, families, manifest)
+
+
+def first(goldens: Sequence[Golden], overload: str) -> Golden:
+    return next(g for g in goldens if g.overload == overload)
+
+
+def again(directory: Path, names: Sequence[str], *, backends: Sequence[str] = BACKENDS) -> None:
+    """Record in this process, which has imported PyTorch already."""
+    known = list(cases.load())
+    overloads = sorted({found for name in names for found in schema.match(name, known)})
+    record(directory, overloads, backends=backends, converter_names=CONVERTERS, complete=False)
+
+
+def test_recording_again_gives_the_same_bytes(original: Path, tmp_path: Path) -> None:
+    again(tmp_path / "again", OPERATORS)
+    assert contents(tmp_path / "again") == contents(original)
+
+
+def test_recording_one_operator_again_keeps_the_others(copy: Path, original: Path) -> None:
+    again(copy, ["celu"])
+    assert contents(copy) == contents(original)
+
+
+def test_recording_one_operator_otherwise_is_refused(copy: Path) -> None:
+    with pytest.raises(ResultsError, match=r"was recorded with backends ort-cpu .*, this is onnx-reference"):
+        again(copy, ["celu"], backends=["onnx-reference"])
+
+
+def test_a_golden_holds_what_pytorch_says_today(original: Path) -> None:
+    _, goldens, _ = read_set(original)
+    assert {g.overload.split(".")[1] for g in goldens} == {name.split(".")[0] for name in OPERATORS}
+    for held in goldens:
+        assert today(held) is None, held.name
+        reference = run_reference(held.invocation)
+        for stored, fed in zip(held.inputs, reference.feeds, strict=True):
+            assert stored.dtype == fed.dtype
+            assert stored.shape == fed.shape
+            assert stored.tobytes() == fed.tobytes()
+
+
+def test_goldens_judge_as_pytorch_beside_them_does(original: Path) -> None:
+    """Outputs that are wrong by little or much get one verdict from both oracles."""
+    cases.load()
+    _, goldens, _ = read_set(original)
+    verdicts = set()
+    for held in goldens:
+        if held.overload == "aten.empty.memory_format":
+            continue
+        reference = run_reference(held.invocation)
+        for factor in (1.0, 1.0 + 2**-22, 1.001, 2.0):
+            with np.errstate(all="ignore"):
+                got = [(a.astype(np.float64) * factor).astype(a.dtype) for a in held.expected]
+            stored, beside = compare(held.judge, held, got), compare(held.judge, reference, got)
+            assert stored == beside, held.name
+            verdicts.add(stored.problem)
+    assert {None, "values"} <= verdicts
+
+
+def test_check_needs_no_pytorch(original: Path, no_torch: Path) -> None:
+    blocked = subprocess.run(
+        [sys.executable, "-c", "import torch"],
+        env={**environment(), "PYTHONPATH": str(no_torch)},
+        capture_output=True,
+        check=False,
+    )
+    assert b"PyTorch is blocked" in blocked.stderr
+    done = golden("check", "--golden", original, path=no_torch)
+    assert done.returncode == 0, output(done)
+    _, goldens, endings = read_set(original)
+    runs = sum(len(g.models) for g in goldens)
+    for backend in BACKENDS:
+        failing = sum(1 for _, _, b in endings if b == backend)
+        assert failing, "a set without failures shows nothing of how they are kept"
+        assert f"{runs - failing} pass, {failing} fail as recorded" in done.stdout, backend
+    unmade = sum(not g.models for g in goldens)
+    assert f"{len(goldens)} goldens, {unmade} of them without a model" in done.stdout
+
+
+def changes(directory: Path, backend: str, **more: Any) -> dict[tuple[str, str], Change]:
+    manifest, goldens, endings = read_set(directory, more.pop("only", None))
+    found = check(manifest, goldens, more.pop("endings", endings), backends=[backend], **more)
+    return {(c.golden.case_id, c.converter): c.change for c in found}
+
+
+def test_a_wrong_number_is_a_new_failure(copy: Path, no_torch: Path) -> None:
+    def doubled(held: Golden) -> Golden:
+        if held.overload != "aten.celu.default":
+            return held
+        twice = tuple((a * 2 + 1).astype(a.dtype) for a in held.expected)
+        truth = tuple(None if a is None else a * 2 + 1 for a in held.truth or ())
+        return dataclasses.replace(held, expected=twice, truth=truth)
+
+    rewritten(copy, doubled)
+    done = golden("check", "--golden", copy, "--op", "celu", "--backend", "ort-cpu", path=no_torch)
+    assert done.returncode == 1, output(done)
+    assert "newly failing" in done.stdout
+    assert "now: compare mismatch: values: output 0[0]" in done.stdout
+    assert "recorded: compare pass" in done.stdout
+
+
+def test_each_change_is_called_what_it_is(original: Path) -> None:
+    _, goldens, endings = read_set(original, ["aten.celu.default"])
+    held = next(g for g in goldens if "dynamo" in g.models)
+    key = held.case_id, "dynamo", "onnx-reference"
+    before = endings.get(key, PASSED)
+    other = Ending(Stage.RUN, Outcome.ERROR, "something else")
+
+    def now(recorded_ending: Ending) -> Change:
+        planted = {**endings, key: recorded_ending}
+        only = changes(original, "onnx-reference", only=["aten.celu.default"], endings=planted)
+        return only[held.case_id, "dynamo"]
+
+    if before.words == PASSED.words:
+        assert now(before) is Change.PASS
+        assert now(other) is Change.FIXED
+    else:
+        assert now(before) is Change.KNOWN
+        assert now(other) is Change.OTHER
+        assert now(PASSED) is Change.NEW
+
+
+@pytest.mark.parametrize(
+    ("module", "word"), [("segfault", "crash"), ("raises", "error"), ("hang", "timeout")]
+)
+def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, module: str, word: str) -> None:
+    manifest, goldens, endings = read_set(original, ["aten.add.Tensor"])
+    innocent = goldens[0]
+    inputs = tuple(np.full_like(a, 13.25) for a in innocent.inputs)
+    guilty = dataclasses.replace(innocent, inputs=inputs)
+    found = list(
+        check(
+            manifest,
+            [innocent, guilty, innocent],
+            endings,
+            backends=[f"onnx-api:planted.{module}"],
+            converters=["dynamo"],
+            timeout=10.0,
+        )
+    )
+    assert [str(c.now.outcome) for c in found] == ["pass", word, "pass"]
+    # Nothing is recorded of that backend.
+    assert [c.change for c in found] == [Change.PASS, Change.NEW, Change.PASS]
+
+
+def test_verify_tells_what_moved_from_what_is_wrong(copy: Path) -> None:
+    def nudged(held: Golden) -> Golden:
+        if held.overload == "aten.celu.default":
+            return dataclasses.replace(
+                held, expected=tuple(np.nextafter(a, a.dtype.type(9)) for a in held.expected)
+            )
+        if held.overload == "aten.addmm.default":
+            return dataclasses.replace(
+                held,
+                expected=tuple((a * 3 + 1).astype(a.dtype) for a in held.expected),
+                truth=None,
+                magnitude=None,
+            )
+        return held
+
+    rewritten(copy, nudged)
+    done = golden("verify", "--golden", copy, "--all")
+    assert done.returncode == 1, output(done)
+    wrong, _, moved = done.stdout.partition("moved, and still right")
+    assert "aten.addmm.default" in wrong
+    assert "aten.celu.default" not in wrong
+    assert "aten.celu.default" in moved
+    assert "by up to 1 ULP" in moved
+    _, goldens, _ = read_set(copy)
+    changed = sum(g.overload in ("aten.celu.default", "aten.addmm.default") for g in goldens)
+    assert f"{len(goldens) - changed} the same to the bit" in moved
+
+
+def test_a_flipped_bit_is_found_and_its_file_named(copy: Path) -> None:
+    path = copy / "data" / "activation.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(content)
+    done = golden("check", "--golden", copy)
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert "activation.parquet" in line
+    assert "restore it from version control" in line
+
+
+def test_a_changed_golden_is_named(copy: Path) -> None:
+    path = copy / "data" / "activation.parquet"
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    data = bytearray(rows[1]["expected"][0]["data"])
+    data[0] ^= 1
+    rows[1]["expected"][0]["data"] = bytes(data)
+    pq.write_table(type(table).from_pylist(rows, table.schema), path)
+    with pytest.raises(DamagedGolden, match=f"activation.parquet: golden .*{rows[1]['case_id']} is not what"):
+        read_set(copy)
+
+
+def test_a_missing_file_and_an_empty_directory_are_named(copy: Path, tmp_path: Path) -> None:
+    (copy / "outcomes" / "activation.tsv").unlink()
+    with pytest.raises(DamagedGolden, match=r"activation\.tsv is missing"):
+        read_set(copy)
+    done = golden("check", "--golden", tmp_path / "none")
+    assert done.returncode == 1
+    assert "holds no goldens" in done.stderr
+
+
+def test_an_unknown_operator_is_met_with_near_ones(original: Path) -> None:
+    done = golden("check", "--golden", original, "--op", "cellu")
+    assert done.returncode == 2
+    assert "near: aten.celu.default" in done.stderr
+
+
+# The layout of ONNX's backend tests
+
+
+class _Rep(BackendRep):
+    def __init__(self, run: Callable[[dict[str, Any]], Sequence[Any]], names: Sequence[str]) -> None:
+        self._run, self._names = run, names
+
+    def run(self, inputs: Sequence[Any], **kwargs: Any) -> Sequence[Any]:
+        return self._run(dict(zip(self._names, inputs, strict=True)))
+
+
+class _Reference(Backend):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> _Rep:
+        evaluator = ReferenceEvaluator(model)
+        return _Rep(lambda feeds: evaluator.run(None, feeds), [i.name for i in model.graph.input])
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device == "CPU"
+
+
+class _Ort(_Reference):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> _Rep:
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        return _Rep(lambda feeds: session.run(None, feeds), [i.name for i in model.graph.input])
+
+
+class _Runner(Runner):  # type: ignore[misc]
+    """ONNX's own, for one directory in place of its own tests."""
+
+    def __init__(self, backend: type[Backend], tests: Sequence[Any]) -> None:
+        self.backend = backend
+        self._parent_module = __name__
+        self._include_patterns, self._exclude_patterns, self._xfail_patterns = set(), set(), set()
+        self._test_kwargs: dict[str, Any] = {}
+        self._test_items = {"AtenModel": {}}
+        for test in tests:
+            self._add_model_test(test, "Aten")
+
+
+@pytest.fixture(scope="module")
+def exported(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("export")
+    done = golden("export", directory, "--layout", "onnx-backend-test", "--golden", original)
+    assert done.returncode == 0, output(done)
+    assert "goldens left out: several answers are right" in done.stdout
+    return directory
+
+
+@pytest.mark.parametrize("backend", [_Reference, _Ort])
+def test_onnx_runs_the_exported_tests(exported: Path, backend: type[Backend]) -> None:
+    tests = load_model_tests(data_dir=str(exported), kind="aten")
+    plain = [t for t in tests if "BFLOAT16" not in _types(Path(t.model_dir))]
+    assert len(plain) >= 8
+    suite = _Runner(backend, plain).test_suite
+    result = unittest.TestResult()
+    with contextlib.redirect_stdout(None):
+        suite.run(result)
+    ran = result.testsRun - len(result.skipped)
+    wrong = [f"{case}: {trace[-300:]}" for case, trace in (*result.failures, *result.errors)]
+    assert ran >= len(plain)
+    # A test was seen to pass in one backend at least, not in each.
+    assert len(wrong) <= ran // 4, wrong
+
+
+def test_an_exported_test_can_fail(exported: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(exported, tmp_path / "tests")
+    test = next(iter(sorted((directory / "aten").glob("test_celu_*"))))
+    path = test / "test_data_set_0" / "output_0.pb"
+    tensor = onnx.TensorProto.FromString(path.read_bytes())
+    wrong = onnx.numpy_helper.to_array(tensor) + 1
+    path.write_bytes(onnx.numpy_helper.from_array(wrong, tensor.name).SerializeToString())
+    tests = [t for t in load_model_tests(data_dir=str(directory), kind="aten") if t.name == test.name]
+    result = unittest.TestResult()
+    _Runner(_Ort, tests).test_suite.run(result)
+    assert result.failures
+
+
+def test_openvino_runs_the_exported_tests(exported: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    core = openvino.Core()
+    passed = 0
+    for test in load_model_tests(data_dir=str(exported), kind="aten"):
+        directory = Path(test.model_dir)
+        if {"DOUBLE", "BFLOAT16", "FLOAT16", "INT16", "INT8", "UINT8", "BOOL"} & _types(directory):
+            continue
+        compiled = core.compile_model(
+            str(directory / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+        )
+        data = directory / "test_data_set_0"
+        feeds = [_load(p) for p in sorted(data.glob("input_*.pb"))]
+        results = compiled(feeds)
+        for i, path in enumerate(sorted(data.glob("output_*.pb"))):
+            np.testing.assert_allclose(results[i], _load(path), rtol=test.rtol, atol=test.atol)
+        passed += 1
+    assert passed >= 3
+
+
+def _load(path: Path) -> Any:
+    # OpenVINO takes over memory, and wants to be able to write to it.
+    return np.array(onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes())))
+
+
+def _types(test: Path) -> set[str]:
+    graph = onnx.load(test / "model.onnx").graph
+    return {
+        onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)
+    }
+
+
+# The set of this repository
+
+
+def test_the_committed_set_is_whole() -> None:
+    manifest, goldens, _ = read_set(ROOT / "golden")
+    assert isinstance(manifest, Manifest)
+    missing = set(cases.load()) - set(manifest.goldens)
+    assert len(missing) <= len(cases.load()) // 20, sorted(missing)
+    assert len(goldens) >= 2 * len(manifest.goldens)
+    size = sum(len(content) for content in contents(ROOT / "golden" / "data").values())
+    assert size < 8 * 2**20
