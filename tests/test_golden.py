@@ -325,7 +325,7 @@ class _Rep(BackendRep):
     def __init__(self, run: Callable[[dict[str, Any]], Sequence[Any]], names: Sequence[str]) -> None:
         self._run, self._names = run, names
 
-    def run(self, inputs: Sequence[Any], **kwargs: Any) -> Sequence[Any]:
+    def run(self, inputs: Sequence[Any], **kwargs: Any) -> Sequence[Any]:  # type: ignore[override]
         return self._run(dict(zip(self._names, inputs, strict=True)))
 
 
@@ -333,7 +333,7 @@ class _Reference(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> _Rep:
         evaluator = ReferenceEvaluator(model)
-        return _Rep(lambda feeds: evaluator.run(None, feeds), [i.name for i in model.graph.input])
+        return _Rep(lambda feeds: evaluator.run(None, feeds), [i.name for i in model.graph.input])  # type: ignore[arg-type]
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -349,7 +349,7 @@ class _Ort(_Reference):
         return _Rep(lambda feeds: session.run(None, feeds), [i.name for i in model.graph.input])
 
 
-class _Runner(Runner):  # type: ignore[misc]
+class _Runner(Runner):
     """ONNX's own, for one directory in place of its own tests."""
 
     def __init__(self, backend: type[Backend], tests: Sequence[Any]) -> None:
@@ -374,7 +374,7 @@ def exported(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("backend", [_Reference, _Ort])
 def test_onnx_runs_the_exported_tests(exported: Path, backend: type[Backend]) -> None:
     tests = load_model_tests(data_dir=str(exported), kind="aten")
-    plain = [t for t in tests if "BFLOAT16" not in _types(Path(t.model_dir))]
+    plain = [t for t in tests if "BFLOAT16" not in _types(Path(t.model_dir))]  # type: ignore[arg-type]
     assert len(plain) >= 8
     suite = _Runner(backend, plain).test_suite
     result = unittest.TestResult()
@@ -405,7 +405,7 @@ def test_openvino_runs_the_exported_tests(exported: Path) -> None:
     core = openvino.Core()
     passed = 0
     for test in load_model_tests(data_dir=str(exported), kind="aten"):
-        directory = Path(test.model_dir)
+        directory = Path(test.model_dir)  # type: ignore[arg-type]
         if {"DOUBLE", "BFLOAT16", "FLOAT16", "INT16", "INT8", "UINT8", "BOOL"} & _types(directory):
             continue
         compiled = core.compile_model(
