@@ -333,7 +333,7 @@ class _Reference(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> _Rep:
         evaluator = ReferenceEvaluator(model)
-        return _Rep(lambda feeds: evaluator.run(None, feeds), [i.name for i in model.graph.input])  # type: ignore[arg-type]
+        return _Rep(lambda feeds: evaluator.run(None, feeds), [i.name for i in model.graph.input])  # type: ignore[arg-type, return-value]
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
