@@ -37,10 +37,7 @@ COLUMNS = (
     "message",
     "invocation",
 )
-#: What the specification leaves open is nobody's failure.
-FAILED = pc.field("outcome").isin([str(outcome) for outcome in Outcome if outcome.is_failure]) & (
-    pc.field("blame") != "spec"
-)
+FAILED = pc.field("outcome").isin([str(outcome) for outcome in Outcome if outcome.is_failure])
 
 #: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
 #: but is noticed; an error is noticed and explained; a gap that is admitted comes last.
