@@ -324,7 +324,7 @@ def trace(d: Draw) -> Arguments:
 def vander(d: Draw) -> Arguments:
     columns = d.choose(OMIT, None, d.integer(0, 6))
     return {
-        "x": d.tensor((d.size(0, 7),)),
+        "x": d.tensor((d.size(),)),
         "N": columns,
         "increasing": d.choose(OMIT, False, True),
     }
@@ -334,4 +334,4 @@ def vander(d: Draw) -> Arguments:
 def linalg_vander(d: Draw) -> Arguments:
     columns = d.choose(OMIT, None, d.integer(2, 6))
     last = d.size(2 if columns in (OMIT, None) else 1, 7)
-    return {"x": d.tensor((*d.shape(0, 3, max_size=5), last)), "N": columns}
+    return {"x": d.tensor((*d.shape(0, 4, max_size=5), last)), "N": columns}

@@ -212,6 +212,7 @@ def range_(d: Draw) -> Arguments:
 @ops.case("range.step", dtypes=NUMBERS)
 def range_step(d: Draw) -> Arguments:
     start, end, step = _span(d)
+    step = OMIT if step == 1 and d.boolean() else step
     return {"start": start, "end": end, "step": step, "dtype": _dtype(d)}
 
 

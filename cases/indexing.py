@@ -370,4 +370,9 @@ def diagonal_scatter(d: Draw) -> Arguments:
     length = max(0, min(a, b - offset) if offset >= 0 else min(a + offset, b))
     rest = [n for i, n in enumerate(shape) if i not in (first % len(shape), second % len(shape))]
     source = d.tensor((*rest, length))
-    return {"self": d.tensor(shape), "src": source, "offset": offset, "dim1": first, "dim2": second}
+    arguments = {"self": d.tensor(shape), "src": source, "offset": offset, "dim1": first, "dim2": second}
+    defaults = {"offset": 0, "dim1": 0, "dim2": 1}
+    return {
+        name: OMIT if value == defaults.get(name) and d.boolean() else value
+        for name, value in arguments.items()
+    }

@@ -208,7 +208,7 @@ def meshgrid_indexing(d: Draw) -> Arguments:
 @ops.case("block_diag", dtypes=ALL, judge=EXACT)
 def block_diag(d: Draw) -> Arguments:
     count = d.integer(1, 4)
-    return {"tensors": [d.tensor(d.shape(0, 2, max_size=5), d.other_dtype()) for _ in range(count)]}
+    return {"tensors": [d.tensor(d.shape(0, 2, max_size=17), d.other_dtype()) for _ in range(count)]}
 
 
 @ops.case("cartesian_prod", dtypes=ALL, judge=EXACT)

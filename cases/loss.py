@@ -115,7 +115,7 @@ def triplet_margin(d: Draw) -> Arguments:
 
 @ops.case("binary_cross_entropy", dtypes=FLOATS)
 def binary_cross_entropy(d: Draw) -> Arguments:
-    shape = d.shape(max_rank=4)
+    shape = d.shape()
     return {
         "self": d.tensor(shape, domain=UNIT),
         "target": d.tensor(shape, domain=UNIT),
@@ -126,7 +126,7 @@ def binary_cross_entropy(d: Draw) -> Arguments:
 
 @ops.case("binary_cross_entropy_with_logits", dtypes=FLOATS)
 def binary_cross_entropy_with_logits(d: Draw) -> Arguments:
-    shape = d.shape(max_rank=4)
+    shape = d.shape()
     return {
         "self": d.tensor(shape),
         "target": d.tensor(shape, domain=d.choose(UNIT, UNIT, ANY)),

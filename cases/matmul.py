@@ -93,7 +93,7 @@ def outer(d: Draw) -> Arguments:
 @ops.case("inner", dtypes=NUMBERS, judge=ACCUMULATES)
 def inner(d: Draw) -> Arguments:
     k = _size(d)
-    left, right = _lead(d, 2), _lead(d, 2)
+    left, right = _lead(d, 4), _lead(d, 4)
     kind = d.choose("both", "both", "left", "right")
     return {
         "self": d.tensor(() if kind == "right" else (*left, k)),
@@ -297,13 +297,13 @@ def kron(d: Draw) -> Arguments:
     contiguous = d.choose(True, True, False)
     other = d.other_dtype(*FLOATS[:2], "int64", "bool")
     return {
-        "self": d.tensor(d.shape(0, 3, max_size=4), contiguous=contiguous),
-        "other": d.tensor(d.shape(0, 3, max_size=4), other, contiguous=contiguous),
+        "self": d.tensor(d.shape(max_size=4), contiguous=contiguous),
+        "other": d.tensor(d.shape(max_size=4), other, contiguous=contiguous),
     }
 
 
 def _with_three(d: Draw, dim: int) -> tuple[int, ...]:
-    shape = list(d.shape(max(1, -dim, dim + 1), 4))
+    shape = list(d.shape(max(1, -dim, dim + 1)))
     shape[dim] = 3
     return tuple(shape)
 

@@ -125,10 +125,12 @@ def _mixed(raw: Raw, dtype: str) -> Values:
 
 
 def _one(raw: Raw, dtype: str) -> Values:
-    """A single special value somewhere among ordinary ones."""
+    """A single special value among ordinary ones: the first, the last, or any."""
     values = _plain(raw, dtype)
     if values.size:
-        place = int(raw[0] >> np.uint64(32)) % values.size
+        kind, place = divmod(int(raw[0] >> np.uint64(32)), values.size)
+        # The ends, where kernels start and where their tails are, as often as the rest.
+        place = (0, values.size - 1, place, place)[kind % 4]
         values[place] = _special(raw[:1] >> np.uint64(7), dtype)[0]
     return values
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from harness.dtypes import FLOATS, INTS, is_float
+from harness.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float
 from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
 from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
@@ -156,7 +156,10 @@ class Draw:
 
     def number(self, *, edges: bool = False) -> bool | Int | Float:
         """A Scalar of any Python type (promotion); for bool and integer dtypes too."""
-        return self.choose(*scalars.numbers(edges=edges))
+        numbers = scalars.numbers(edges=edges)
+        if self.dtype in WIDE_UNSIGNED:
+            numbers = tuple(number for number in numbers if number >= 0)
+        return self.choose(*numbers)
 
     def float(self, *, edges: bool = False) -> Float:
         """A Python float."""
@@ -227,11 +230,13 @@ class Draw:
             max_rank: Highest rank of the common shape.
         """
         shape = self.shape(max_rank=max_rank)
-        odd = self.choose(*names) if self.choose(False, False, True) else None
+        odd = self.choose(*names) if promote and self.integer(0, 2) == 2 else None
+        if self.dtype in WIDE_UNSIGNED:
+            odd = None
         return {
             name: self.tensor(
                 lacking,
-                self.choose(*promote) if promote and name == odd else self.dtype,
+                self.choose(*promote) if name == odd else self.dtype,
                 (domains or {}).get(name, ANY),
             )
             for name, lacking in zip(names, shapes.broadcasting(self, shape, len(names)), strict=True)
@@ -241,6 +246,8 @@ class Draw:
 
     def other_dtype(self, *choices: str) -> str:
         """A dtype for a second tensor: mostly the invocation's own, else one of `choices` (promotion)."""
+        if self.dtype in WIDE_UNSIGNED:
+            return self.dtype
         return self.choose(self.dtype, self.dtype, self.dtype, *(choices or (*FLOATS[:3], *INTS[:2], "bool")))
 
     def dtype_argument(self, *names: str) -> Enumerated:

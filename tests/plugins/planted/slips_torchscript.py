@@ -6,13 +6,17 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import torch
-from torch.onnx import symbolic_helper
+from torch.onnx import symbolic_helper as untyped
+from torch.onnx._internal.torchscript_exporter._type_utils import JitScalarType as UntypedScalarType
 
 from planted.defect import Conversion, plant
 
-#: A graph and a value of it.
+#: What a symbolic function is handed.
 Graph: TypeAlias = Any
 Value: TypeAlias = Any
+
+symbolic_helper: Any = untyped
+JitScalarType: Any = UntypedScalarType
 
 _plant = partial(plant, converter="planted-wrong-torchscript")
 
@@ -41,7 +45,13 @@ def leaky_relu_symbolic(slipped: bool) -> Conversion:
 @_plant("cumsum", "the sum is reversed")
 def cumsum_symbolic(slipped: bool) -> Conversion:
     def convert(g: Graph, self: Value, dim: Value, dtype: Value = None) -> Value:
-        axis = g.op("Constant", value_t=torch.tensor(symbolic_helper._get_const(dim, "i", "dim")))  # type: ignore[no-untyped-call]
+        given = symbolic_helper._maybe_get_const(dtype, "i")
+        kind = JitScalarType.from_value(self)
+        if isinstance(given, int):
+            self = g.op("Cast", self, to_i=JitScalarType(given).onnx_type())
+        elif not kind.dtype().is_floating_point:
+            self = g.op("Cast", self, to_i=JitScalarType.INT64.onnx_type())
+        axis = g.op("Constant", value_t=torch.tensor(symbolic_helper._get_const(dim, "i", "dim")))
         return g.op("CumSum", self, axis, reverse_i=int(slipped))
 
     return convert
@@ -50,8 +60,8 @@ def cumsum_symbolic(slipped: bool) -> Conversion:
 @_plant("glu", "tanh for sigmoid")
 def glu_symbolic(slipped: bool) -> Conversion:
     def convert(g: Graph, input: Value, dim: Value) -> Value:
-        axis = symbolic_helper._get_const(dim, "i", "dim")  # type: ignore[no-untyped-call]
-        first, second = g.op("Split", input, axis_i=axis, outputs=2)
+        axis = symbolic_helper._get_const(dim, "i", "dim")
+        first, second = g.op("Split", input, axis_i=axis, num_outputs_i=2, outputs=2)
         return g.op("Mul", first, g.op("Tanh" if slipped else "Sigmoid", second))
 
     return convert
@@ -68,7 +78,7 @@ def tril_symbolic(slipped: bool) -> Conversion:
 @_plant("log_softmax.int", "a softmax is taken")
 def log_softmax_symbolic(slipped: bool) -> Conversion:
     def convert(g: Graph, input: Value, dim: Value, dtype: Value = None) -> Value:
-        axis = symbolic_helper._get_const(dim, "i", "dim")  # type: ignore[no-untyped-call]
+        axis = symbolic_helper._get_const(dim, "i", "dim")
         return g.op("Softmax" if slipped else "LogSoftmax", input, axis_i=axis)
 
     return convert

@@ -16,7 +16,7 @@ from planted.defect import ALL_DEFECTS, Conversion, Defect
 DEFECTS: tuple[Defect, ...] = tuple(ALL_DEFECTS)
 
 
-def translations(slipped: bool) -> dict[object, Conversion]:
+def translations(slipped: bool) -> dict[Conversion, Conversion]:
     """As `torch.onnx.export(custom_translation_table=…)` takes them."""
     return {overload(d.overload): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
 
