@@ -22,6 +22,7 @@ from harness.baseline.cell import cells_of
 from harness.baseline.file import Baseline
 from harness.baseline.gate import Difference, compare_cells
 from harness.baseline.recheck import without_flaky
+from harness.corpus import Corpus
 from harness.corpus.remember import Memory, Remembered
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
@@ -208,13 +209,18 @@ class Session:
             store.finish(self.results_dir, exit_status)
 
 
-def _memory(unit: Unit) -> Memory | None:
+def corpus_of(unit: Unit) -> Corpus | None:
     """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
     if unit.replay is None:
         for source in unit.sources:
             if isinstance(source, FromCorpus):
-                return Memory(source.corpus, unit.overload)
+                return source.corpus
     return None
+
+
+def _memory(unit: Unit) -> Memory | None:
+    corpus = corpus_of(unit)
+    return None if corpus is None else Memory(corpus, unit.overload)
 
 
 def _versions(plan: Plan) -> dict[str, str]:

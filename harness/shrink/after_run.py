@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from harness.corpus import Corpus
 from harness.pipeline.supervisor import WorkerFailed
 from harness.record.errors import ResultsError
 from harness.record.run_info import read_run_info
@@ -29,7 +31,15 @@ def default_seconds(results_dir: Path) -> float:
     return seconds if seconds >= _LEAST else 0.0
 
 
-def shrink_after_run(results_dir: Path, seconds: float, *, timeout: float, memory_limit: int) -> str:
+def shrink_after_run(
+    results_dir: Path,
+    seconds: float,
+    *,
+    timeout: float,
+    memory_limit: int,
+    rules: Sequence[str] = (),
+    corpus: Corpus | None = None,
+) -> str:
     """Shrink the run's worst failures and say in one line what came of it.
 
     A run that is measured and written is never spoilt by what comes after it: what goes wrong here is said
@@ -37,7 +47,14 @@ def shrink_after_run(results_dir: Path, seconds: float, *, timeout: float, memor
     """
     done = finished = 0
     try:
-        for minimal in shrink_run(results_dir, seconds=seconds, timeout=timeout, memory_limit=memory_limit):
+        for minimal in shrink_run(
+            results_dir,
+            seconds=seconds,
+            timeout=timeout,
+            memory_limit=memory_limit,
+            rules=rules,
+            corpus=corpus,
+        ):
             done += 1
             finished += minimal.finished
     except (ResultsError, WorkerFailed) as error:
