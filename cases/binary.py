@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, INTS, NUMBERS, is_float
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INT_RANGE, INTEGRAL, INTS, NUMBERS, UNSIGNED, is_float
 from harness.generate.draw import ANY, NONZERO, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
@@ -33,7 +33,7 @@ def _multiplier(d: Draw, *operands: Any) -> Any:
     if any(is_float(dtype) or dtype == "float" for dtype in dtypes):
         return d.maybe(lambda: d.choose(d.float(), d.int()))
     factor = d.int()
-    return d.maybe(lambda: abs(factor) if "uint8" in dtypes else factor)
+    return d.maybe(lambda: abs(factor) if dtypes & set(UNSIGNED) else factor)
 
 
 # Sums and products
@@ -137,7 +137,7 @@ def _divisor(d: Draw, dtype: str) -> bool | int | float:
     number = d.choose(d.number(edges=True), d.int())
     if isinstance(number, float):
         return number
-    modulus = {"int8": 2**8, "uint8": 2**8, "int16": 2**16, "int32": 2**32}.get(dtype, 2**64)
+    modulus = 2 ** int(dtype.lstrip("uint")) if dtype in INT_RANGE else 2**64
     return number if number % modulus else 1
 
 
@@ -294,7 +294,7 @@ def _degree(d: Draw) -> int:
 
 @ops.case(*(f"special_{name}" for name in _POLYNOMIALS), dtypes=NO_HALF)
 def polynomial(d: Draw) -> Arguments:
-    degrees = between(0 if d.dtype in ("uint8", "bool") else -1, 1 if d.dtype == "bool" else 9)
+    degrees = between(0 if d.dtype in (*UNSIGNED, "bool") else -1, 1 if d.dtype == "bool" else 9)
     return d.operands("x", "n", promote=("int64", "int32", *FULL_FLOATS), domains={"n": degrees})
 
 
@@ -303,5 +303,5 @@ ops.simple(*(f"special_{name}.n_scalar" for name in _POLYNOMIALS), dtypes=NO_HAL
 
 @ops.case(*(f"special_{name}.x_scalar" for name in _POLYNOMIALS), dtypes=NO_HALF)
 def polynomial_at_scalar(d: Draw) -> Arguments:
-    low, high = (0, 1) if d.dtype == "bool" else (0 if d.dtype == "uint8" else -1, 9)
+    low, high = (0, 1) if d.dtype == "bool" else (0 if d.dtype in UNSIGNED else -1, 9)
     return {"x": d.number(), "n": d.tensor(d.shape(), domain=between(low, high))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS
+from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS, UNSIGNED
 from harness.generate.draw import ANY, OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import ACCUMULATES, Judge
@@ -69,7 +69,7 @@ def margin_ranking(d: Draw) -> Arguments:
     # Broadcasts, but between tensors of equal rank.
     shape = d.shape()
     full = d.choose("input1", "input2", "target")
-    domains = {"target": d.choose(SIGNS, ANY) if d.dtype != "uint8" else ANY}
+    domains = {"target": d.choose(SIGNS, ANY) if d.dtype not in UNSIGNED else ANY}
     tensors = {
         name: d.tensor(
             [s if name == full or d.boolean() else 1 for s in shape], domain=domains.get(name, ANY)

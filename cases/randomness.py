@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, is_float
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import Enumerated, TensorSpec
@@ -52,7 +52,7 @@ for suffix, extra in (("", {}), (".generator", {"generator": None})):
 
 
 def _bounds(d: Draw, *, low: bool) -> dict[str, int]:
-    start = d.choose(0, 1, 5) if d.dtype == "uint8" else d.choose(0, 1, -3, 5)
+    start = d.choose(0, 1, 5) if d.dtype in UNSIGNED else d.choose(0, 1, -3, 5)
     return (
         {"low": start, "high": start + d.choose(1, 10, 2, 100)} if low else {"high": d.choose(1, 10, 2, 100)}
     )

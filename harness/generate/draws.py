@@ -17,6 +17,7 @@ from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
+from harness.generate.turns import turns
 from harness.invocation import Argument, Invocation
 from harness.tensors import overload
 from harness.values import redraw
@@ -131,7 +132,8 @@ def _collect(
     allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
     if not allowed:
         return
-    turn = 0
+    name = f"{seed}/{case.overload}"
+    about = turns(allowed, name)
 
     @settings(
         backend=provider.NAME,
@@ -144,13 +146,10 @@ def _collect(
     )
     @given(st.data())
     def collect(data: st.DataObject) -> None:
-        nonlocal turn
-        drawn = data.draw(invocations(case, allowed[turn % len(allowed)]))
-        turn += 1
-        if add(drawn):
+        if add(data.draw(invocations(case, next(about)))):
             raise _Enough
 
-    with provider.stream(f"{seed}/{case.overload}"), warnings.catch_warnings():
+    with provider.stream(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", HypothesisWarning)
         with contextlib.suppress(_Enough):
             collect()
