@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INT_RANGE, INTEGRAL, INTS, NUMBERS, UNSIGNED, is_float
+from harness.dtypes import (
+    ALL,
+    FLOATS,
+    FULL_FLOATS,
+    INT_RANGE,
+    INTEGRAL,
+    INTS,
+    NUMBERS,
+    UNSIGNED,
+    WIDE_UNSIGNED,
+    is_float,
+)
 from harness.generate.draw import ANY, NONZERO, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
@@ -24,6 +35,8 @@ def _scalar(d: Draw) -> bool | int | float:
 
 def _unboolean(d: Draw) -> int | float:
     """Subtraction rejects bools."""
+    if d.dtype in WIDE_UNSIGNED:
+        return d.float(edges=True)
     return d.choose(d.int(edges=True), d.float(edges=True))
 
 
@@ -134,7 +147,7 @@ ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
 
 def _divisor(d: Draw, dtype: str) -> bool | int | float:
     """A Scalar that is not an integral zero, nor one in `dtype`, which wraps it."""
-    number = d.choose(d.number(edges=True), d.int())
+    number = d.number(edges=True) if dtype in WIDE_UNSIGNED else d.choose(d.number(edges=True), d.int())
     if isinstance(number, float):
         return number
     modulus = 2 ** int(dtype.lstrip("uint")) if dtype in INT_RANGE else 2**64
@@ -175,7 +188,12 @@ def divide_by_scalar(d: Draw) -> Arguments:
 
 @ops.case("remainder.Scalar_Tensor", dtypes=NUMBERS)
 def remainder_of_scalar(d: Draw) -> Arguments:
-    return {"self": _scalar(d), "other": d.tensor(d.shape(), domain=NONZERO)}
+    dividend = _scalar(d)
+    # Among integers a division by zero is refused.
+    return {
+        "self": dividend,
+        "other": d.tensor(d.shape(), domain=ANY if isinstance(dividend, float) else NONZERO),
+    }
 
 
 # Powers
@@ -212,6 +230,8 @@ ops.simple("float_power.Scalar", dtypes=ALL, self=_scalar)
 @ops.case("pow.Tensor_Scalar", dtypes=ALL, judge=_power("self", "exponent"))
 def pow_scalar(d: Draw) -> Arguments:
     exponent = d.choose(2, 3, 0.5, -1.0, -2.0, 0, 1, -0.5, 1.5, 4, 7, 2.0, 3.0, 0.0, -1, -2, _scalar(d))
+    if d.dtype in WIDE_UNSIGNED:
+        return {"self": d.any_tensor(), "exponent": float(exponent)}
     if d.dtype in INTEGRAL and isinstance(exponent, int):
         # Integers have no negative integer powers, and the exponent must fit the dtype.
         exponent = abs(exponent) % 128

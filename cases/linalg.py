@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS
+from harness.dtypes import FLOATS, FULL_FLOATS, INTS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
@@ -57,9 +57,11 @@ def cholesky_inverse(d: Draw) -> Arguments:
     return {"self": _square(d), "upper": d.maybe(d.boolean)}
 
 
-@ops.case("matrix_power", "linalg_matrix_power", dtypes=FULL_FLOATS)
+@ops.case("matrix_power", "linalg_matrix_power", dtypes=(*FLOATS, *INTS))
 def matrix_power(d: Draw) -> Arguments:
-    return {"self": _square(d), "n": d.choose(2, 0, 1, 3, 4, -1, -2)}
+    # Inverses are taken of full floats only.
+    exponents = (2, 0, 1, 3, 4, *((-1, -2) if d.dtype in FULL_FLOATS else ()))
+    return {"self": _square(d), "n": d.choose(*exponents)}
 
 
 @ops.case("linalg_matrix_exp", "matrix_exp", dtypes=FLOATS)

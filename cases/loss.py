@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS, UNSIGNED
+from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
 from harness.generate.draw import ANY, OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import ACCUMULATES, Judge
@@ -32,9 +32,12 @@ def _pair(d: Draw, first: str = "self", second: str = "target", **domains: Any) 
 # Differences of two tensors
 
 
-@ops.case("mse_loss", "l1_loss", dtypes=FLOATS)
+@ops.case("mse_loss", dtypes=FLOATS)
+@ops.case("l1_loss", dtypes=NUMBERS)
 def difference(d: Draw) -> Arguments:
-    return {**_pair(d), "reduction": _reduction(d)}
+    # Integers have no mean.
+    reduction = _reduction(d) if d.dtype in FLOATS else d.choose(0, 2)
+    return {**_pair(d), "reduction": reduction}
 
 
 @ops.case("soft_margin_loss", dtypes=FLOATS)
@@ -54,10 +57,15 @@ def huber(d: Draw) -> Arguments:
     return {**_pair(d), "reduction": _reduction(d), "delta": d.choose(OMIT, 1.0, 0.5, 2.0, 0.1, 5.0)}
 
 
-@ops.case("hinge_embedding_loss", dtypes=FLOATS)
+@ops.case("hinge_embedding_loss", dtypes=(*FLOATS, *SIGNED_INTS))
 def hinge_embedding(d: Draw) -> Arguments:
     target = d.choose(SIGNS, SIGNS, SIGNS, ANY)
-    return {**_pair(d, target=target), "margin": _margin(d), "reduction": _reduction(d)}
+    integral = d.dtype not in FLOATS
+    return {
+        **_pair(d, target=target),
+        "margin": d.choose(OMIT, 0.0, 1.0) if integral else _margin(d),
+        "reduction": d.choose(0, 2) if integral else _reduction(d),
+    }
 
 
 def _margin(d: Draw) -> Any:
@@ -88,10 +96,14 @@ def margin_ranking(d: Draw) -> Arguments:
 def cosine_embedding(d: Draw) -> Arguments:
     batch = d.choose((), (d.size(),))
     shape = (*batch, d.size(0, 9))
+    narrow = d.choose("", "", "input1", "input2")
+    inputs = {
+        name: d.tensor([1 if name == narrow and d.boolean() else size for size in shape])
+        for name in ("input1", "input2")
+    }
     return {
-        "input1": d.tensor(shape),
-        "input2": d.tensor(shape),
-        "target": d.tensor(batch, domain=d.choose(SIGNS, SIGNS, ANY)),
+        **inputs,
+        "target": d.tensor(batch, domain=d.choose(SIGNS, ANY)),
         "margin": _margin(d),
         "reduction": _reduction(d),
     }
@@ -99,9 +111,8 @@ def cosine_embedding(d: Draw) -> Arguments:
 
 @ops.case("triplet_margin_loss", dtypes=FLOATS)
 def triplet_margin(d: Draw) -> Arguments:
-    shape = d.shape(1, 3)
     return {
-        **{name: d.tensor(shape) for name in ("anchor", "positive", "negative")},
+        **d.operands("anchor", "positive", "negative"),
         "margin": _margin(d),
         "p": d.choose(OMIT, 2.0, 1.0, 3.0, 0.5),
         "eps": d.choose(OMIT, 1e-6, 0.0, 1e-3),
@@ -257,7 +268,7 @@ def multi_margin(d: Draw) -> Arguments:
         "self": d.tensor((*batch, classes)),
         "target": d.tensor(batch, "int64", index_into(classes)),
         "p": d.choose(OMIT, 1, 2, 2.0),
-        "margin": d.choose(OMIT, 1, 0.5, 0, 2.0),
+        "margin": d.choose(OMIT, 1, 0.5, 0, 2.0, -0.5),
         "weight": d.maybe(lambda: d.tensor((classes,)), none=True),
         "reduction": _reduction(d),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, is_float
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
@@ -133,9 +133,9 @@ def _addmm_terms(arguments: Mapping[str, Any]) -> Array:
 
 
 # Neither activation amplifies: the sum's terms bound the error, cut off or not.
-@ops.case("_addmm_activation", dtypes=FLOATS, judge=Judge(terms=_addmm_terms))
+@ops.case("_addmm_activation", dtypes=NUMBERS, judge=Judge(terms=_addmm_terms))
 def addmm_activation(d: Draw) -> Arguments:
-    return {**addmm(d), "use_gelu": d.maybe(d.boolean)}
+    return {**addmm(d), "use_gelu": d.maybe(d.boolean) if is_float(d.dtype) else d.choose(OMIT, False)}
 
 
 @ops.case("baddbmm", dtypes=NUMBERS, judge=ACCUMULATES)
@@ -187,7 +187,7 @@ def linear(d: Draw) -> Arguments:
     features, outputs, _ = _sides(d)
     vector = d.integer(0, 9) == 9
     return {
-        "input": d.tensor((*d.shape(0, 3, max_size=5), features)),
+        "input": d.tensor((*d.shape(0, 4, max_size=5), features)),
         "weight": d.tensor((features,) if vector else (outputs, features)),
         "bias": d.maybe(lambda: d.tensor(() if vector else (outputs,)), none=True),
     }
@@ -359,7 +359,7 @@ def _points(d: Draw, *, batches: bool) -> dict[str, Any]:
     left, right = (lead, d.broadcastable(lead)) if full_left else (d.broadcastable(lead), lead)
     # Beyond 25 points PyTorch multiplies matrices unless told otherwise.
     return {
-        "x1": d.tensor((*left, d.choose(1, 2, 5, 0, 27), features)),
+        "x1": d.tensor((*left, d.choose(1, 2, 5, 0, 27, 64), features)),
         "x2": d.tensor((*right, d.choose(1, 3, 4, 0, 28), features)),
     }
 
@@ -393,10 +393,8 @@ def pdist_kernel(d: Draw) -> Arguments:
 
 @ops.case("pairwise_distance", dtypes=NUMBERS)
 def pairwise_distance(d: Draw) -> Arguments:
-    shape = d.shape(1)
     return {
-        "x1": d.tensor(shape),
-        "x2": d.tensor(shape),
+        **d.operands("x1", "x2"),
         "p": d.maybe(lambda: d.choose(2.0, 1.0, 3.0, 0.5)),
         "eps": d.maybe(lambda: d.choose(1e-6, 0.0, 0.1)),
         "keepdim": d.maybe(d.boolean),

@@ -325,9 +325,10 @@ def instance_norm(d: Draw) -> Arguments:
 @ops.case("_weight_norm", dtypes=FLOATS)
 def weight_norm(d: Draw) -> Arguments:
     shape = d.shape(2, 4, min_size=1)
-    dim = d.maybe(lambda: d.integer(0, len(shape) - 1))
+    # For -1 one norm, of all that there is.
+    dim = d.maybe(lambda: d.choose(*[d.integer(0, len(shape) - 1)] * 5, -1))
     axis = 0 if dim is OMIT else dim
-    gains = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    gains = () if axis == -1 else tuple(n if i == axis else 1 for i, n in enumerate(shape))
     return {"v": d.tensor(shape), "g": d.tensor(gains), "dim": dim}
 
 

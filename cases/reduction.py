@@ -318,4 +318,9 @@ def quantile_scalar(d: Draw) -> Arguments:
 def hash_tensor(d: Draw) -> Arguments:
     shape = d.shape()
     dim = dim_list(d, len(shape), none=False)
-    return {"self": d.tensor(filled(shape, dim)), "dim": dim, "keepdim": keepdim(d)}
+    return {
+        "self": d.tensor(filled(shape, dim)),
+        "dim": dim,
+        "keepdim": keepdim(d),
+        "mode": d.choose(OMIT, 0),
+    }

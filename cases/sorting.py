@@ -90,14 +90,14 @@ def bucketize(d: Draw) -> Arguments:
 
 @ops.case("bucketize.Scalar", dtypes=ALL, judge=EXACT)
 def bucketize_number(d: Draw) -> Arguments:
-    count = d.size()
+    count = d.size(high=65)
     boundaries = d.tensor((count,), domain=ascending(count))
     return {"self": d.number(), "boundaries": boundaries, **_search(d)}
 
 
 def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
     """A sorted sequence with its side; sometimes one that only its sorter brings into order."""
-    count = d.size()
+    count = d.size() if lead else d.size(high=65)
     shape = (*lead, count)
     side = d.choose(OMIT, None, "left", "right")
     # PyTorch refuses sides that contradict each other.
@@ -298,7 +298,7 @@ def histc(d: Draw) -> Arguments:
 
 @ops.case("bincount", dtypes=INTS, judge=ACCUMULATES)
 def bincount(d: Draw) -> Arguments:
-    count = d.size()
+    count = d.size(high=65)
     weights = d.maybe(lambda: d.tensor((count,), d.choose(*FULL_FLOATS, "int64", "int32")), none=True)
     return {
         "self": d.tensor((count,), domain=between(0, 9)),

@@ -155,11 +155,13 @@ class Draw:
     # Values
 
     def number(self, *, edges: bool = False) -> bool | Int | Float:
-        """A Scalar of any Python type (promotion); for bool and integer dtypes too."""
-        numbers = scalars.numbers(edges=edges)
+        """A Scalar of any Python type (promotion); for bool and integer dtypes too.
+
+        For wide unsigned integers a float: beside an integer most kernels do not know them.
+        """
         if self.dtype in WIDE_UNSIGNED:
-            numbers = tuple(number for number in numbers if number >= 0)
-        return self.choose(*numbers)
+            return self.float(edges=edges)
+        return self.choose(*scalars.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:
         """A Python float."""
@@ -256,7 +258,7 @@ class Draw:
 
 
 #: Domains that speak of runs of elements → where their length is among the domain's parameters.
-_RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1}
+_RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1, "pivots": 1}
 #: Files whose functions draw on behalf of an operator case.
 _OWN_FILES = frozenset((Draw.choose.__code__.co_filename, shapes.shape.__code__.co_filename))
 

@@ -28,7 +28,7 @@ DRAWS = 500
 #: Share of draws that PyTorch must take.
 ACCEPTED = 0.95
 #: Draws after which PyTorch is asked which of the points that are still open are worth waiting for.
-_FIRST = 64
+_FIRST = 40
 #: Drawn calls of which variants are tried.
 _BASES = 8
 _BASES_AT_ONCE = 4
@@ -179,12 +179,13 @@ class _Look:
         hit: dict[str, list[str]] = {}
         unhit: list[tuple[str, Point]] = []
         excused: list[tuple[str, int]] = []
+        ours = [(i, excuse) for i, excuse in enumerate(excuses) if excuse.concerns(case.overload)]
         families = {**FAMILIES, "dynamic": _Dynamic([call for call, _ in taken], asker).points}
         for group, points in families.items():
             if groups is not None and group not in groups:
                 continue
             for point in points(subject):
-                excuse = next((i for i, e in enumerate(excuses) if e.covers(case.overload, point.name)), None)
+                excuse = next((i for i, excuse in ours if excuse.covers(point.name)), None)
                 if any(point.hit(call) for call, _ in taken):
                     hit.setdefault(group, []).append(point.name)
                 elif excuse is not None:
