@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -146,23 +146,21 @@ def _one_dim(kind: str, *, forward: bool) -> Judge:
     return _bounded(kind, plan)
 
 
-def _emptied(d: Draw, shape: tuple[int, ...], dims: Sequence[int]) -> tuple[int, ...]:
-    """Now and then with nothing along one of the dims that are not transformed."""
-    others = [i for i in range(len(shape)) if i not in [dim % len(shape) for dim in dims]]
-    if not others or d.integer(0, 11) < 11:
+def _perhaps_nothing(d: Draw, shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """Now and then of no length along `dim`: a signal of nothing, filled up with zeros to what is asked."""
+    if d.integer(0, 11) < 11:
         return shape
-    place = d.choose(*others)
-    return (*shape[:place], 0, *shape[place + 1 :])
+    return tuple(0 if i == dim % len(shape) else size for i, size in enumerate(shape))
 
 
 def _line(d: Draw, kind: str) -> Arguments:
     shape = d.shape(1, min_size=1)
     dim = d.maybe(lambda: d.dim(len(shape)))
     axis = -1 if dim is OMIT else dim
-    shape = _emptied(d, shape, [axis])
+    shape = _perhaps_nothing(d, shape, axis)
     # A spectrum of one frequency says too little of how long its signal was.
-    tiny = kind == "c2r" and shape[axis] == 1
-    sizes = (1, 2, 4, 5, 8, 9, 16, 17, shape[axis])
+    tiny = shape[axis] < (2 if kind == "c2r" else 1)
+    sizes = (1, 2, 4, 5, 8, 9, 16, 17, shape[axis] or 33)
     n = d.choose(*sizes) if tiny else d.maybe(lambda: d.choose(*sizes), none=True)
     return {"self": d.tensor(shape, domain=_values(d)), "n": n, "dim": dim, "norm": _norm(d)}
 
@@ -213,9 +211,9 @@ def _block(d: Draw, kind: str, *, two: bool) -> Arguments:
     dims: Any = d.dims(rank, min_count=least, max_count=2 if two else None)
     dim = d.choose(dims, OMIT) if two else d.choose(dims, OMIT, None)
     over = dims if dim is dims else range(-2, 0) if two else range(rank)
-    shape = _emptied(d, shape, over)
+    shape = _perhaps_nothing(d, shape, over[-1]) if over else shape
     # A spectrum of one frequency says too little of how long its signal was.
-    tiny = kind == "c2r" and shape[over[-1]] == 1
+    tiny = any(shape[i] < 1 for i in over) or (kind == "c2r" and shape[over[-1]] == 1)
     sizes = [d.choose(2, 4, 5, 8, 9, *(() if tiny else (-1,))) for _ in over]
     return {
         "self": d.tensor(shape, domain=_values(d)),

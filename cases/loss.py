@@ -111,8 +111,14 @@ def cosine_embedding(d: Draw) -> Arguments:
 
 @ops.case("triplet_margin_loss", dtypes=FLOATS)
 def triplet_margin(d: Draw) -> Arguments:
+    # Broadcasts, but between tensors of equal rank.
+    shape = d.shape()
+    full = d.choose("", "anchor", "positive", "negative")
     return {
-        **d.operands("anchor", "positive", "negative"),
+        **{
+            name: d.tensor([size if full in ("", name) or d.boolean() else 1 for size in shape])
+            for name in ("anchor", "positive", "negative")
+        },
         "margin": _margin(d),
         "p": d.choose(OMIT, 2.0, 1.0, 3.0, 0.5),
         "eps": d.choose(OMIT, 1e-6, 0.0, 1e-3),

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
@@ -207,7 +208,8 @@ class Draw:
             strides, offset = shapes.layout_of_runs(self, shape, run**2 if matrix else run, square=matrix)
         elif not contiguous:
             strides, offset = shapes.layout(self, shape)
-        style = self.choose(*STYLE_WEIGHTS)
+        # A few elements hold a special value rarely: they are special more often.
+        style = self.choose(*STYLE_WEIGHTS, *(_FOR_FEW if prod(shape) <= _FEW else ()))
         # Two small draws make a seed: Hypothesis spends its effort on structure, not on the seed.
         seed = self.integer(0, 1023) * 1024 + self.integer(0, 1023)
         return TensorSpec(shape, dtype or self.dtype, strides, offset, Recipe(domain, style, seed))
@@ -257,6 +259,9 @@ class Draw:
         return Enumerated("dtype", self.choose(*names))
 
 
+#: Elements of a bias, a weight for each class, a scale; and styles that are drawn for them besides.
+_FEW = 8
+_FOR_FEW = ("one", "one", "special", "special", "special")
 #: Domains that speak of runs of elements → where their length is among the domain's parameters.
 _RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1, "pivots": 1}
 #: Files whose functions draw on behalf of an operator case.
