@@ -39,7 +39,7 @@ ops.simple(
     min_val=lambda d: (
         d.choose(0, 0.1, 2.5) if d.dtype in UNSIGNED else d.choose(OMIT, -1, 0, -0.5, 0.1, -3, 2.5)
     ),
-    max_val=lambda d: d.choose(OMIT, 1, 6, 0.5, 0.7, 3, 2.5, *(() if d.dtype in UNSIGNED else (-0.25,))),
+    max_val=lambda d: d.choose(OMIT, 1, 6, 0.5, 0.7, 3, 2.5, 0, *(() if d.dtype in UNSIGNED else (-0.25,))),
 )
 ops.simple(
     "hardshrink", dtypes=FLOATS, judge=EXACT, lambd=lambda d: d.choose(OMIT, 0.5, 0, 0.1, 1, 2.0, -1.0)

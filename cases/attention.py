@@ -159,7 +159,7 @@ def lstm_cell(d: Draw) -> Arguments:
 
 def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any], int, int, int]:
     """What the layers of a network share, with the sizes of its input and state and how many states."""
-    inputs, hidden, layers = d.size(1, 5), d.size(1, 5), d.choose(1, 1, 1, 2, 3)
+    inputs, hidden, layers = d.size(1, 9), d.size(1, 9), d.choose(1, 1, 1, 2, 3)
     both, biased = d.boolean(), d.boolean()
     directions = 2 if both else 1
     parameters: list[TensorSpec] = []

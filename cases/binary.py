@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRO
     ),
 )
 def addcmul(d: Draw) -> Arguments:
-    operands = d.operands("self", "tensor1", "tensor2", promote=NUMBERS)
+    operands = d.operands("self", "tensor1", "tensor2", promote=ALL)
     return {**operands, "value": _multiplier(d, *operands.values())}
 
 
@@ -173,7 +174,11 @@ def divide_integrally(d: Draw) -> Arguments:
 
 
 def _dividend_and_divisor(d: Draw) -> dict[str, Any]:
-    return d.operands("self", "other", promote=ALL, domains={"other": NONZERO})
+    operands = d.operands("self", "other", promote=ALL, domains={"other": NONZERO})
+    if is_float(operands["self"].dtype):
+        # Among integers a division by zero is refused.
+        operands["other"] = replace(operands["other"], values=replace(operands["other"].values, domain=ANY))
+    return operands
 
 
 @ops.case("div.Scalar_mode", "divide.Scalar_mode", dtypes=NUMBERS)
@@ -221,7 +226,7 @@ def _power(base: str, exponent: str) -> Any:
     return Judge(undefined=undefined)
 
 
-ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=NUMBERS, judge=_power("self", "exponent"))
+ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=ALL, judge=_power("self", "exponent"))
 ops.simple("float_power.Tensor_Tensor", dtypes=ALL, promote=ALL)
 ops.simple("float_power.Tensor_Scalar", dtypes=ALL, exponent=_scalar)
 ops.simple("float_power.Scalar", dtypes=ALL, self=_scalar)
@@ -257,8 +262,8 @@ ops.simple(
 ops.simple("atan2", "arctan2", dtypes=ALL, promote=ALL)
 ops.simple("copysign.Tensor", dtypes=ALL, promote=ALL, judge=EXACT)
 ops.simple("copysign.Scalar", dtypes=ALL, other=_scalar, judge=EXACT)
-ops.simple("hypot", "logaddexp", "logaddexp2", dtypes=FLOATS, promote=NUMBERS)
-ops.simple("nextafter", dtypes=FLOATS, judge=EXACT)
+ops.simple("hypot", "logaddexp", "logaddexp2", dtypes=FLOATS, promote=ALL)
+ops.simple("nextafter", dtypes=FLOATS, promote=ALL, judge=EXACT)
 ops.simple("heaviside", dtypes=ALL, judge=EXACT)
 ops.simple("xlogy.Tensor", "special_xlogy", "special_xlog1py", dtypes=ALL, promote=ALL)
 ops.simple(
@@ -287,7 +292,7 @@ def zeta(d: Draw) -> Arguments:
 
 
 ops.simple("special_zeta.other_scalar", dtypes=NO_HALF, other=_scalar)
-ops.simple("igamma", "igammac", "special_gammainc", "special_gammaincc", dtypes=FLOATS, promote=NUMBERS)
+ops.simple("igamma", "igammac", "special_gammainc", "special_gammaincc", dtypes=FLOATS, promote=ALL)
 
 
 @ops.case("ldexp.Tensor", dtypes=ALL, judge=CLOSE)

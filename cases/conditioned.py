@@ -178,14 +178,9 @@ def pseudo_inverse_tensor(d: Draw) -> Arguments:
 
 
 #: Sides of a square matrix as the sizes of two groups of dims.
-_GROUPED = (((2, 3), (6,)), ((6,), (3, 2)), ((4,), (4,)), ((2, 2), (4, 1)), ((1,), (1,)), ((2, 3), (3, 2)))
 _GROUPED = (
-    *_GROUPED,
-    ((8, 4), (32,)),
-    ((64,), (8, 8)),
-    ((0, 2), (3, 0)),
-    ((1, 2, 3), (6,)),
-    ((2, 1, 1, 2), (4,)),
+    *(((2, 3), (6,)), ((6,), (3, 2)), ((4,), (4,)), ((2, 2), (4, 1)), ((1,), (1,)), ((2, 3), (3, 2))),
+    *(((8, 4), (32,)), ((64,), (8, 8)), ((0, 2), (3, 0)), ((1, 2, 3), (6,)), ((2, 1, 1, 2), (4,))),
 )
 
 
@@ -201,7 +196,7 @@ def tensor_inverse(d: Draw) -> Arguments:
 
 @ops.case("linalg_tensorsolve", dtypes=FULL_FLOATS)
 def tensor_solve(d: Draw) -> Arguments:
-    front, back = d.choose(*_GROUPED, ((), ()), ((1, 2, 1, 2, 1), (4,)))
+    front, back = d.choose(*_GROUPED, ((), ()), ((), (1,)), ((1, 2, 1, 2, 1), (4,)))
     side = int(np.prod(front))
     first = d.choose(False, False, True)
     # Dims that stand first and belong to the back; a dominant matrix is dominant transposed, too.

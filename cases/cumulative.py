@@ -65,7 +65,7 @@ def diff(d: Draw) -> Arguments:
 # Evenly spaced, a trapezoid is a sum of products; over abscissae, differences cancel.
 @ops.case("trapezoid.dx", "cumulative_trapezoid.dx", dtypes=NUMBERS, judge=ACCUMULATES)
 def trapezoid(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = _shape(d, 1)
     # A bool is the one Scalar that PyTorch refuses here.
     step = d.maybe(lambda: d.choose(d.int(), d.float()))
     return {"y": d.tensor(shape), "dx": step, "dim": d.maybe(lambda: d.dim(len(shape)))}
@@ -73,7 +73,7 @@ def trapezoid(d: Draw) -> Arguments:
 
 @ops.case("trapz.dx", dtypes=NUMBERS, judge=ACCUMULATES)
 def trapz(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = _shape(d, 1)
     return {"y": d.tensor(shape), "dx": d.maybe(d.float), "dim": d.maybe(lambda: d.dim(len(shape)))}
 
 
@@ -123,7 +123,7 @@ def _gradient(d: Draw, rank: int, dims: Any = None) -> tuple[tuple[int, ...], di
 
 
 def _spacing(d: Draw) -> int | float:
-    return d.choose(1, 0.5, 2, -1.0, 0.1, 3)
+    return d.choose(1, 0.5, 2, -1.0, 0.1, 3, 1, 2.0, 0.5, -1, 0)
 
 
 @ops.case("gradient.scalarint", dtypes=FLOATS + SIGNED_INTS)
@@ -131,7 +131,7 @@ def gradient(d: Draw) -> Arguments:
     rank = d.integer(1, 5)
     dim = d.maybe(lambda: d.dim(rank), none=True)
     _, arguments = _gradient(d, rank, None if dim in (OMIT, None) else [dim])
-    spacing = d.maybe(lambda: d.choose(*[_spacing(d)] * 5, 0), none=True)
+    spacing = d.maybe(lambda: _spacing(d), none=True)
     return {**arguments, "spacing": spacing, "dim": dim}
 
 

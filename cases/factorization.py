@@ -294,7 +294,7 @@ def lu_unpack(d: Draw) -> Arguments:
     rank = min(m, n)
     return {
         "LU_data": d.tensor((*lead, m, n)),
-        "LU_pivots": d.tensor((*lead, rank), "int32", ("pivots", rank, 1), contiguous=True),
+        "LU_pivots": d.tensor((*lead, rank), "int32", ("pivots", rank, 1)),
         "unpack_data": d.maybe(d.boolean),
         "unpack_pivots": d.maybe(d.boolean),
     }

@@ -289,15 +289,14 @@ def take(d: Draw) -> Arguments:
 @ops.case("take_along_dim", dtypes=ALL, judge=EXACT)
 def take_along_dim(d: Draw) -> Arguments:
     shape = d.shape()
-    index = d.choose("int64", "int64", "int32")
     if not shape:
-        indices = d.tensor((), index, index_into(1))
+        indices = d.tensor((), "int64", index_into(1))
         return {"self": d.tensor(()), "indices": indices, "dim": d.choose(0, -1, OMIT, None)}
     dim = d.choose(*[d.dim(len(shape))] * 5, OMIT, None)
     if dim is OMIT or dim is None:
         source = d.tensor(shape)
         places = index_into(source.numel, negative=True)
-        indices = d.tensor((d.size() if source.numel else 0,), index, places)
+        indices = d.tensor((d.size() if source.numel else 0,), "int64", places)
         return {"self": source, "indices": indices, "dim": dim}
     axis = dim % len(shape)
     sizes = [d.choose(n, n, 1) for n in shape]
@@ -305,7 +304,7 @@ def take_along_dim(d: Draw) -> Arguments:
     narrow = [n if i == axis or d.boolean() else 1 for i, n in enumerate(shape)]
     return {
         "self": d.tensor(narrow),
-        "indices": d.tensor(sizes, index, index_into(shape[axis], negative=True)),
+        "indices": d.tensor(sizes, "int64", index_into(shape[axis], negative=True)),
         "dim": dim,
     }
 

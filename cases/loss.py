@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
 from harness.generate.draw import ANY, OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import ACCUMULATES, Judge
@@ -25,8 +26,10 @@ def _given_reduction(d: Draw) -> int:
     return d.choose(1, 0, 2)
 
 
-def _pair(d: Draw, first: str = "self", second: str = "target", **domains: Any) -> dict[str, Any]:
-    return d.operands(first, second, domains=domains)
+def _pair(
+    d: Draw, first: str = "self", second: str = "target", promote: Sequence[str] = (), **domains: Any
+) -> dict[str, Any]:
+    return d.operands(first, second, promote=promote, domains=domains)
 
 
 # Differences of two tensors
@@ -37,7 +40,7 @@ def _pair(d: Draw, first: str = "self", second: str = "target", **domains: Any) 
 def difference(d: Draw) -> Arguments:
     # Integers have no mean.
     reduction = _reduction(d) if d.dtype in FLOATS else d.choose(0, 2)
-    return {**_pair(d), "reduction": reduction}
+    return {**_pair(d, promote=ALL), "reduction": reduction}
 
 
 @ops.case("soft_margin_loss", dtypes=FLOATS)
@@ -49,7 +52,11 @@ def soft_margin(d: Draw) -> Arguments:
 
 @ops.case("smooth_l1_loss", dtypes=FLOATS)
 def smooth_l1(d: Draw) -> Arguments:
-    return {**_pair(d), "reduction": _reduction(d), "beta": d.choose(OMIT, 1.0, 0.5, 0.0, 2.0, 0.1)}
+    return {
+        **_pair(d, promote=ALL),
+        "reduction": _reduction(d),
+        "beta": d.choose(OMIT, 1.0, 0.5, 0.0, 2.0, 0.1),
+    }
 
 
 @ops.case("huber_loss", dtypes=FLOATS)
@@ -163,7 +170,7 @@ def kl_div(d: Draw) -> Arguments:
 @ops.case("poisson_nll_loss", dtypes=FLOATS)
 def poisson_nll(d: Draw) -> Arguments:
     return {
-        **_pair(d, "input", "target", target=d.choose(ANY, between(0.0, 20.0))),
+        **_pair(d, "input", "target", ALL, target=d.choose(ANY, between(0.0, 20.0))),
         "log_input": d.boolean(),
         "full": d.boolean(),
         "eps": d.choose(1e-8, 1e-3, 0.0),

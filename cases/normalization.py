@@ -366,6 +366,6 @@ def renorm(d: Draw) -> Arguments:
 def cosine_similarity(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.dim(len(shape)) if len(shape) < 2 else d.maybe(lambda: d.dim(len(shape)))
-    other = d.tensor(d.broadcastable(shape))
+    other = d.tensor(d.broadcastable(shape), d.other_dtype())
     left, right = (d.tensor(shape), other) if d.boolean() else (other, d.tensor(shape))
     return {"x1": left, "x2": right, "dim": dim, "eps": d.maybe(lambda: d.choose(1e-8, 1e-3, 0.0))}

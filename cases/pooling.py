@@ -110,7 +110,7 @@ for _dims, _avg_dtypes in ((1, (*FLOATS, "int64")), (2, (*FLOATS, "int64")), (3,
 
 def _unpool(dims: int, d: Draw) -> dict[str, Any]:
     lead = _lead(d)
-    pooled = [d.integer(1, 3) for _ in range(dims)]
+    pooled = [d.choose(1, 2, 3, 8 if dims == 2 else 4) for _ in range(dims)]
     sizes = [p * d.choose(2, 1, 3) + d.integer(0, 2) for p in pooled]
     shape, plane = (*lead, *pooled), math.prod(sizes)
     # Pooling with overlapping windows gives one place more than once.

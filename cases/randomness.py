@@ -153,7 +153,9 @@ def normal_functional(d: Draw) -> Arguments:
 
 # `from` is no name in Python.
 _FROM: dict[str, Any] = {"from": lambda d: d.choose(OMIT, 0.0, -1.0)}
-_FROM_5_AT_MOST: dict[str, Any] = {"from": lambda d: d.choose(0, 1, 5)}
+_FROM_5_AT_MOST: dict[str, Any] = {
+    "from": lambda d: d.choose(0, 1, 5, *(() if d.dtype in UNSIGNED else (-3,)))
+}
 
 ops.simple(
     "uniform",

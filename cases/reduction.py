@@ -108,7 +108,7 @@ def nanmean(d: Draw) -> Arguments:
 
 @ops.case("sum_to_size", dtypes=ALL, judge=ACCUMULATES)
 def sum_to_size(d: Draw) -> Arguments:
-    shape = d.shape()
+    shape = long_or_any_shape(d)
     return {"self": d.tensor(shape), "size": list(d.broadcastable(shape))}
 
 

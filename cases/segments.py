@@ -30,9 +30,9 @@ def _segments(d: Draw, lead: tuple[int, ...], size: int) -> dict[str, Any]:
 
 @ops.case("segment_reduce", dtypes=FLOATS, judge=ACCUMULATES)
 def segment_reduce(d: Draw) -> Arguments:
-    axis = d.choose(0, 0, 1)
-    lead, size = d.shape(axis, axis, min_size=1, max_size=3), d.size(1, 17)
-    data = d.tensor((*lead, size, *d.shape(0, 3, max_size=4)))
+    axis = d.choose(0, 0, 0, 1, 1, 2, 3, 4)
+    lead, size = d.shape(axis, axis, min_size=1, max_size=3), 130 if d.integer(0, 15) == 15 else d.size(1, 17)
+    data = d.tensor((*lead, size, *d.shape(0, min(3, 4 - axis), max_size=4)))
     return {
         "data": data,
         "reduce": d.choose("sum", "mean", "max", "min", "prod"),

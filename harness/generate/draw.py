@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from harness.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float
+from harness.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float, is_integer
 from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
 from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
@@ -208,8 +208,9 @@ class Draw:
             strides, offset = shapes.layout_of_runs(self, shape, run**2 if matrix else run, square=matrix)
         elif not contiguous:
             strides, offset = shapes.layout(self, shape)
-        # A few elements hold a special value rarely: they are special more often.
-        style = self.choose(*STYLE_WEIGHTS, *(_FOR_FEW if prod(shape) <= _FEW else ()))
+        # A few elements hold a special value rarely, and of integers several styles are plain.
+        rarely = prod(shape) <= _FEW or is_integer(dtype or self.dtype)
+        style = self.choose(*STYLE_WEIGHTS, *(_SPECIAL if rarely else ()))
         # Two small draws make a seed: Hypothesis spends its effort on structure, not on the seed.
         seed = self.integer(0, 1023) * 1024 + self.integer(0, 1023)
         return TensorSpec(shape, dtype or self.dtype, strides, offset, Recipe(domain, style, seed))
@@ -259,9 +260,10 @@ class Draw:
         return Enumerated("dtype", self.choose(*names))
 
 
-#: Elements of a bias, a weight for each class, a scale; and styles that are drawn for them besides.
+#: Elements of a bias, a weight for each class, a scale; and styles that are drawn besides where special
+#: values would be rare.
 _FEW = 8
-_FOR_FEW = ("one", "one", "special", "special", "special")
+_SPECIAL = ("one", "one", "special", "special", "special")
 #: Domains that speak of runs of elements → where their length is among the domain's parameters.
 _RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1, "pivots": 1}
 #: Files whose functions draw on behalf of an operator case.
