@@ -109,7 +109,7 @@ ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRO
     ),
 )
 def addcmul(d: Draw) -> Arguments:
-    operands = d.operands("self", "tensor1", "tensor2", promote=ALL)
+    operands = d.operands("self", "tensor1", "tensor2", promote=(*ALL, "bool", "bool"))
     return {**operands, "value": _multiplier(d, *operands.values())}
 
 
@@ -120,7 +120,7 @@ def addcmul(d: Draw) -> Arguments:
 )
 def addcdiv(d: Draw) -> Arguments:
     # Two integer operands in the quotient are rejected: at most one tensor is promoted.
-    operands = d.operands("self", "tensor1", "tensor2", promote=ALL)
+    operands = d.operands("self", "tensor1", "tensor2", promote=(*ALL, "bool", "bool"))
     return {**operands, "value": _multiplier(d, *operands.values())}
 
 
@@ -165,7 +165,8 @@ ops.simple("div.Scalar", "divide.Scalar", "true_divide.Scalar", dtypes=ALL, othe
 
 @ops.case("div.Tensor_mode", "divide.Tensor_mode", dtypes=NUMBERS)
 def div_mode(d: Draw) -> Arguments:
-    return {**_dividend_and_divisor(d), "rounding_mode": _mode(d)}
+    # Wide unsigned integers have kernels for the exact quotient alone.
+    return {**_dividend_and_divisor(d), "rounding_mode": None if d.dtype in WIDE_UNSIGNED else _mode(d)}
 
 
 @ops.case("floor_divide", "fmod.Tensor", "remainder.Tensor", dtypes=NUMBERS)

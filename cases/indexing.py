@@ -291,12 +291,12 @@ def take_along_dim(d: Draw) -> Arguments:
     shape = d.shape()
     if not shape:
         indices = d.tensor((), "int64", index_into(1))
-        return {"self": d.tensor(()), "indices": indices, "dim": d.choose(0, -1, OMIT, None)}
+        return {"self": d.tensor(()), "indices": indices, "dim": d.choose(OMIT, None)}
     dim = d.choose(*[d.dim(len(shape))] * 5, OMIT, None)
     if dim is OMIT or dim is None:
-        source = d.tensor(shape)
-        places = index_into(source.numel, negative=True)
-        indices = d.tensor((d.size() if source.numel else 0,), "int64", places)
+        # PyTorch views all as one row, in which it counts from the front.
+        source = d.tensor(shape, contiguous=True)
+        indices = d.tensor((d.size() if source.numel else 0,), "int64", index_into(source.numel))
         return {"self": source, "indices": indices, "dim": dim}
     axis = dim % len(shape)
     sizes = [d.choose(n, n, 1) for n in shape]

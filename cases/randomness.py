@@ -201,14 +201,13 @@ ops.simple("poisson", dtypes=FLOATS, judge=_by(rules.poisson()), self=lambda d: 
 ops.simple(
     "random.to", dtypes=ALL, judge=_by(rules.integers("", "to")), self=_self, to=lambda d: d.choose(2, 1)
 )
-ops.simple(
-    "random.from",
-    dtypes=NUMBERS,
-    judge=_by(rules.integers("from", "to")),
-    self=_self,
-    **_FROM_5_AT_MOST,
-    to=lambda d: d.choose(10, 6, 100),
-)
+
+
+@ops.case("random.from", dtypes=NUMBERS, judge=_by(rules.integers("from", "to")))
+def random_between(d: Draw) -> Arguments:
+    below = () if d.dtype in UNSIGNED else ((-3, 6), (-7, -1), (-3, 0))
+    low, high = d.choose((0, 10), (1, 6), (5, 100), (5, None), *below)
+    return {"self": _self(d), "from": low, "to": high}
 
 
 @ops.case("randint_like.Tensor", dtypes=NUMBERS, judge=_by(rules.integers()))

@@ -263,7 +263,7 @@ class Draw:
 #: Elements of a bias, a weight for each class, a scale; and styles that are drawn besides where special
 #: values would be rare.
 _FEW = 8
-_SPECIAL = ("one", "one", "special", "special", "special")
+_SPECIAL = ("one", "one", "special", "special", "special", "special")
 #: Domains that speak of runs of elements → where their length is among the domain's parameters.
 _RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1, "pivots": 1}
 #: Files whose functions draw on behalf of an operator case.
