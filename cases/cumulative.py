@@ -51,7 +51,7 @@ def diff(d: Draw) -> Arguments:
     axis = (-1 if dim is OMIT else dim) % len(shape)
 
     def beside() -> Any:
-        return d.tensor((*shape[:axis], d.size(0, 3), *shape[axis + 1 :]))
+        return d.tensor((*shape[:axis], d.size(0, 3), *shape[axis + 1 :]), d.other_dtype())
 
     return {
         "self": d.tensor(shape),

@@ -334,7 +334,13 @@ def solve_kernel(d: Draw) -> Arguments:
     lead = _lead(d)
     matrix = _square(d, lead)
     left = d.choose(OMIT, True, False)
-    right = _right(d, lead, matrix.shape[-1], left=left is not False)
+    side = matrix.shape[-1]
+    alone = not lead and left is not False and d.boolean()
+    right = (
+        d.tensor((side,), domain=between(-4.0, 4.0))
+        if alone
+        else _right(d, lead, side, left=left is not False)
+    )
     return {"A": matrix, "B": right, "left": left, "check_errors": d.maybe(d.boolean)}
 
 

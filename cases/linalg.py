@@ -67,7 +67,10 @@ def matrix_power(d: Draw) -> Arguments:
 @ops.case("linalg_matrix_exp", "matrix_exp", dtypes=FLOATS)
 def matrix_exp(d: Draw) -> Arguments:
     side = d.choose(2, 1, 3, 0)
-    return {"self": d.tensor((*_lead(d), side, side), domain=between(-1.0, 1.0))}
+    lead = _lead(d)
+    # PyTorch views several batch dims as one.
+    values = between(-1.0, 1.0)
+    return {"self": d.tensor((*lead, side, side), domain=values, contiguous=len(lead) > 1)}
 
 
 @ops.case("linalg_eigvalsh", dtypes=FULL_FLOATS)

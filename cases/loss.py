@@ -46,7 +46,7 @@ def difference(d: Draw) -> Arguments:
 @ops.case("soft_margin_loss", dtypes=FLOATS)
 def soft_margin(d: Draw) -> Arguments:
     shape = d.shape()
-    target = d.tensor(d.broadcastable(shape), domain=d.choose(SIGNS, SIGNS, ANY))
+    target = d.tensor(d.broadcastable(shape), d.other_dtype(), d.choose(SIGNS, ANY))
     return {"self": d.tensor(shape), "target": target, "reduction": _reduction(d)}
 
 
@@ -194,7 +194,7 @@ def _targets(d: Draw, shape: tuple[int, ...], classes: int, ignored: Any) -> Any
 
 
 def _weight(d: Draw, classes: int) -> Any:
-    domain = d.choose(between(0.0, 3.0), between(0.0, 3.0), ANY)
+    domain = d.choose(between(0.0, 3.0), ANY)
     return d.maybe(lambda: d.tensor((classes,), domain=domain), none=True)
 
 

@@ -150,9 +150,9 @@ def frobenius_norm(d: Draw) -> Arguments:
 def dist(d: Draw) -> Arguments:
     p = d.maybe(lambda: d.choose(2, 1, 0, 3.0, 0.5, float("inf"), float("-inf")))
     shape = filled(d.shape(), None) if p is not OMIT and p in (float("inf"), float("-inf")) else d.shape()
-    integral = d.integer(0, 7) == 7
+    integral = d.choose(*[""] * 6, "self", "other")
     return {
-        "self": d.tensor(shape, "int64" if integral else d.dtype),
-        "other": d.tensor(d.broadcastable(shape)),
+        "self": d.tensor(shape, "int64" if integral == "self" else d.dtype),
+        "other": d.tensor(d.broadcastable(shape), "int64" if integral == "other" else d.dtype),
         "p": p,
     }
