@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -40,6 +41,9 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
         storage = torch.tensor(spec.values.values, dtype=kind).to(dtype)
     else:
         storage = _compute(spec.values, spec.dtype, size).to(dtype)
+    if dtype is torch.bfloat16:
+        # Vector instructions and loops convert NaN to other bits.
+        storage.masked_fill_(storage.isnan(), math.nan)
     if spec.offset == 0 and spec.is_contiguous:
         return storage[: spec.numel].reshape(spec.shape)
     return storage.as_strided(spec.shape, spec.strides, spec.offset)
