@@ -9,7 +9,6 @@ from functools import cache
 from harness.availability import UnknownName, load_entry_points
 from harness.converters.base import REGISTRY, ConverterEntry
 
-
 ENTRY_POINT_GROUP = "harness.converters"
 
 
