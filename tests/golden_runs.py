@@ -13,7 +13,7 @@ COMMITTED = ROOT / "golden"
 
 def golden(*words: str | Path, path: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     """`conformance golden` as a user starts it, with `path` before all others, and `more` environment."""
-    env = environment(**more)
+    env = {**environment(), **more}
     if path is not None:
         env["PYTHONPATH"] = f"{path}:{env['PYTHONPATH']}"
     return subprocess.run(

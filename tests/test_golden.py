@@ -25,6 +25,7 @@ from harness.golden.golden import Golden
 from harness.golden.record import record
 from harness.golden.store import DamagedGolden, read_set, write_set
 from harness.golden.verify import today
+from harness.invocation import Recipe
 from harness.pipeline.reference import run_reference
 from harness.record.errors import ResultsError
 from harness.verdict.compare import compare
@@ -265,6 +266,19 @@ def test_verify_tells_what_moved_from_what_is_wrong(copy: Path) -> None:
     # Some are the same all the same: those without elements.
     same = sum(before[case_id] == after[case_id] for case_id in before)
     assert f"{same} the same to the bit" in moved
+
+
+def test_verify_runs_the_recorded_numbers_whatever_recipes_stand_for(original: Path) -> None:
+    _, goldens, _ = read_set(original)
+    checked = 0
+    for held in goldens:
+        specs = [spec for spec in held.invocation.tensors() if spec.numel]
+        if not specs or not all(isinstance(spec.values, Recipe) for spec in specs):
+            continue
+        reseeded = held.invocation.with_values(lambda spec: Recipe(("any",), "plain", 1))
+        assert today(dataclasses.replace(held, invocation=reseeded)) is None, held.name
+        checked += any(not spec.is_contiguous for spec in specs)
+    assert checked, "no golden has a layout of its own"
 
 
 def test_a_flipped_bit_is_found_and_its_file_named(copy: Path) -> None:

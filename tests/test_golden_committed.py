@@ -54,8 +54,8 @@ def test_the_committed_set_is_right_on_any_cpu(sample: Sequence[str], vectors: b
     if metadata.version("torch") != recorded_with:
         pytest.skip(f"recorded with PyTorch {recorded_with}")
     # PyTorch's kernels for a CPU without vector instructions: other last places.
-    cpu = {} if vectors else {"ATEN_CPU_CAPABILITY": "default"}
-    done = golden("verify", "--golden", COMMITTED, *sample, "--all", **cpu)
+    words = ("verify", "--golden", str(COMMITTED), *sample, "--all")
+    done = golden(*words) if vectors else golden(*words, ATEN_CPU_CAPABILITY="default")
     assert done.returncode == 0, output(done)
     assert " 0 wrong" in done.stdout
     assert vectors or "moved, and still right" in done.stdout, output(done)

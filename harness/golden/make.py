@@ -21,7 +21,7 @@ from harness.generate.operator_case import OperatorCase
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Answers, Golden
 from harness.golden.model import standalone
-from harness.golden.select import drawn, free_outputs, select
+from harness.golden.select import drawn, free_outputs, select, settled
 from harness.invocation import Invocation
 from harness.pipeline.execute import Executor
 from harness.pipeline.reference import Reference, run_reference
@@ -85,12 +85,12 @@ def candidates(overload: str, *, seed: int) -> list[Invocation]:
     return list(drawn(cases.load()[overload], seed))
 
 
-def judged(invocation: Invocation) -> None:
-    """What PyTorch is asked about a candidate, for whether it survives it."""
+def ask(invocation: Invocation) -> None:
+    """Ask PyTorch all that is asked about a candidate, for whether it survives that."""
     torch.set_num_threads(1)
-    cases.load()
+    case = cases.load()[invocation.overload]
     with suppress(Exception):
-        _ = run_reference(invocation).sensitivity
+        _golden(case, settled(case.judge, run_reference(invocation)), {})
 
 
 def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes]) -> Golden:

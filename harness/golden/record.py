@@ -16,7 +16,7 @@ from harness import converters
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Golden
 from harness.golden.isolated import Died, Isolated
-from harness.golden.make import Made, candidates, judged, make
+from harness.golden.make import Made, ask, candidates, make
 from harness.golden.manifest import MANIFEST_FILE, Manifest
 from harness.golden.run import ending_of, version_of
 from harness.golden.store import read_set, write_set
@@ -129,24 +129,30 @@ def _make(
 
 def _surviving(name: str, manifest: Manifest, process: Isolated) -> Made:
     """The goldens of an operator: those that do not kill PyTorch, with the models of converters that live."""
-    converter_names, seed, count = tuple(manifest.converters), manifest.seed, manifest.count
+    converter_names = tuple(manifest.converters)
+    seed, count = manifest.seed, manifest.count
+    deadly: set[str] = set()
+
+    def living(chosen: Sequence[str]) -> Made:
+        avoided = frozenset(deadly)
+        return process.call(make, name, converter_names=chosen, seed=seed, count=count, without=avoided)
+
     with suppress(Died):
-        return process.call(make, name, converter_names=converter_names, seed=seed, count=count)
-    deadly = set()
+        return living(converter_names)
     for invocation in process.call(candidates, name, seed=seed):
         try:
-            process.call(judged, invocation)
+            process.call(ask, invocation)
         except Died:
             deadly.add(invocation.case_id)
+    # Twice: what reads memory that is not its own dies by chance.
+    with suppress(Died):
+        return living(converter_names)
     try:
-        return process.call(
-            make, name, converter_names=converter_names, seed=seed, count=count, without=frozenset(deadly)
-        )
+        return living(converter_names)
     except Died as death:
         ending = Ending(Stage.CONVERT, Outcome.CRASH, normalise(str(death)))
-    made = process.call(make, name, converter_names=(), seed=seed, count=count, without=frozenset(deadly))
-    unconverted = {(golden.case_id, c, ""): ending for golden in made.goldens for c in converter_names}
-    return Made(made.goldens, unconverted)
+    goldens = living(()).goldens
+    return Made(goldens, {(g.case_id, c, ""): ending for g in goldens for c in converter_names})
 
 
 def _manifest(
