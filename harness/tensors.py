@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -40,6 +41,9 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
         storage = torch.tensor(spec.values.values, dtype=kind).to(dtype)
     else:
         storage = _compute(spec.values, spec.dtype, size).to(dtype)
+    if dtype is torch.bfloat16:
+        # Vector instructions and loops convert NaN to other bits.
+        storage.masked_fill_(storage.isnan(), math.nan)
     if spec.offset == 0 and spec.is_contiguous:
         return storage[: spec.numel].reshape(spec.shape)
     return storage.as_strided(spec.shape, spec.strides, spec.offset)
@@ -47,6 +51,9 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
 
 def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
     """The values of a recipe; of complex dtypes real and imaginary parts in turn."""
+    if not count:
+        # NumPy gives an empty array, and so a tensor made of it, another stride than PyTorch does.
+        return torch.empty(0, dtype=getattr(torch, dtype))
     if dtype not in PARTS:
         return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
     parts = np.ascontiguousarray(values.compute(recipe, PARTS[dtype], 2 * count))

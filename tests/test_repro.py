@@ -224,8 +224,9 @@ def test_a_script_ends_well_once_the_defect_is_gone(name: str, run: Path, tmp_pa
 
 def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Path) -> None:
     script = write_script(failure_of(run, "a wrong conversion"))
-    assert "custom_translation_table=WRONG" in script
-    done = run_script(tmp_path, script.replace("=WRONG", "=None"))
+    wrong = "custom_translation_table=translations(True)"
+    assert wrong in script
+    done = run_script(tmp_path, script.replace(wrong, "custom_translation_table=translations(False)"))
     assert done.returncode == 0, ended(done)
 
 

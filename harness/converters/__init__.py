@@ -9,13 +9,13 @@ from functools import cache
 from harness.availability import UnknownName, load_entry_points
 from harness.converters.base import REGISTRY, ConverterEntry
 
+ENTRY_POINT_GROUP = "harness.converters"
 
-@cache
+
 def entries() -> tuple[ConverterEntry, ...]:
-    """Every converter: this package's files, then installed ones (entry points `harness.converters`)."""
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(module.name)
-    load_entry_points("harness.converters")
+    """Every converter: this package's files, then installed ones (entry points `harness.converters`), then
+    those that were registered since."""
+    _load()
     return tuple(REGISTRY.values())
 
 
@@ -25,10 +25,21 @@ def find(name: str) -> ConverterEntry:
     Raises:
         UnknownName: there is none; the message has near names.
     """
-    for entry in entries():
-        if entry.name == name:
-            return entry
-    raise UnknownName("converter", name, [entry.name for entry in entries()])
+    _load()
+    if name not in REGISTRY:
+        # A worker process is forked from one that looked when less was to be found: its path is the
+        # session's, its modules are not.
+        load_entry_points(ENTRY_POINT_GROUP)
+    if name not in REGISTRY:
+        raise UnknownName("converter", name, list(REGISTRY))
+    return REGISTRY[name]
+
+
+@cache
+def _load() -> None:
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+    load_entry_points(ENTRY_POINT_GROUP)
 
 
 def defaults() -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -21,9 +21,10 @@ from harness.generate.operator_case import OperatorCase
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Answers, Golden
 from harness.golden.model import standalone
-from harness.golden.select import free_outputs, select
+from harness.golden.select import drawn, free_outputs, select, settled
+from harness.invocation import Invocation
 from harness.pipeline.execute import Executor
-from harness.pipeline.reference import Reference
+from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import Group, Message, Result, Settings, Task
 from harness.verdict.nearness import SCALES
 from harness.verdict.rules import anything
@@ -46,7 +47,14 @@ class Made:
     unconverted: Mapping[Key, Ending]
 
 
-def make(overload: str, *, converter_names: Sequence[str], seed: int, count: int) -> Made:
+def make(
+    overload: str,
+    *,
+    converter_names: Sequence[str],
+    seed: int,
+    count: int,
+    without: frozenset[str] = frozenset(),
+) -> Made:
     """Draw, run and export the goldens of one operator.
 
     Args:
@@ -54,10 +62,11 @@ def make(overload: str, *, converter_names: Sequence[str], seed: int, count: int
         converter_names: Of whose models to store.
         seed: Of the draws.
         count: How many goldens at most.
+        without: Case ids of draws that are passed over.
     """
     torch.set_num_threads(1)
     case = cases.load()[overload]
-    references = select(case, seed=seed, count=count)
+    references = select(case, seed=seed, count=count, without=without)
     models: list[dict[str, bytes]] = [{} for _ in references]
     unconverted: dict[Key, Ending] = {}
     for name in converter_names:
@@ -69,6 +78,19 @@ def make(overload: str, *, converter_names: Sequence[str], seed: int, count: int
             unconverted[references[i].invocation.case_id, name, ""] = ending
     goldens = tuple(_golden(case, r, m) for r, m in zip(references, models, strict=True))
     return Made(goldens, unconverted)
+
+
+def candidates(overload: str, *, seed: int) -> list[Invocation]:
+    """Among what `make` chooses."""
+    return list(drawn(cases.load()[overload], seed))
+
+
+def ask(invocation: Invocation) -> None:
+    """Ask PyTorch all that is asked about a candidate, for whether it survives that."""
+    torch.set_num_threads(1)
+    case = cases.load()[invocation.overload]
+    with suppress(Exception):
+        _golden(case, settled(case.judge, run_reference(invocation)), {})
 
 
 def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes]) -> Golden:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +16,7 @@ from harness import converters
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Golden
 from harness.golden.isolated import Died, Isolated
-from harness.golden.make import make
+from harness.golden.make import Made, ask, candidates, make
 from harness.golden.manifest import MANIFEST_FILE, Manifest
 from harness.golden.run import ending_of, version_of
 from harness.golden.store import read_set, write_set
@@ -112,27 +112,47 @@ def _make(
 ) -> tuple[dict[str, tuple[Golden, ...]], dict[str, str]]:
     goldens: dict[str, tuple[Golden, ...]] = {}
     lost: dict[str, str] = {}
-    converter_names, seed, count = tuple(manifest.converters), manifest.seed, manifest.count
     with Isolated(timeout=timeout) as process:
         for name in overloads:
-            # An exporter that dies of an operator leaves it without its models, not without its goldens.
-            for chosen in (converter_names, ()):
-                try:
-                    made = process.call(make, name, converter_names=chosen, seed=seed, count=count)
-                except Died as death:
-                    lost[name] = str(death)
-                    continue
-                if name in lost:
-                    ending = Ending(Stage.CONVERT, Outcome.CRASH, normalise(lost.pop(name)))
-                    for golden in made.goldens:
-                        endings.update({(golden.case_id, c, ""): ending for c in converter_names})
-                if made.goldens:
-                    goldens[name] = made.goldens
-                    endings.update(made.unconverted)
-                else:
-                    lost[name] = "PyTorch rejects every call that was drawn"
-                break
+            try:
+                made = _surviving(name, manifest, process)
+            except Died as death:
+                lost[name] = str(death)
+                continue
+            if made.goldens:
+                goldens[name] = made.goldens
+                endings.update(made.unconverted)
+            else:
+                lost[name] = "PyTorch rejects every call that was drawn"
     return goldens, lost
+
+
+def _surviving(name: str, manifest: Manifest, process: Isolated) -> Made:
+    """The goldens of an operator: those that do not kill PyTorch, with the models of converters that live."""
+    converter_names = tuple(manifest.converters)
+    seed, count = manifest.seed, manifest.count
+    deadly: set[str] = set()
+
+    def living(chosen: Sequence[str]) -> Made:
+        avoided = frozenset(deadly)
+        return process.call(make, name, converter_names=chosen, seed=seed, count=count, without=avoided)
+
+    with suppress(Died):
+        return living(converter_names)
+    for invocation in process.call(candidates, name, seed=seed):
+        try:
+            process.call(ask, invocation)
+        except Died:
+            deadly.add(invocation.case_id)
+    # Twice: what reads memory that is not its own dies by chance.
+    with suppress(Died):
+        return living(converter_names)
+    try:
+        return living(converter_names)
+    except Died as death:
+        ending = Ending(Stage.CONVERT, Outcome.CRASH, normalise(str(death)))
+    goldens = living(()).goldens
+    return Made(goldens, {(g.case_id, c, ""): ending for g in goldens for c in converter_names})
 
 
 def _manifest(

@@ -12,7 +12,7 @@ import numpy as np
 from harness.dtypes import INT_RANGE
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OperatorCase
-from harness.invocation import Argument, Enumerated, TensorSpec
+from harness.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.pipeline.reference import Reference, run_reference
 from harness.verdict.judge import Array, Judge
 from harness.verdict.rules import anything
@@ -51,7 +51,9 @@ class _Candidate:
         return self.size, self.reference.invocation.json
 
 
-def select(case: OperatorCase, *, seed: int, count: int) -> list[Reference]:
+def select(
+    case: OperatorCase, *, seed: int, count: int, without: frozenset[str] = frozenset()
+) -> list[Reference]:
     """At most `count` cases of one operator, the plainest first.
 
     They are chosen among draws of the operator case: first a small one with finite, ordinary numbers, then
@@ -61,8 +63,9 @@ def select(case: OperatorCase, *, seed: int, count: int) -> list[Reference]:
         case: The operator.
         seed: Of the draws.
         count: How many.
+        without: Case ids of draws that are passed over.
     """
-    candidates = list(_candidates(case, seed))
+    candidates = list(_candidates(case, seed, without))
     small = [c for c in candidates if c.size <= _SMALL]
     pool = sorted(small or candidates, key=lambda c: c.order)
     if not small:
@@ -104,25 +107,32 @@ def _score(candidate: _Candidate, seen: set[tuple[str, str]]) -> float:
     return worth - _COST * math.log2(max(candidate.size, _FREE))
 
 
-def _candidates(case: OperatorCase, seed: int) -> Iterator[_Candidate]:
-    for drawn in draw_cases(case, seed=seed, structures=_STRUCTURES, values=_VALUES):
-        for invocation in drawn.invocations:
-            try:
-                reference = settled(case.judge, run_reference(invocation))
-            except Exception:
-                # PyTorch rejects it: there is nothing to store.
-                continue
-            arrays = (*reference.feeds, *reference.expected)
-            features = frozenset(_features(reference))
-            plainness = sum(
-                (
-                    2 * (invocation.dtype == case.dtypes[0]),
-                    2 * (all(a.size for a in arrays) and max((a.size for a in arrays), default=0) > 2),
-                    2 * (not any(kind == "special" for kind, _ in features)),
-                    all(_is_finite(a) for a in reference.expected),
-                )
+def drawn(case: OperatorCase, seed: int) -> Iterator[Invocation]:
+    """The calls that goldens are chosen among."""
+    for held in draw_cases(case, seed=seed, structures=_STRUCTURES, values=_VALUES):
+        yield from held.invocations
+
+
+def _candidates(case: OperatorCase, seed: int, without: frozenset[str]) -> Iterator[_Candidate]:
+    for invocation in drawn(case, seed):
+        if invocation.case_id in without:
+            continue
+        try:
+            reference = settled(case.judge, run_reference(invocation))
+        except Exception:
+            # PyTorch rejects it: there is nothing to store.
+            continue
+        arrays = (*reference.feeds, *reference.expected)
+        features = frozenset(_features(reference))
+        plainness = sum(
+            (
+                2 * (invocation.dtype == case.dtypes[0]),
+                2 * (all(a.size for a in arrays) and max((a.size for a in arrays), default=0) > 2),
+                2 * (not any(kind == "special" for kind, _ in features)),
+                all(_is_finite(a) for a in reference.expected),
             )
-            yield _Candidate(reference, sum(a.size for a in arrays), features, plainness)
+        )
+        yield _Candidate(reference, sum(a.size for a in arrays), features, plainness)
 
 
 def _features(reference: Reference) -> Iterator[tuple[str, str]]:

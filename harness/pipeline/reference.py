@@ -81,12 +81,12 @@ class Reference:
     @cached_property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """The outputs in float64 for the absolute values of the inputs, likewise."""
-        return _in_float64(self.invocation, torch.abs)
+        return _in_float64(self.invocation, _absolute)
 
     @cached_property
     def unscaled(self) -> tuple[Array | None, ...] | None:
         """The magnitude with scales of at least one, likewise."""
-        return _in_float64(self.invocation, torch.abs, least_scale=1)
+        return _in_float64(self.invocation, _absolute, least_scale=1)
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
@@ -126,8 +126,13 @@ def _scale(name: str, argument: Argument, least: int) -> Argument:
     return argument
 
 
+def _absolute(tensor: torch.Tensor) -> torch.Tensor:
+    # PyTorch has no `abs` for most unsigned dtypes.
+    return tensor if str(tensor.dtype).startswith("torch.uint") else tensor.abs()
+
+
 def _marked(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.where(tensor.isfinite(), 1, tensor.abs())
+    return torch.where(tensor.isfinite(), 1, _absolute(tensor))
 
 
 def _in_float64(

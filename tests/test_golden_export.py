@@ -1,0 +1,135 @@
+"""Goldens in the layout of ONNX's backend tests, run by ONNX's own code, ONNX Runtime and OpenVINO."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import unittest
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from golden_runs import COMMITTED, golden
+from harness_runs import output
+from onnx.backend.base import Backend, BackendRep
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+from onnx.reference import ReferenceEvaluator
+
+from harness.golden.manifest import read_manifest
+
+
+class _Rep(BackendRep):
+    def __init__(self, run: Callable[[dict[str, Any]], Sequence[Any]], names: Sequence[str]) -> None:
+        self._run, self._names = run, names
+
+    def run(self, inputs: Sequence[Any], **kwargs: Any) -> Sequence[Any]:  # type: ignore[override]
+        return self._run(dict(zip(self._names, inputs, strict=True)))
+
+
+class _Reference(Backend):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> _Rep:
+        evaluator = ReferenceEvaluator(model)
+        return _Rep(lambda feeds: evaluator.run(None, feeds), [i.name for i in model.graph.input])  # type: ignore[arg-type, return-value]
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return device == "CPU"
+
+
+class _Ort(_Reference):
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> _Rep:
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        return _Rep(lambda feeds: session.run(None, feeds), [i.name for i in model.graph.input])
+
+
+class _Runner(Runner):
+    """ONNX's own, for one directory in place of its own tests."""
+
+    def __init__(self, backend: type[Backend], tests: Sequence[Any]) -> None:
+        self.backend = backend
+        self._parent_module = __name__
+        self._include_patterns, self._exclude_patterns, self._xfail_patterns = set(), set(), set()
+        self._test_kwargs: dict[str, Any] = {}
+        self._test_items = {"AtenModel": {}}
+        for test in tests:
+            self._add_model_test(test, "Aten")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("export")
+    overloads = list(read_manifest(COMMITTED).goldens)
+    chosen = [word for name in ("celu", *overloads[::30]) for word in ("--op", name)]
+    done = golden("export", directory, "--layout", "onnx-backend-test", "--golden", COMMITTED, *chosen)
+    assert done.returncode == 0, output(done)
+    assert "goldens left out: several answers are right" in done.stdout
+    return directory
+
+
+@pytest.mark.parametrize("backend", [_Reference, _Ort])
+def test_onnx_runs_the_exported_tests(exported: Path, backend: type[Backend]) -> None:
+    tests = load_model_tests(data_dir=str(exported), kind="aten")
+    plain = [t for t in tests if "BFLOAT16" not in _types(Path(t.model_dir))]  # type: ignore[arg-type]
+    assert len(plain) >= 8
+    suite = _Runner(backend, plain).test_suite
+    result = unittest.TestResult()
+    with contextlib.redirect_stdout(None):
+        suite.run(result)
+    ran = result.testsRun - len(result.skipped)
+    wrong = [f"{case}: {trace[-300:]}" for case, trace in (*result.failures, *result.errors)]
+    assert ran >= len(plain)
+    # A test was seen to pass in one backend at least, not in each.
+    assert len(wrong) <= ran // 4, wrong
+
+
+def test_an_exported_test_can_fail(exported: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(exported, tmp_path / "tests")
+    test = next(t for t in sorted((directory / "aten").glob("test_celu_*")) if _types(t) == {"FLOAT"})
+    path = test / "test_data_set_0" / "output_0.pb"
+    tensor = onnx.TensorProto.FromString(path.read_bytes())
+    wrong = onnx.numpy_helper.to_array(tensor) + 1
+    path.write_bytes(onnx.numpy_helper.from_array(wrong, tensor.name).SerializeToString())
+    tests = [t for t in load_model_tests(data_dir=str(directory), kind="aten") if t.name == test.name]
+    result = unittest.TestResult()
+    _Runner(_Ort, tests).test_suite.run(result)
+    assert result.failures
+
+
+def test_openvino_runs_the_exported_tests(exported: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    core = openvino.Core()
+    passed = 0
+    for test in load_model_tests(data_dir=str(exported), kind="aten"):
+        directory = Path(test.model_dir)  # type: ignore[arg-type]
+        if {"DOUBLE", "BFLOAT16", "FLOAT16", "INT16", "INT8", "UINT8", "BOOL"} & _types(directory):
+            continue
+        compiled = core.compile_model(
+            str(directory / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+        )
+        data = directory / "test_data_set_0"
+        feeds = [_load(p) for p in sorted(data.glob("input_*.pb"))]
+        results = compiled(feeds)
+        for i, path in enumerate(sorted(data.glob("output_*.pb"))):
+            np.testing.assert_allclose(results[i], _load(path), rtol=test.rtol, atol=test.atol)
+        passed += 1
+    assert passed >= 3
+
+
+def _load(path: Path) -> Any:
+    # OpenVINO takes over memory, and wants to be able to write to it.
+    return np.array(onnx.numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes())))
+
+
+def _types(test: Path) -> set[str]:
+    graph = onnx.load(test / "model.onnx").graph
+    return {
+        onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)
+    }
