@@ -138,6 +138,7 @@ def explain(
     ]
     overloads = [o.name for o in operator.functional]
     recorded = _recorded(run, overloads)
+    candidate = known.candidate(operator.name)
     calls = {name: trial.drawn(name, examples) for name in overloads}
     tried: list[Verdict] = []
     emitted: dict[str, list[trial.Emitted]] = {name: [] for name in overloads}
@@ -148,10 +149,11 @@ def explain(
                 if not any(v.overload == name and v.converter == converter for v in recorded):
                     tried += verdicts
                 good = trial.convertible(calls[name], verdicts, converter)
-                if good:
-                    emitted[name].append(trial.emit(good[0], converter))
+                one = trial.emit_one(good, converter, candidate.onnx if candidate else None)
+                if one is not None:
+                    emitted[name].append(one)
     outcomes = trial.outcomes([*recorded, *tried])
-    candidate = known.candidate(operator.name) or _only_emitted(emitted)
+    candidate = candidate or _only_emitted(emitted)
     standard = onnx_operator.find(candidate.onnx) if candidate else None
     abouts = tuple(
         _about(o, calls[o.name], names, outcomes, emitted[o.name], standard, candidate)

@@ -70,6 +70,9 @@ def find_operator(word: str) -> Operator:
     known = [name for name in all_overloads() if _in_dispatcher(name)]
     found = [name for name in known if dotted in (name, packet(name))]
     if not found:
+        siblings = [name for name in known if packet(name) == packet(dotted)]
+        if siblings:
+            raise UnknownOperator(f"{word}: no such overload; there are {', '.join(siblings)}")
         near = near_names(dotted, known)
         hint = f"; near: {', '.join(near)}" if near else ""
         if any(dotted in (name, packet(name)) for name in all_overloads()):

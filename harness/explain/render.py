@@ -111,7 +111,8 @@ def _onnx(found: Explanation) -> Iterator[RenderableType]:
 def _versions(operator: OnnxOperator) -> Iterator[RenderableType]:
     for version in operator.versions:
         types = ", ".join(f"{name}: {' '.join(allowed)}" for name, allowed in version.types)
-        said = "; ".join(version.changes) if version.changes else types
+        said = types if version is operator.versions[0] else "; ".join(version.changes)
+        said = said or "the same inputs, attributes and types, described anew"
         yield Padding(shown(f"opset {version.opset}: {said}"), (0, 0, 0, 4))
 
 

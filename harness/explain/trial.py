@@ -27,6 +27,8 @@ from harness.verdict.verdict import Outcome, Stage, Verdict
 
 #: Calls among which the one that shows most is chosen.
 _CHOICE = 32
+#: Exports in which a node is looked for: an optimiser may leave none of a trivial call.
+_LOOKED_AT = 4
 #: Stages that a case gets to only with a model.
 _CONVERTED = (Stage.LOAD, Stage.RUN, Stage.COMPARE)
 
@@ -103,7 +105,7 @@ def drawn(name: str, count: int) -> list[Invocation]:
     def shows(call: Invocation) -> tuple[bool, bool, int]:
         # The plainest dtype, something to compute, and arguments that are not their defaults.
         given = sum(repr(value) != defaults.get(name) for name, value in call.arguments)
-        return call.dtype != case.dtypes[0], any(t.numel == 0 for t in call.tensors()), -given
+        return call.dtype != case.dtypes[0], any(t.numel < 2 for t in call.tensors()), -given
 
     best = min(calls, key=shows, default=None)
     return [] if best is None else [best, *(call for call in calls if call is not best)][:count]
@@ -164,6 +166,22 @@ def convertible(calls: Sequence[Invocation], verdicts: Sequence[Verdict], conver
     """The calls that a converter has just made a model of, in their order."""
     got = {v.case_id for v in verdicts if v.converter == converter and v.stage in _CONVERTED}
     return [call for call in calls if call.case_id in got]
+
+
+def emit_one(calls: Sequence[Invocation], converter: str, operator: str | None) -> Emitted | None:
+    """What a converter makes of the first of some calls that becomes a node of `operator`, else of the first;
+    None for no call.
+
+    Raises:
+        Exception: the converter's own.
+    """
+    first = None
+    for call in calls[:_LOOKED_AT]:
+        one = emit(call, converter)
+        if operator is None or any(node.operator == operator for node in one.nodes):
+            return one
+        first = first or one
+    return first
 
 
 def emit(call: Invocation, converter: str) -> Emitted:
