@@ -16,7 +16,7 @@ from harness.baseline.file import DRAWING, Baseline, is_baseline, read_baseline,
 from harness.baseline.gate import Finding
 from harness.coverage.report import report
 from harness.pipeline.unit import Unit
-from harness.plan import Options, Plan, UsageProblem, make_plan
+from harness.plan import NothingChanged, Options, Plan, UsageProblem, make_plan
 from harness.reach.survey import DRAWS, Survey
 from harness.reach.unreachable import excuses
 from harness.record import store
@@ -46,6 +46,7 @@ _RECORDED = (
     "batch_size",
     "public_api",
     "no_blame",
+    "changed_since",
     "timeout",
 )
 
@@ -70,6 +71,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--seed", default=default.seed, help="of the draws (%(default)s)", **number)
     add("--shapes", choices=("static", "dynamic", "both"), default=default.shapes, help="kinds of export")
     add("--rules", metavar="FILE", action="append", default=[], help="try the conversion functions of FILE")
+    add(
+        "--changed-since",
+        metavar="REV",
+        help="only operators whose case, rule (--rules) or converter changed since a git revision; where "
+        "nothing did, the exit status is 0",
+    )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
     add("--opset", help="to emit (the converter's own default)", **number)
@@ -121,6 +128,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_OPTIONS], config.stash[_PLAN] = options, make_plan(options)
     except (UsageProblem, ResultsError) as error:
         raise pytest.UsageError(str(error)) from None
+    except NothingChanged as nothing:
+        pytest.exit(str(nothing), returncode=pytest.ExitCode.OK)
     # The summary says more in less; giving `--tb` or `-r` brings pytest's own back.
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "no"
@@ -181,6 +190,7 @@ def _options(given: Any) -> Options:
         blame=not given.no_blame,
         replay=replay,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
+        changed_since=given.changed_since,
     )
 
 
@@ -233,7 +243,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Versions, who takes part, who cannot and why."""
-    return header(config.stash[_PLAN], config.stash[_OPTIONS])
+    plan = config.stash[_PLAN]
+    return [*header(plan, config.stash[_OPTIONS]), *plan.changed]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
