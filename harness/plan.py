@@ -50,7 +50,7 @@ class Options:
     converters: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    examples: int = 64
+    examples: int = 128
     values: int = 4
     seed: int = 0
     shapes: str = "static"

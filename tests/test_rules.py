@@ -31,7 +31,8 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("rules")
     file = directory / "my_rules.py"
     file.write_text(RIGHT)
-    done = run_harness("--rules", file, "--results-dir", directory / "run", "--examples", "32")
+    one = ("--dtype", "float32", "--examples", "64")
+    done = run_harness("--rules", file, "--results-dir", directory / "run", *one)
     assert done.returncode == 1, output(done)
     (directory / "said").write_text(done.stdout)
     return directory

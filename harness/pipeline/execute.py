@@ -80,7 +80,7 @@ class _Converted:
             [name for m in members for name in m.structure.input_names],
             [name for m in members for name in m.structure.output_names],
         )
-        return _Converted(model, tuple(members), self.convert_ms)
+        return _Converted(model, tuple(members), self.convert_ms, self.rule)
 
 
 class Executor:

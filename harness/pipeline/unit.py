@@ -50,7 +50,7 @@ class Unit:
     backends: tuple[str, ...]
     shape_mode: str = "static"
     seed: int = 0
-    examples: int = 64
+    examples: int = 128
     values: int = 4
     dtypes: tuple[str, ...] | None = None
     sources: tuple[Source, ...] = (Generated(),)

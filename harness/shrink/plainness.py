@@ -106,6 +106,6 @@ def number(value: Number, order: tuple[int, ...]) -> float:
         return order.index(int(value))
     if value == int(value) and abs(value) < 1e6:
         return len(order) + math.log2(max(abs(value), 1)) / 4 + (value < 0) / 8
-    if value == int(value) and 2.0 ** round(math.log2(abs(value))) == abs(value):
+    if value == int(value) and math.frexp(abs(value))[0] == 0.5:
         return 13 + (value < 0) / 8
     return 14 + min(len(repr(value)), 24) / 2 + (value < 0) / 8 + min(abs(value), 9) / 99
