@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,7 +69,7 @@ class Difference:
         cell: As it is now; as it was where it is gone.
         keys: Of the cells that it is about.
         failure: The failure that it is about; None for none.
-        what: In words, without the operator.
+        what: In words, without the operator, converter and backend.
         bound: For a drift, what errors should keep to, ULP.
         rules: The user's conversion functions before and now, where they differ.
     """
@@ -83,22 +83,11 @@ class Difference:
     rules: tuple[str, str] | None = None
 
     @property
-    def where(self) -> str:
-        """``aten.celu.default float32, dynamo → ort-cpu``."""
-        mode = "" if self.cell.shape_mode == "static" else f", {self.cell.shape_mode}"
-        return (
-            f"{self.cell.overload} {self.cell.dtype}, {self.cell.converter} → "
-            f"{self.cell.backend or 'no backend'}{mode}"
-        )
-
-    @property
     def message(self) -> str:
         """One line for a person."""
-        why = ""
-        if self.rules is not None:
-            before, now = (rule or "the converter's own" for rule in self.rules)
-            why = f" [rule: {before} → {now}]"
-        return f"{self.where}: {self.what}{why}"
+        cell = self.cell
+        mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
+        return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}: {self.what}"
 
 
 class Draws(StrEnum):
@@ -264,12 +253,6 @@ def probability(few: int, of_few: int, many: int, of_many: int) -> float:
         math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1)
     )
     return ways / math.comb(total, events)
-
-
-def worst(differences: Sequence[Difference]) -> list[Difference]:
-    """By what they are, those that close the gate first."""
-    order = list(Finding)
-    return sorted(differences, key=lambda difference: order.index(difference.finding))
 
 
 def _rules(before: Cell, now: Cell) -> tuple[str, str] | None:

@@ -29,10 +29,14 @@ class Rechecked:
     Attributes:
         differences: Of its cells, without the flaky cases, and those cases themselves.
         flaky: The flaky cases.
+        same: How many cells have the very cases of the baseline.
+        other: How many have other cases.
     """
 
     differences: tuple[Difference, ...]
     flaky: frozenset[CaseKey]
+    same: int
+    other: int
 
 
 def rechecked(
@@ -52,16 +56,19 @@ def rechecked(
         cells = cells_of(verdicts, flaky)
         return compare(expected, replace(found, cells={cell.key: cell for cell in cells}))
 
+    known = [(expected.cells[cell.key], cell) for cell in cells_of(verdicts) if cell.key in expected.cells]
+    same = sum(before.digest == now.digest for before, now in known)
+    counts = same, len(known) - same
     different = differences(())
     suspects = _suspects(different, verdicts, _CASES)
     endings: dict[CaseKey, tuple[Verdict, Verdict]] = {}
     endings.update(_run_again(suspects, unit, supervisor, _TIMES))
     if not endings:
-        return Rechecked(tuple(different), frozenset())
+        return Rechecked(tuple(different), frozenset(), *counts)
     rest = [v for v in _suspects(different, verdicts, len(verdicts)) if case_of(v) not in endings]
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
-    return Rechecked((*differences(flaky), *_flaky(endings.values(), verdicts, flaky)), flaky)
+    return Rechecked((*differences(flaky), *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
 
 
 def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:

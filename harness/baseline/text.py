@@ -112,7 +112,8 @@ def _cell(line: str, overload: str, family: str) -> Cell:
     ulps: Ulps | None = None
     if words[:1] == ["ulp"]:
         some = [part for part in words[1:] if ":" in part]
-        ulps = tuple((float(bound), int(count)) for bound, count in (part.split(":") for part in some))
+        pairs = [part.split(":") for part in some]
+        ulps = tuple((float(bound), int(count)) for bound, count in pairs if int(count))
         words = words[1 + len(some) :]
     named = {name: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
     # Where nothing is said of them, they are whatever the failures leave: see `_whole`.

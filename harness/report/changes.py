@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness.record.diff import CaseChange, Change, Diff, OverloadChanges
-from harness.report.plain import count, plain
+from harness.report.plain import count, markdown_cell, plain
 
 #: What is told apart, most urgent first; what did not change is only counted.
 ORDER = (Change.REGRESSED, Change.FAILS_OTHERWISE, Change.MOVED, Change.IMPROVED, Change.NEW, Change.GONE)
@@ -58,17 +58,17 @@ def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
         after: What to call the second.
         limit: Most rows of each kind of change.
     """
-    lines = [f"### Conformance: {_cell(before)} → {_cell(after)}", "", f"{summary(found)}."]
+    lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
     if found.versions:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(n)} | {_cell(a)} | {_cell(b)} |" for n, (a, b) in found.versions.items()]
+        lines += [f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |" for n, (a, b) in found.versions.items()]
     for kind in ORDER:
         rows = [line for line in found.overloads if line.counts.get(kind)]
         if rows:
             lines += ["", f"#### {str(kind).capitalize()}: {found.counts[kind]:,}", ""]
             lines += ["| cases | operator | example |", "| ---: | --- | --- |"]
             lines += [
-                f"| {row.counts[kind]} | {_cell(_path(row))} | {_cell(example(row.examples[kind]))} |"
+                f"| {row.counts[kind]} | {markdown_cell(_path(row))} | {markdown_cell(example(row.examples[kind]))} |"
                 for row in rows[:limit]
             ]
             if len(rows) > limit:
@@ -94,10 +94,6 @@ def example(change: CaseChange) -> str:
 def _path(line: OverloadChanges) -> str:
     mode = "" if line.shape_mode == "static" else f", {line.shape_mode}"
     return f"{line.overload}, {line.converter} → {line.backend}{mode}"
-
-
-def _cell(words: str) -> str:
-    return plain(words, 200).replace("|", "\\|").replace("<", "&lt;")
 
 
 def as_json(found: Diff) -> dict[str, Any]:
