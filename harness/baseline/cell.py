@@ -10,12 +10,10 @@ from typing import TypeAlias
 
 from harness.baseline import ulps
 from harness.baseline.ulps import Ulps
-from harness.verdict.verdict import Outcome, Verdict
+from harness.verdict.verdict import CaseKey, Outcome, Verdict
 
 #: overload, dtype, converter, backend, shape mode.
 CellKey: TypeAlias = tuple[str, str, str, str, str]
-#: case id, exported invocation, converter, backend.
-CaseKey: TypeAlias = tuple[str, str, str, str]
 
 #: What `Cell.other` calls cases that ended in two ways.
 FLAKY = "flaky"
@@ -119,11 +117,6 @@ def key_of(verdict: Verdict) -> CellKey:
     return verdict.overload, verdict.dtype, verdict.converter, verdict.backend, verdict.shape_mode
 
 
-def case_of(verdict: Verdict) -> CaseKey:
-    """What identifies a verdict's case, where it was run."""
-    return verdict.case_id, verdict.exported_invocation, verdict.converter, verdict.backend
-
-
 def kind_of(verdict: Verdict) -> tuple[str, str, str] | None:
     """`Failure.kind` of a verdict; None for no failure, and for one that the specifications leave open."""
     if not verdict.outcome.is_failure or verdict.is_open:
@@ -187,7 +180,7 @@ def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> Cell:
     passed = 0
     for verdict in verdicts:
         kind = kind_of(verdict)
-        if case_of(verdict) in flaky:
+        if verdict.case_key in flaky:
             other[FLAKY] += 1
         elif passes(verdict):
             passed += 1

@@ -8,16 +8,17 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from harness.baseline.cell import CaseKey
 from harness.baseline.file import DRAWING, Baseline, drawing, is_baseline, of_run, read_baseline, updated
 from harness.baseline.file import write_baseline as write
 from harness.baseline.recheck import Rechecked
 from harness.baseline.told import Comparison, Told, comparison, told
 from harness.plan import Options, UsageProblem
 from harness.record.errors import ResultsError
+from harness.record.flaky import write_flaky
 from harness.record.run_info import RunInfo
 from harness.record.why import version_changes
 from harness.report import gate
+from harness.verdict.verdict import CaseKey
 
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1
@@ -118,7 +119,7 @@ class Gate:
         self._other += other
 
     def close(self, given: Any, results_dir: Path, status: int) -> int:
-        """Write the baseline where that was asked for.
+        """Note the flaky cases in the run, and write the baseline where that was asked for.
 
         Args:
             given: pytest's options.
@@ -128,13 +129,18 @@ class Gate:
         Returns:
             pytest's exit status from now on.
         """
+        try:
+            write_flaky(results_dir, self._flaky)
+        except ResultsError as error:
+            self._said = f"ERROR: {error}"
+            return _FAILED
         if not given.update_baseline:
             return status
         if status not in (_OK, _FAILED):
             self._said = "the baseline was left as it is: the run did not come to its end"
             return status
         try:
-            run = of_run(results_dir, self._flaky)
+            run = of_run(results_dir)
             write(Path(given.baseline), updated(self._known, run))
         except ResultsError as error:
             self._said = f"ERROR: the baseline was left as it is: {error}"

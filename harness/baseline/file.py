@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.baseline import text
-from harness.baseline.cell import CaseKey, Cell, CellKey, cells_of, scope
+from harness.baseline.cell import Cell, CellKey, cells_of, scope
 from harness.record import layout, store
 from harness.record.errors import ResultsError, reason
+from harness.record.flaky import read_flaky
 from harness.record.run_info import JSON, read_run_info
 
 INFO_FILE = "baseline.json"
@@ -60,18 +61,14 @@ def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
     return {name: value for name, value in chosen.items() if value is not None and value != []}
 
 
-def of_run(results_dir: Path, flaky: Collection[CaseKey] = ()) -> Baseline:
+def of_run(results_dir: Path) -> Baseline:
     """What a recorded run came to, as the expectation of later ones.
-
-    Args:
-        results_dir: The run.
-        flaky: Cases of it that are known to have ended in two ways.
 
     Raises:
         ResultsError: the run cannot be read.
     """
     info = read_run_info(results_dir)
-    cells = cells_of(store.verdicts(results_dir), flaky)
+    cells = cells_of(store.verdicts(results_dir), read_flaky(results_dir))
     return Baseline({cell.key: cell for cell in cells}, info.versions, drawing(info.options, info.seed))
 
 

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.baseline import ulps
-from harness.baseline.cell import CaseKey, CellKey, case_of, cells_of, key_of, kind_of, passes
+from harness.baseline.cell import CellKey, cells_of, key_of, kind_of, passes
 from harness.baseline.file import Baseline
 from harness.baseline.gate import DRIFT, Difference, Finding, compare
 from harness.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
 from harness.replay import Replayed
-from harness.verdict.verdict import Outcome, Verdict
+from harness.verdict.verdict import CaseKey, Outcome, Verdict
 
 #: Cases of a difference that are run again, and how often.
 _CASES = 16
@@ -65,7 +65,7 @@ def rechecked(
     endings.update(_run_again(suspects, unit, supervisor, _TIMES))
     if not endings:
         return Rechecked(tuple(different), frozenset(), *counts)
-    rest = [v for v in _suspects(different, verdicts, len(verdicts)) if case_of(v) not in endings]
+    rest = [v for v in _suspects(different, verdicts, len(verdicts)) if v.case_key not in endings]
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
     return Rechecked((*differences(flaky), *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
@@ -80,7 +80,7 @@ def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], mo
         if any(v.outcome is Outcome.TIMEOUT for v in about):
             # Each costs its whole time again.
             about = about[:1]
-        chosen.update((case_of(v), v) for v in about[:most])
+        chosen.update((v.case_key, v) for v in about[:most])
     return list(chosen.values())
 
 
@@ -100,7 +100,7 @@ def _run_again(
     suspects: Sequence[Verdict], unit: Unit, supervisor: Supervisor, times: int
 ) -> Iterator[tuple[CaseKey, tuple[Verdict, Verdict]]]:
     """The suspects that end differently, each with its first and its other ending."""
-    left = {case_of(v): v for v in suspects}
+    left = {v.case_key: v for v in suspects}
     for _ in range(times):
         if not left:
             return
@@ -113,10 +113,10 @@ def _run_again(
         )
         for verdicts in run_unit(again, supervisor):
             for verdict in verdicts:
-                first = left.get(case_of(verdict))
+                first = left.get(verdict.case_key)
                 if first is not None and _differ(first, verdict):
-                    del left[case_of(verdict)]
-                    yield case_of(verdict), (first, verdict)
+                    del left[verdict.case_key]
+                    yield verdict.case_key, (first, verdict)
 
 
 def _replayed(verdict: Verdict) -> Replayed:
