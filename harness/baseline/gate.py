@@ -72,6 +72,7 @@ class Difference:
         what: In words, without the operator, converter and backend.
         bound: For a drift, what errors should keep to, ULP.
         rules: The user's conversion functions before and now, where they differ.
+        case_id: A case of it; "" where none is known.
     """
 
     finding: Finding
@@ -81,6 +82,7 @@ class Difference:
     what: str
     bound: float | None = None
     rules: tuple[str, str] | None = None
+    case_id: str = ""
 
     @property
     def message(self) -> str:
@@ -170,6 +172,8 @@ def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in now.other if outcome != FLAKY)
         words = f"{_of(before.passed, before)} passed, now {now.passed} ({outcomes or 'the rest fails'})"
         yield said(Finding.REGRESSION, None, words)
+    if now.flaky > before.flaky:
+        yield said(Finding.FLAKY, None, f"{_of(now.flaky, now)} end in two ways")
     gone = 0
     for kind, failure in was.items():
         left = remaining[kind].cases if kind in remaining else 0

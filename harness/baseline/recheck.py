@@ -64,11 +64,22 @@ def rechecked(
     endings: dict[CaseKey, tuple[Verdict, Verdict]] = {}
     endings.update(_run_again(suspects, unit, supervisor, _TIMES))
     if not endings:
-        return Rechecked(tuple(different), frozenset(), *counts)
+        return Rechecked(tuple(_with_case(d, verdicts) for d in different), frozenset(), *counts)
     rest = [v for v in _suspects(different, verdicts, len(verdicts)) if v.case_key not in endings]
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
-    return Rechecked((*differences(flaky), *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
+    stable = [v for v in verdicts if v.case_key not in flaky]
+    left = [_with_case(d, stable) for d in differences(flaky) if d.finding is not Finding.FLAKY]
+    return Rechecked((*left, *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
+
+
+def _with_case(difference: Difference, verdicts: Sequence[Verdict]) -> Difference:
+    """The difference with the plainest of its cases, where it is about some."""
+    if not difference.finding.fails:
+        return difference
+    about = [v for v in verdicts if key_of(v) in difference.keys and _is_about(difference, v)]
+    plainest = min(about, key=lambda v: (len(v.invocation), v.case_id), default=None)
+    return difference if plainest is None else replace(difference, case_id=plainest.case_id)
 
 
 def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
@@ -144,10 +155,10 @@ def _flaky(
     for key, (first, again) in sorted(examples.items()):
         cell = cells[key]
         words = (
-            f"{cell.flaky} of {cell.cases} cases end in two ways: "
-            f"{first.case_id} was {_ending(first)}, then {_ending(again)}"
+            f"{cell.flaky} of {cell.cases} cases end in two ways: one was {_ending(first)}, "
+            f"then {_ending(again)}"
         )
-        yield Difference(Finding.FLAKY, cell, (key,), None, words)
+        yield Difference(Finding.FLAKY, cell, (key,), None, words, case_id=first.case_id)
 
 
 def _ending(verdict: Verdict) -> str:

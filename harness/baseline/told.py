@@ -26,6 +26,7 @@ class Told:
         shape_mode: ``static`` or ``dynamic``.
         what: In words.
         why: What it may come from: a rule, versions; "" where nothing is known to differ.
+        case_id: A case of it; "" for none.
     """
 
     finding: Finding
@@ -36,6 +37,7 @@ class Told:
     shape_mode: str
     what: str
     why: str = ""
+    case_id: str = ""
 
     @property
     def where(self) -> str:
@@ -70,6 +72,7 @@ def told(difference: Difference, versions: Mapping[str, tuple[str, str]]) -> Tol
         shape_mode=cell.shape_mode,
         what=difference.what,
         why=why(versions, cell.converter, cell.backend, difference.rules),
+        case_id=difference.case_id,
     )
 
 

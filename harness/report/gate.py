@@ -25,7 +25,9 @@ _HOW = {
 }
 
 
-def render(found: Comparison, title: str, advice: str = "", limit: int = 20) -> RenderableType:
+def render(
+    found: Comparison, title: str, advice: str = "", limit: int = 20, versions: bool = True
+) -> RenderableType:
     """The differences by kind, worst first, and whether the gate is open.
 
     Args:
@@ -33,8 +35,9 @@ def render(found: Comparison, title: str, advice: str = "", limit: int = 20) -> 
         title: What was compared.
         advice: What to do where something is worse.
         limit: Most lines of each kind.
+        versions: Whether to say which differ.
     """
-    return Group(*_lines(found, title, advice, limit))
+    return Group(*_lines(found, title, advice, limit, versions))
 
 
 def summary(found: Comparison) -> str:
@@ -43,9 +46,11 @@ def summary(found: Comparison) -> str:
     return ", ".join(parts) or "nothing differs"
 
 
-def _lines(found: Comparison, title: str, advice: str, limit: int) -> Iterator[RenderableType]:
+def _lines(
+    found: Comparison, title: str, advice: str, limit: int, versions: bool
+) -> Iterator[RenderableType]:
     yield Text(f"{plain(title)}: {_compared(found)}", style="bold")
-    for name, (before, now) in found.versions.items():
+    for name, (before, now) in found.versions.items() if versions else ():
         yield Text(f"  {plain(name)}: {plain(before) or 'absent'} → {plain(now) or 'absent'}")
     for words in _options(found):
         yield Text(f"  {words}")
@@ -55,8 +60,9 @@ def _lines(found: Comparison, title: str, advice: str, limit: int) -> Iterator[R
             continue
         yield Text(f"  {finding}: {len(lines)}", style=_STYLES.get(finding, "bold"))
         for one in lines[:limit]:
-            why = f" [{one.why}]" if one.why else ""
-            yield Text(f"    {plain(one.where, 120)}: {plain(one.what, 300)}{plain(why, 200)}")
+            yield Text(f"    {plain(one.where, 120)}: {plain(one.what, 300)}{_case(one)}")
+            if one.why:
+                yield Text(f"      [{plain(one.why, 200)}]")
         if len(lines) > limit:
             yield Text(f"    and {len(lines) - limit} more")
     if found.worse:
@@ -64,6 +70,10 @@ def _lines(found: Comparison, title: str, advice: str, limit: int) -> Iterator[R
     elif not any(finding is not Finding.NEW_FINDING for finding in found.counts):
         yield Text("  nothing differs", style="green")
     yield from (Text(f"  {words}") for words in _within_chance(found))
+
+
+def _case(one: Told) -> str:
+    return f"; case {one.case_id}" if one.case_id else ""
 
 
 def _compared(found: Comparison) -> str:
@@ -119,7 +129,7 @@ def markdown(found: Comparison, *, before: str, after: str, limit: int = 50) -> 
 
 
 def _row(one: Told) -> str:
-    return f"| {markdown_cell(one.where)} | {markdown_cell(one.what)} | {markdown_cell(one.why)} |"
+    return f"| {' | '.join(map(markdown_cell, (one.where, one.what + _case(one), one.why)))} |"
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
