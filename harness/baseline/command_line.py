@@ -18,6 +18,7 @@ from harness.record.flaky import write_flaky
 from harness.record.run_info import RunInfo
 from harness.record.why import version_changes
 from harness.report import gate
+from harness.shrink.recorded import Failure
 from harness.verdict.verdict import CaseKey
 
 #: Exit statuses of pytest.
@@ -147,6 +148,14 @@ class Gate:
             return _FAILED
         self._said = f"wrote {len(run.cells):,} cells to {given.baseline}"
         return _OK
+
+    def is_wanted(self, failure: Failure) -> bool:
+        """Whether a failure is worth shrinking: any without a baseline, what is worse with one."""
+        return self._known is None or any(
+            one.finding.fails
+            and (one.overload, one.converter, one.backend) == (failure.overload, failure.converter, failure.backend)
+            for one in self._told
+        )
 
     def comparison(self, run: RunInfo) -> Comparison:
         """What there is to say of the run."""

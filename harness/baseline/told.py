@@ -11,6 +11,9 @@ from harness.baseline.file import DRAWING, Baseline
 from harness.baseline.gate import Difference, Draws, Finding, draws
 from harness.record.run_info import JSON
 from harness.record.why import version_changes, why
+from harness.verdict.verdict import Stage
+
+_BEFORE_BACKENDS = (Stage.REFERENCE, Stage.CONVERT, Stage.CHECK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,8 @@ def told(difference: Difference, versions: Mapping[str, tuple[str, str]]) -> Tol
         versions: What differs: `harness.record.why.version_changes`.
     """
     cell = difference.cell
+    # What has no valid model fails for every backend.
+    early = difference.failure is not None and difference.failure.stage in _BEFORE_BACKENDS
     return Told(
         finding=difference.finding,
         overload=cell.overload,
@@ -71,7 +76,7 @@ def told(difference: Difference, versions: Mapping[str, tuple[str, str]]) -> Tol
         backend=cell.backend,
         shape_mode=cell.shape_mode,
         what=difference.what,
-        why=why(versions, cell.converter, cell.backend, difference.rules),
+        why=why(versions, cell.converter, "" if early else cell.backend, difference.rules),
         case_id=difference.case_id,
     )
 

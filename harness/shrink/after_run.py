@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 from harness.pipeline.supervisor import WorkerFailed
 from harness.record.errors import ResultsError
 from harness.record.run_info import read_run_info
+from harness.shrink.recorded import Failure, failures
 from harness.shrink.session import shrink_run
 
 #: Of the time that measuring took; at most so many seconds, and none where fewer than the last are left: who
@@ -29,15 +31,25 @@ def default_seconds(results_dir: Path) -> float:
     return seconds if seconds >= _LEAST else 0.0
 
 
-def shrink_after_run(results_dir: Path, seconds: float, *, timeout: float, memory_limit: int) -> str:
-    """Shrink the run's worst failures and say in one line what came of it.
+def shrink_after_run(
+    results_dir: Path,
+    seconds: float,
+    *,
+    timeout: float,
+    memory_limit: int,
+    wanted: Callable[[Failure], bool] = lambda failure: True,
+) -> str:
+    """Shrink the run's worst failures, as far as they are wanted, and say in one line what came of it.
 
     A run that is measured and written is never spoilt by what comes after it: what goes wrong here is said
     in that line.
     """
     done = finished = 0
     try:
-        for minimal in shrink_run(results_dir, seconds=seconds, timeout=timeout, memory_limit=memory_limit):
+        chosen = [failure for failure in failures(results_dir) if wanted(failure)]
+        for minimal in shrink_run(
+            results_dir, seconds=seconds, chosen=chosen, timeout=timeout, memory_limit=memory_limit
+        ):
             done += 1
             finished += minimal.finished
     except (ResultsError, WorkerFailed) as error:
