@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS
+from harness.dtypes import ALL, FLOATS, INTEGRAL, INTS
 from harness.generate.draw import FINITE, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import Enumerated
@@ -24,6 +24,11 @@ def memory_format(d: Draw, rank: int) -> Any:
 
 
 def _target(d: Draw) -> Enumerated:
+    """Half of the time a dtype of the other kind: there fractions, signs and ranges are lost."""
+    if d.dtype in FLOATS and d.boolean():
+        return d.dtype_argument(*INTS, *INTEGRAL)
+    if d.dtype not in FLOATS and d.boolean():
+        return d.dtype_argument(*FLOATS)
     return d.dtype_argument(*ALL)
 
 

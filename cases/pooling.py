@@ -73,7 +73,9 @@ def _avg_pool(dims: int, d: Draw) -> Arguments:
     window = _window(d, dims, dilated=False, beyond=dims < 3)
     arguments = {**window, "count_include_pad": d.choose(OMIT, True, False)}
     if dims > 1:
-        arguments["divisor_override"] = d.choose(OMIT, None, 1, 2, 3, 7, -2)
+        # An override hides how every other divisor is found.
+        plain = d.choose(True, True, False)
+        arguments["divisor_override"] = d.choose(OMIT, OMIT, None) if plain else d.choose(1, 2, 3, 7, -2)
     return arguments
 
 

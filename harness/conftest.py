@@ -25,7 +25,7 @@ from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
-from harness.session import Session
+from harness.session import Session, corpus_of
 from harness.shrink.after_run import default_seconds, shrink_after_run
 
 #: Seconds between progress lines where the terminal cannot rewrite one.
@@ -331,7 +331,9 @@ def _shrink(config: pytest.Config, run: Session) -> None:
             seconds,
             timeout=given.timeout or float("inf"),
             memory_limit=int(given.memory_limit * 2**30),
-            wanted=gate.is_wanted,
+            cases=gate.worse_cases,
+            rules=config.stash[_OPTIONS].rules,
+            corpus=corpus_of(config.stash[_PLAN].units[0]),
         )
         reporter.ensure_newline()
         reporter.write_line(said)

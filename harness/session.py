@@ -21,6 +21,7 @@ from harness import backends, converters
 from harness.baseline.command_line import report_of
 from harness.baseline.file import Baseline, drawing
 from harness.baseline.recheck import Rechecked, rechecked
+from harness.corpus import Corpus
 from harness.corpus.remember import Memory, Remembered
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
@@ -213,13 +214,18 @@ class Session:
             store.finish(self.results_dir, exit_status)
 
 
-def _memory(unit: Unit) -> Memory | None:
+def corpus_of(unit: Unit) -> Corpus | None:
     """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
     if unit.replay is None:
         for source in unit.sources:
             if isinstance(source, FromCorpus):
-                return Memory(source.corpus, unit.overload)
+                return source.corpus
     return None
+
+
+def _memory(unit: Unit) -> Memory | None:
+    corpus = corpus_of(unit)
+    return None if corpus is None else Memory(corpus, unit.overload)
 
 
 def _versions(plan: Plan) -> dict[str, str]:

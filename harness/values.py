@@ -72,7 +72,7 @@ def special_floats(dtype: str) -> tuple[float, ...]:
         2.0 ** min(63, high),
     ]
     # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
-    non_finite = (float("nan"),) * 6 + (float("inf"), float("-inf")) * 2
+    non_finite = (float("nan"),) * 14 + (float("inf"), float("-inf")) * 4
     edges = (0.0, -0.0, largest, -largest, tiny * eps)
     return (*non_finite, *edges, *positive, *(-v for v in positive), *_SATURATION[dtype])
 
@@ -130,8 +130,11 @@ def _one(raw: Raw, dtype: str) -> Values:
     if values.size:
         kind, place = divmod(int(raw[0] >> np.uint64(32)), values.size)
         # The ends, where kernels start and where their tails are, as often as the rest.
-        place = (0, values.size - 1, place, place)[kind % 4]
-        values[place] = _special(raw[:1] >> np.uint64(7), dtype)[0]
+        place = (0, values.size - 1, place, place)[kind // 3 % 4]
+        # What is lost without anyone's noticing is mostly NaN, and one element of one tensor is all there is.
+        values[place] = (
+            np.nan if is_float(dtype) and kind % 3 == 0 else _special(raw[:1] >> np.uint64(7), dtype)[0]
+        )
     return values
 
 
@@ -204,6 +207,9 @@ STYLE_WEIGHTS: tuple[str, ...] = (
     *("one",) * 2,
     *("special", "wide", "halves", "tied", "tied", "decimals", "saturating"),
 )
+#: For the values that a structure is drawn again with.
+_WITH_SPECIALS = ("mixed", "mixed", "mixed", "one", "one", "one", "one", "special")
+_RARE = ("plain", "wide", "halves", "tied", "decimals", "saturating")
 
 
 def _any(raw: Raw, dtype: str, style: str) -> Values:
@@ -389,6 +395,11 @@ def compute(recipe: Recipe, dtype: str, count: int) -> Values:
 
 
 def redraw(recipe: Recipe, draw: int) -> Recipe:
-    """Another recipe over the same domain: the `draw`-th extra set of values for one structure."""
+    """Another recipe over the same domain: the `draw`-th extra set of values for one structure.
+
+    The first is in a style with special values, the second in one of the others that are rare, the third in
+    any, and so on: no structure is left without what its operator may lose.
+    """
     seed = int(raw_stream(recipe.seed + draw * 0x9E3779B9, 1)[0] >> np.uint64(32))
-    return Recipe(recipe.domain, STYLE_WEIGHTS[seed % len(STYLE_WEIGHTS)], seed)
+    styles = (STYLE_WEIGHTS, _WITH_SPECIALS, _RARE)[draw % 3]
+    return Recipe(recipe.domain, styles[seed % len(styles)], seed)

@@ -130,7 +130,14 @@ def given(**more: Any) -> SimpleNamespace:
     """pytest's options where nothing was said."""
     options = {name: None for name in ("seed", "examples", "values", "opset", "replay")}
     return SimpleNamespace(
-        **{**options, "baseline": None, "update_baseline": False, "no_blame": False, "source": [], "dtype": []}
+        **{
+            **options,
+            "baseline": None,
+            "update_baseline": False,
+            "no_blame": False,
+            "source": [],
+            "dtype": [],
+        }
         | more
     )
 
@@ -177,7 +184,10 @@ def test_a_part_is_replaced_and_the_rest_kept() -> None:
         ("aten.neg.default", "int8"),
     }
     for changes, said in (
-        ({"options": {**OPTIONS, "examples": 8}}, "drawn with examples 64, this run with 8.*leave --examples"),
+        (
+            {"options": {**OPTIONS, "examples": 8}},
+            "drawn with examples 64, this run with 8.*leave --examples",
+        ),
         ({"options": {**OPTIONS, "dtype": ["int8"]}}, "drawn with dtype none given"),
         ({"versions": {**VERSIONS, "torch": "2.14"}}, "made with torch 2.13, this run with 2.14"),
     ):

@@ -124,9 +124,9 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
 
 def test_what_a_specification_leaves_open_is_no_change(tmp_path: Path) -> None:
     left_open = verdict(CASES[0], Outcome.MISMATCH, signature="NaN positions", blame="spec")
-    assert compare_runs(run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [left_open])).counts == {
-        Change.UNCHANGED: 1
-    }
+    assert compare_runs(
+        run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [left_open])
+    ).counts == {Change.UNCHANGED: 1}
 
 
 def test_versions_that_take_part_are_the_reason(runs: tuple[Path, Path]) -> None:
@@ -151,7 +151,9 @@ def test_runs_of_other_cases_are_compared_by_what_chance_allows(tmp_path: Path) 
     said = CliRunner().invoke(conformance, ["diff", str(before), str(same), "--fail-on", "change"])
     assert said.exit_code == 0, said.output
     assert "seed: 0 → 1" in said.output
-    said = CliRunner().invoke(conformance, ["diff", str(before), str(worse), "--fail-on", "regression", "--json"])
+    said = CliRunner().invoke(
+        conformance, ["diff", str(before), str(worse), "--fail-on", "regression", "--json"]
+    )
     assert said.exit_code == 1
     (difference,) = json.loads(said.output)["differences"]
     assert difference["finding"] == "regression"

@@ -64,7 +64,8 @@ def test_the_probability_is_fishers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "bound"), [(None, 0.5), (0.0, 0.5), (0.5, 0.5), (0.51, 1), (1, 1), (4, 4), (4.1, 8), (2**21, float("inf"))]
+    ("error", "bound"),
+    [(None, 0.5), (0.0, 0.5), (0.5, 0.5), (0.51, 1), (1, 1), (4, 4), (4.1, 8), (2**21, float("inf"))],
 )
 def test_bounds_are_powers_of_two(error: float | None, bound: float) -> None:
     assert ulps.bound(error) == bound
@@ -113,7 +114,9 @@ def test_eight_times_the_error_is_a_drift_even_beside_an_outlier(before: float) 
     found = findings([*outlier, *rows(0, max_ulp_error=before)[1:]], [*outlier, *drifted[1:]])
     assert found == [Finding.DRIFT]
     # Other cases, whose errors are not the same to begin with.
-    assert findings(rows(0, max_ulp_error=before), rows(1, max_ulp_error=8 * before), OTHER_SEED) == [Finding.DRIFT]
+    assert findings(rows(0, max_ulp_error=before), rows(1, max_ulp_error=8 * before), OTHER_SEED) == [
+        Finding.DRIFT
+    ]
 
 
 def test_what_passes_at_last_passes_with_whatever_error() -> None:

@@ -15,15 +15,16 @@ from harness.verdict.verdict import Outcome
 
 #: Slips that the default budget does not find, and why.
 MISSED = {
-    "clamp": "no case has NaN beside a lower bound, in a dtype that ONNX Runtime has the kernels for",
-    "maximum": "likewise, no NaN in the left operand",
-    "isclose": "no case has NaN in the same place of both operands",
+    "clamp": "but for float32 and float bounds the exporter calls clamp.Tensor; no case of those has NaN",
+    "avg_pool2d": "where rounding up matters ONNX Runtime has no kernel, or a window is all padding",
     "logdet": "every matrix that is drawn has a dominant, positive diagonal, and so a positive determinant",
-    "topk": "largest=False is drawn for a 0-d tensor alone, for which no TopK of ONNX is valid",
 }
 
 #: Whose a failure is and how small it can be made are for other tests.
 MEASURE_ONLY = ("--no-blame", "--shrink", "0")
+
+#: Families whose operators ONNX has nothing for, so that no converter has a conversion to slip in.
+WITHOUT_CONVERSION = {"conditioned", "factorization"}
 
 #: The share that must be found.
 WANTED = 0.95
@@ -66,7 +67,7 @@ def test_there_are_enough_defects_of_all_families() -> None:
     assert len({(defect.overload, defect.converter) for defect in DEFECTS}) == len(DEFECTS)
     known = load()
     planted = {known[defect.overload].family for defect in DEFECTS}
-    assert planted == {case.family for case in known.values()}
+    assert planted == {case.family for case in known.values()} - WITHOUT_CONVERSION
 
 
 def test_the_default_budget_finds_nearly_every_slip(caught: dict[str, int]) -> None:

@@ -18,7 +18,6 @@ from harness.record.flaky import write_flaky
 from harness.record.run_info import RunInfo
 from harness.record.why import version_changes
 from harness.report import gate
-from harness.shrink.recorded import Failure
 from harness.verdict.verdict import CaseKey
 
 #: Exit statuses of pytest.
@@ -149,13 +148,12 @@ class Gate:
         self._said = f"wrote {len(run.cells):,} cells to {given.baseline}"
         return _OK
 
-    def is_wanted(self, failure: Failure) -> bool:
-        """Whether a failure is worth shrinking: any without a baseline, what is worse with one."""
-        return self._known is None or any(
-            one.finding.fails
-            and (one.overload, one.converter, one.backend) == (failure.overload, failure.converter, failure.backend)
-            for one in self._told
-        )
+    @property
+    def worse_cases(self) -> list[str] | None:
+        """A case of each difference that closes the gate; None without a baseline."""
+        if self._known is None:
+            return None
+        return list(dict.fromkeys(one.case_id for one in self._told if one.finding.fails and one.case_id))
 
     def comparison(self, run: RunInfo) -> Comparison:
         """What there is to say of the run."""

@@ -145,9 +145,7 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Dif
 def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
     """Two cells with the same cases."""
 
-    def said(
-        finding: Finding, failure: Failure | None, words: str, bound: float | None = None
-    ) -> Difference:
+    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
         return Difference(finding, now, (now.key,), failure, words, bound, _rules(before, now))
 
     # Of a case that ends in two ways neither is expected.
@@ -191,9 +189,7 @@ def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
 def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws) -> Iterator[Difference]:
     """The cells of an operator with some cases and with others."""
 
-    def said(
-        finding: Finding, failure: Failure | None, words: str, bound: float | None = None
-    ) -> Difference:
+    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
         if finding is not Finding.NEW_FINDING and drawn is Draws.SAME:
             words += "; other cases are drawn than were for the baseline"
         return Difference(finding, now, keys, failure, words, bound, _rules(before, now))

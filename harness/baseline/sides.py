@@ -82,6 +82,4 @@ def compare_sides(before: Side, after: Side) -> Comparison:
     same = sum(a.digest == b.digest for a, b in known)
     # A run of one operator says nothing of the others; of two baselines each is whole.
     differences = compare(was, now, whole=before.run is None and after.run is None)
-    return comparison(
-        was, now, [told(d, versions) for d in differences], same=same, other=len(known) - same
-    )
+    return comparison(was, now, [told(d, versions) for d in differences], same=same, other=len(known) - same)

@@ -22,7 +22,9 @@ from harness.baseline.cell import FLAKY, Cell, Failure
 from harness.baseline.ulps import ROUNDED, Ulps, word
 from harness.verdict.verdict import Outcome, Stage
 
-_LEGEND = "# dtype converter backend cases/structures #hash pass N; harness/baseline/text.py explains the rest"
+_LEGEND = (
+    "# dtype converter backend cases/structures #hash pass N; harness/baseline/text.py explains the rest"
+)
 _OVERLOAD = re.compile(r"\w+(\.\w+){2,}")
 _OTHER = {FLAKY, *(str(outcome) for outcome in Outcome if not outcome.is_failure)}
 

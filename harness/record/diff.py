@@ -45,6 +45,7 @@ ROUNDING = 1.0
 #: How much larger it must be to be a regression: as much as in a baseline.
 DRIFT = 4.0
 
+
 class Change(StrEnum):
     """What became of one case; `FLAKY`: it is known to end in two ways."""
 
@@ -140,9 +141,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
     return diff(case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS), flaky), versions)
 
 
-def case_changes(
-    before: pa.Table, after: pa.Table, flaky: Collection[CaseKey] = ()
-) -> Iterator[CaseChange]:
+def case_changes(before: pa.Table, after: pa.Table, flaky: Collection[CaseKey] = ()) -> Iterator[CaseChange]:
     """Every case of either table of `COLUMNS`, with what became of it.
 
     Args:
@@ -176,7 +175,10 @@ def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] 
         counts=total,
         overloads=tuple(
             OverloadChanges(
-                *line, counts[line], examples[line], why(versions or {}, line[1], line[2], _rules(*rules[line]))
+                *line,
+                counts[line],
+                examples[line],
+                why(versions or {}, line[1], line[2], _rules(*rules[line])),
             )
             for line in sorted(counts)
             if set(counts[line]) != {Change.UNCHANGED}

@@ -67,7 +67,10 @@ def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
     lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
     if found.versions:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]
-        lines += [f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |" for n, (a, b) in found.versions.items()]
+        lines += [
+            f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |"
+            for n, (a, b) in found.versions.items()
+        ]
     for kind in ORDER:
         rows = [line for line in found.overloads if line.counts.get(kind)]
         if rows:

@@ -132,7 +132,9 @@ def markdown(account: Account) -> str:
         lines += ["", "### Goldens", "", f"PyTorch: {pytorch(goldens)}."]
         lines += [f"{markdown_cell(name)}: {models(goldens, name)}." for name in goldens.backends]
         rows = [(d.golden.name, d.what) for d in _moved(goldens)]
-        rows += [(f"{one.golden.name}, {one.backend}", told(one)) for one in goldens.checked if one.change in _TOLD]
+        rows += [
+            (f"{one.golden.name}, {one.backend}", told(one)) for one in goldens.checked if one.change in _TOLD
+        ]
         if rows:
             lines += ["", "| golden | what |", "| --- | --- |"]
             lines += [f"| {markdown_cell(name)} | {markdown_cell(what)} |" for name, what in rows[:50]]

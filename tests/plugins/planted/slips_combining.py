@@ -150,12 +150,12 @@ def log_softmax(slipped: bool) -> Conversion:
 @plant("softmax.int", "it is flattened from dim on, as before opset 13")
 def softmax_int(slipped: bool) -> Conversion:
     def convert(self: Value, dim: int, dtype: int = -1) -> Value:
+        rank = len(self.shape)
+        sizes = ints(*map(int, self.shape))
         if dtype != -1:
             self = op.Cast(self, to=dtype)
-        rank = len(self.shape)
         if not slipped or not rank:
             return op.Softmax(self, axis=dim)
-        sizes = ints(*map(int, self.shape))
         flat = op.Flatten(self, axis=positive(dim, rank))
         return op.Reshape(op.Softmax(flat, axis=-1), sizes)
 

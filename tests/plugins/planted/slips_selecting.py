@@ -101,7 +101,11 @@ def to_copy(slipped: bool) -> Conversion:
     ) -> Value:
         if dtype == -1:
             return op.Identity(self)
-        if slipped and is_floating(self) and dtype in (onnx.TensorProto.INT64, onnx.TensorProto.INT32):
+        if (
+            slipped
+            and is_floating(self)
+            and onnx.TensorProto.DataType.Name(dtype).startswith(("INT", "UINT"))
+        ):
             self = op.Round(self)
         return op.Cast(self, to=dtype)
 

@@ -9,6 +9,7 @@ from planted import (  # noqa: F401 - they plant
     slips_pointwise,
     slips_selecting,
     slips_torchscript,
+    slips_transforming,
     slips_windows,
 )
 from planted.defect import ALL_DEFECTS, Conversion, Defect
