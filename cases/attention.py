@@ -48,7 +48,7 @@ def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
     rank = len(scores)
     start = d.choose(rank - 2, 0, d.integer(0, rank - 2))
     shape = [1 if i < rank - 2 and d.boolean() else size for i, size in enumerate(scores)][start:]
-    shape = d.choose(*[shape] * 6, scores[-1:], ())
+    shape = d.choose(*[shape] * 6, scores[-1:])
     return d.tensor(shape, d.choose(d.dtype, "bool"))
 
 
