@@ -47,8 +47,8 @@ def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
     """A mask of bools or of summands that broadcasts to the scores."""
     rank = len(scores)
     start = d.choose(rank - 2, 0, d.integer(0, rank - 2))
-    shape = [1 if i < rank - 2 and d.boolean() else size for i, size in enumerate(scores)][start:]
-    shape = d.choose(*[shape] * 6, scores[-1:], ())
+    sizes = tuple(1 if i < rank - 2 and d.boolean() else size for i, size in enumerate(scores))
+    shape = d.choose(*[sizes[start:]] * 6, scores[-1:])
     return d.tensor(shape, d.choose(d.dtype, "bool"))
 
 

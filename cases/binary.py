@@ -22,6 +22,7 @@ from harness.dtypes import (
 )
 from harness.generate.draw import ANY, NONZERO, Draw, between
 from harness.generate.operator_case import Arguments, Family
+from harness.invocation import Recipe
 from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
 from harness.verdict.rules import overflow_undefined
 
@@ -176,9 +177,10 @@ def divide_integrally(d: Draw) -> Arguments:
 
 def _dividend_and_divisor(d: Draw) -> dict[str, Any]:
     operands = d.operands("self", "other", promote=ALL, domains={"other": NONZERO})
-    if is_float(operands["self"].dtype):
-        # Among integers a division by zero is refused.
-        operands["other"] = replace(operands["other"], values=replace(operands["other"].values, domain=ANY))
+    values = operands["other"].values
+    if is_float(operands["self"].dtype) and isinstance(values, Recipe):
+        # Among integers alone a division by zero is refused.
+        operands["other"] = replace(operands["other"], values=replace(values, domain=ANY))
     return operands
 
 

@@ -336,11 +336,8 @@ def solve_kernel(d: Draw) -> Arguments:
     left = d.choose(OMIT, True, False)
     side = matrix.shape[-1]
     alone = not lead and left is not False and d.boolean()
-    right = (
-        d.tensor((side,), domain=between(-4.0, 4.0))
-        if alone
-        else _right(d, lead, side, left=left is not False)
-    )
+    vector = d.tensor((side,), domain=between(-4.0, 4.0))
+    right = vector if alone else _right(d, lead, side, left=left is not False)
     return {"A": matrix, "B": right, "left": left, "check_errors": d.maybe(d.boolean)}
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import cases
-from harness.dtypes import ALL, INT_RANGE
+from harness.dtypes import ALL, WIDE_UNSIGNED
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import Promotion
@@ -41,7 +41,7 @@ Table = dict[str, tuple[object, ...]]
 def further_dtypes(case: OperatorCase, asker: Asker) -> tuple[str, ...]:
     """The dtypes that `case` could draw as well."""
     found = []
-    for dtype in (*ALL, *(name for name in INT_RANGE if name not in ALL)):
+    for dtype in (*ALL, *WIDE_UNSIGNED):
         if dtype in case.dtypes:
             continue
         try:

@@ -10,7 +10,7 @@ from harness import backends, converters, schema, sources
 from harness.availability import Unavailable, UnknownName
 from harness.changed.git import RevisionProblem
 from harness.changed.selection import Changed, changed_since
-from harness.dtypes import ALL, COMPLEX
+from harness.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.generate.operator_case import REGISTRY
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit
@@ -118,8 +118,8 @@ def make_plan(options: Options) -> Plan:
 def _make_plan(options: Options) -> Plan:
     _check_numbers(options)
     for dtype in options.dtypes:
-        if dtype not in (*ALL, *COMPLEX):
-            raise UnknownName("dtype", dtype, (*ALL, *COMPLEX))
+        if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
+            raise UnknownName("dtype", dtype, (*ALL, *WIDE_UNSIGNED, *COMPLEX))
     unavailable = _unavailable()
     rules = [rule for file in options.rules for rule in load_rules(file)]
     _check_rules(rules)

@@ -140,7 +140,8 @@ def test_values_alone_leave_the_structure_the_same() -> None:
 
 def digest(tensor: torch.Tensor) -> str:
     """Of the tensor's bytes, in row-major order."""
-    raw = tensor.contiguous().reshape(-1).view(torch.uint8)
+    # A single element counts as contiguous whatever its stride.
+    raw = tensor.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
     return hashlib.sha256(bytes(raw.tolist())).hexdigest()[:16]
 
 
@@ -154,6 +155,9 @@ GOLDEN_BYTES = {
     "int16": "d78e128eec852844",
     "int8": "1d06f339e1123cd6",
     "uint8": "f354e5644e706523",
+    "uint16": "34a86974e14a9440",
+    "uint32": "d8d6bfc73ff24a9e",
+    "uint64": "5ce7e8147bd85615",
     "bool": "ac9b58847f249ef0",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from harness.dtypes import ALL, INT_RANGE, is_float
+from harness.dtypes import ALL, WIDE_UNSIGNED, is_float
 from harness.generate.promotion import REPRESENTATIVES, Promotion, kind_of_dtype
 from harness.invocation import Invocation, TensorSpec
 from harness.reach.answer import Answer
@@ -44,7 +44,7 @@ def dtypes(subject: Subject) -> Iterator[Point]:
     # Beside a tensor of another dtype a dtype is promoted, which says nothing of the dtype itself.
     only_mixed = not any(map(_is_uniform, subject.samples))
     only_single = not any(map(_is_telling, subject.samples))
-    for dtype in (*ALL, *(name for name in INT_RANGE if name not in ALL)):
+    for dtype in (*ALL, *WIDE_UNSIGNED):
         yield Point(
             name=f"dtype {dtype}",
             hit=lambda call, dtype=dtype: call.dtype == dtype,  # type: ignore[misc]
