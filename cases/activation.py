@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, NUMBERS
+from harness.dtypes import FLOATS, NUMBERS, UNSIGNED
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import EQUAL, EXACT
@@ -33,17 +33,23 @@ ops.simple(
 )
 ops.simple(
     "hardtanh",
-    dtypes=NUMBERS[:-1],
+    dtypes=NUMBERS,
     judge=EQUAL,
-    min_val=lambda d: d.choose(OMIT, -1, 0, -0.5, 0.1, -3, 2.5),
-    max_val=lambda d: d.choose(OMIT, 1, 6, 0.5, 0.7, 3, 2.5),
+    # Unsigned integers have no limits below zero.
+    min_val=lambda d: (
+        d.choose(0, 0.1, 2.5) if d.dtype in UNSIGNED else d.choose(OMIT, -1, 0, -0.5, 0.1, -3, 2.5)
+    ),
+    max_val=lambda d: d.choose(OMIT, 1, 6, 0.5, 0.7, 3, 2.5, 0, *(() if d.dtype in UNSIGNED else (-0.25,))),
 )
 ops.simple(
     "hardshrink", dtypes=FLOATS, judge=EXACT, lambd=lambda d: d.choose(OMIT, 0.5, 0, 0.1, 1, 2.0, -1.0)
 )
 ops.simple("softshrink", dtypes=FLOATS, lambd=lambda d: d.choose(OMIT, 0.5, 0, 0.1, 1, 2.0))
 ops.simple(
-    "softplus", dtypes=FLOATS, beta=_positive, threshold=lambda d: d.choose(OMIT, 20, 1, 0.5, 3, 0, -2.0)
+    "softplus",
+    dtypes=FLOATS,
+    beta=lambda d: d.choose(*[_positive(d)] * 5, -1.0),
+    threshold=lambda d: d.choose(OMIT, 20, 1, 0.5, 3, 0, -2.0),
 )
 ops.simple(
     "threshold", dtypes=NUMBERS, judge=EXACT, threshold=lambda d: d.fitting(), value=lambda d: d.fitting()
@@ -76,9 +82,20 @@ def prelu_kernel(d: Draw) -> Arguments:
 
 @ops.case("rrelu", dtypes=FLOATS)
 def rrelu(d: Draw) -> Arguments:
+    bounds = (
+        (OMIT, OMIT),
+        (0.125, 1.0 / 3),
+        (OMIT, 2.0),
+        (0, OMIT),
+        (0.1, 0.5),
+        (0.0, 1),
+        (-0.5, 0.0),
+        (-2, -1),
+    )
+    lower, upper = d.choose(*bounds)
     return {
         "self": d.any_tensor(),
-        "lower": d.choose(OMIT, 0.125, 0.0, 0.1, 0),
-        "upper": d.choose(OMIT, 1.0 / 3, 0.5, 1, 2.0),
+        "lower": lower,
+        "upper": upper,
         "training": d.choose(OMIT, False),
     }

@@ -51,19 +51,24 @@ def rot90(d: Draw) -> Arguments:
     return {"self": d.tensor(shape), "k": d.choose(OMIT, 1, 2, 3, 0, -1, -2, 4, 7, -5), "dims": dims}
 
 
+def _small(d: Draw, max_size: int = 9) -> tuple[int, ...]:
+    """A shape of few elements, which the result has several times."""
+    return d.shape(5, max_size=2) if d.integer(0, 9) == 9 else d.shape(0, 4, max_size=max_size)
+
+
 def _repeats(d: Draw, count: int) -> list[int]:
     return [d.choose(1, 2, 3, 1, 0) for _ in range(count)]
 
 
 @ops.case("repeat", dtypes=ALL, judge=EXACT)
 def repeat(d: Draw) -> Arguments:
-    shape = d.shape(0, 4, max_size=9)
+    shape = _small(d)
     return {"self": d.tensor(shape), "repeats": _repeats(d, len(shape) + d.choose(0, 1, 0, 2))}
 
 
 @ops.case("tile", dtypes=ALL, judge=EXACT)
 def tile(d: Draw) -> Arguments:
-    shape = d.shape(0, 4, max_size=9)
+    shape = _small(d)
     return {"self": d.tensor(shape), "dims": _repeats(d, d.integer(0, len(shape) + 2))}
 
 
@@ -78,13 +83,13 @@ def _counts(d: Draw, size: int) -> tuple[TensorSpec, Any]:
 
 @ops.case("repeat_interleave.Tensor", dtypes=("int64", "int32"), judge=EXACT)
 def repeat_interleave(d: Draw) -> Arguments:
-    repeats, total = _counts(d, d.size())
+    repeats, total = _counts(d, d.size(high=65))
     return {"repeats": repeats, "output_size": total}
 
 
 def _interleaved(d: Draw) -> tuple[TensorSpec, Any, int]:
     """A tensor, a dimension or none, and the number of elements that are repeated."""
-    shape = d.shape(0, 4, max_size=9)
+    shape = _small(d)
     dim = d.dim(len(shape)) if shape and d.boolean() else d.choose(OMIT, None)
     size = math.prod(shape) if dim in (OMIT, None) else shape[dim]
     return d.tensor(shape), dim, size
@@ -188,12 +193,13 @@ def diag(d: Draw) -> Arguments:
 
 @ops.case("diagflat", dtypes=ALL, judge=EXACT)
 def diagflat(d: Draw) -> Arguments:
-    return {"self": d.tensor(d.shape(0, 4, max_size=5)), "offset": d.choose(OMIT, 0, 1, -1, 3, -4)}
+    shape = (d.choose(33, 64),) if d.integer(0, 15) == 15 else _small(d, 5)
+    return {"self": d.tensor(shape), "offset": d.choose(OMIT, 0, 1, -1, 3, -4)}
 
 
 @ops.case("diag_embed", dtypes=ALL, judge=EXACT)
 def diag_embed(d: Draw) -> Arguments:
-    shape = d.shape(1, 4, max_size=9)
+    shape = d.shape(1, max_size=9)
     dim1, dim2 = _two_dims(d, len(shape) + 1)
     return {
         "self": d.tensor(shape),
@@ -286,7 +292,7 @@ def pixel_unshuffle(d: Draw) -> Arguments:
 @ops.case("channel_shuffle", "native_channel_shuffle", dtypes=ALL, judge=EXACT)
 def channel_shuffle(d: Draw) -> Arguments:
     groups = d.integer(1, 4)
-    tail = d.shape(1, 3, max_size=5)
+    tail = d.shape(1, 3, max_size=9)
     return {"self": d.tensor((d.integer(0, 2), groups * d.integer(1, 3), *tail)), "groups": groups}
 
 
@@ -324,7 +330,7 @@ def trace(d: Draw) -> Arguments:
 def vander(d: Draw) -> Arguments:
     columns = d.choose(OMIT, None, d.integer(0, 6))
     return {
-        "x": d.tensor((d.size(),)),
+        "x": d.tensor((d.size(high=65),)),
         "N": columns,
         "increasing": d.choose(OMIT, False, True),
     }
@@ -334,4 +340,7 @@ def vander(d: Draw) -> Arguments:
 def linalg_vander(d: Draw) -> Arguments:
     columns = d.choose(OMIT, None, d.integer(2, 6))
     last = d.size(2 if columns in (OMIT, None) else 1, 7)
-    return {"x": d.tensor((*d.shape(0, 4, max_size=5), last)), "N": columns}
+    shape = (*d.shape(0, 4, max_size=5), last)
+    if columns not in (OMIT, None) and d.integer(0, 9) == 9:
+        shape = ()
+    return {"x": d.tensor(shape), "N": columns}

@@ -32,7 +32,7 @@ def _attention(d: Draw) -> tuple[dict[str, Any], tuple[int, ...]]:
         heads, lead = kv_heads * d.choose(1, 2, 3), (d.size(1, 3),)
         query_lead, key_lead = (*lead, heads), (*lead, kv_heads)
     else:
-        query_lead = d.choose((d.size(1, 3), d.size(1, 3)), d.shape(0, 3, min_size=1, max_size=3))
+        query_lead = d.choose((d.size(1, 3), d.size(1, 3)), d.shape(0, 3, max_size=3))
         key_lead = query_lead
     arguments = {
         "query": d.tensor((*query_lead, queries, width)),
@@ -48,6 +48,7 @@ def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
     rank = len(scores)
     start = d.choose(rank - 2, 0, d.integer(0, rank - 2))
     shape = [1 if i < rank - 2 and d.boolean() else size for i, size in enumerate(scores)][start:]
+    shape = d.choose(*[shape] * 6, scores[-1:], ())
     return d.tensor(shape, d.choose(d.dtype, "bool"))
 
 
@@ -158,7 +159,7 @@ def lstm_cell(d: Draw) -> Arguments:
 
 def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any], int, int, int]:
     """What the layers of a network share, with the sizes of its input and state and how many states."""
-    inputs, hidden, layers = d.size(1, 5), d.size(1, 5), d.choose(1, 1, 1, 2, 3)
+    inputs, hidden, layers = d.size(1, 9), d.size(1, 9), d.choose(1, 1, 1, 2, 3)
     both, biased = d.boolean(), d.boolean()
     directions = 2 if both else 1
     parameters: list[TensorSpec] = []
@@ -257,6 +258,7 @@ def pad_packed(d: Draw) -> Arguments:
         "data": d.tensor((rows, *d.shape(0, 2, max_size=4))),
         "batch_sizes": batch_sizes,
         "batch_first": d.boolean(),
-        "padding_value": d.choose(0, 1, 0.0, 3),
-        "total_length": steps + d.choose(0, 0, 3),
+        "padding_value": d.choose(0, 1, 0.0, 3, -1.5),
+        # Without a length, or with one below 1, that of the longest sequence.
+        "total_length": d.choose(steps, steps, steps + 3, 0, -1),
     }

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, INTS, NUMBERS, is_float
+from harness.dtypes import (
+    ALL,
+    FLOATS,
+    FULL_FLOATS,
+    INT_RANGE,
+    INTEGRAL,
+    INTS,
+    NUMBERS,
+    UNSIGNED,
+    WIDE_UNSIGNED,
+    is_float,
+)
 from harness.generate.draw import ANY, NONZERO, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
@@ -24,6 +36,8 @@ def _scalar(d: Draw) -> bool | int | float:
 
 def _unboolean(d: Draw) -> int | float:
     """Subtraction rejects bools."""
+    if d.dtype in WIDE_UNSIGNED:
+        return d.float(edges=True)
     return d.choose(d.int(edges=True), d.float(edges=True))
 
 
@@ -33,7 +47,7 @@ def _multiplier(d: Draw, *operands: Any) -> Any:
     if any(is_float(dtype) or dtype == "float" for dtype in dtypes):
         return d.maybe(lambda: d.choose(d.float(), d.int()))
     factor = d.int()
-    return d.maybe(lambda: abs(factor) if "uint8" in dtypes else factor)
+    return d.maybe(lambda: abs(factor) if dtypes & set(UNSIGNED) else factor)
 
 
 # Sums and products
@@ -95,7 +109,7 @@ ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRO
     ),
 )
 def addcmul(d: Draw) -> Arguments:
-    operands = d.operands("self", "tensor1", "tensor2", promote=NUMBERS)
+    operands = d.operands("self", "tensor1", "tensor2", promote=(*ALL, "bool", "bool"))
     return {**operands, "value": _multiplier(d, *operands.values())}
 
 
@@ -106,7 +120,7 @@ def addcmul(d: Draw) -> Arguments:
 )
 def addcdiv(d: Draw) -> Arguments:
     # Two integer operands in the quotient are rejected: at most one tensor is promoted.
-    operands = d.operands("self", "tensor1", "tensor2", promote=ALL)
+    operands = d.operands("self", "tensor1", "tensor2", promote=(*ALL, "bool", "bool"))
     return {**operands, "value": _multiplier(d, *operands.values())}
 
 
@@ -134,10 +148,10 @@ ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
 
 def _divisor(d: Draw, dtype: str) -> bool | int | float:
     """A Scalar that is not an integral zero, nor one in `dtype`, which wraps it."""
-    number = d.choose(d.number(edges=True), d.int())
+    number = d.number(edges=True) if dtype in WIDE_UNSIGNED else d.choose(d.number(edges=True), d.int())
     if isinstance(number, float):
         return number
-    modulus = {"int8": 2**8, "uint8": 2**8, "int16": 2**16, "int32": 2**32}.get(dtype, 2**64)
+    modulus = 2 ** int(dtype.lstrip("uint")) if dtype in INT_RANGE else 2**64
     return number if number % modulus else 1
 
 
@@ -151,7 +165,8 @@ ops.simple("div.Scalar", "divide.Scalar", "true_divide.Scalar", dtypes=ALL, othe
 
 @ops.case("div.Tensor_mode", "divide.Tensor_mode", dtypes=NUMBERS)
 def div_mode(d: Draw) -> Arguments:
-    return {**_dividend_and_divisor(d), "rounding_mode": _mode(d)}
+    # Wide unsigned integers have kernels for the exact quotient alone.
+    return {**_dividend_and_divisor(d), "rounding_mode": None if d.dtype in WIDE_UNSIGNED else _mode(d)}
 
 
 @ops.case("floor_divide", "fmod.Tensor", "remainder.Tensor", dtypes=NUMBERS)
@@ -160,7 +175,11 @@ def divide_integrally(d: Draw) -> Arguments:
 
 
 def _dividend_and_divisor(d: Draw) -> dict[str, Any]:
-    return d.operands("self", "other", promote=ALL, domains={"other": NONZERO})
+    operands = d.operands("self", "other", promote=ALL, domains={"other": NONZERO})
+    if is_float(operands["self"].dtype):
+        # Among integers a division by zero is refused.
+        operands["other"] = replace(operands["other"], values=replace(operands["other"].values, domain=ANY))
+    return operands
 
 
 @ops.case("div.Scalar_mode", "divide.Scalar_mode", dtypes=NUMBERS)
@@ -175,7 +194,12 @@ def divide_by_scalar(d: Draw) -> Arguments:
 
 @ops.case("remainder.Scalar_Tensor", dtypes=NUMBERS)
 def remainder_of_scalar(d: Draw) -> Arguments:
-    return {"self": _scalar(d), "other": d.tensor(d.shape(), domain=NONZERO)}
+    dividend = _scalar(d)
+    # Among integers a division by zero is refused.
+    return {
+        "self": dividend,
+        "other": d.tensor(d.shape(), domain=ANY if isinstance(dividend, float) else NONZERO),
+    }
 
 
 # Powers
@@ -203,7 +227,7 @@ def _power(base: str, exponent: str) -> Any:
     return Judge(undefined=undefined)
 
 
-ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=NUMBERS, judge=_power("self", "exponent"))
+ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=ALL, judge=_power("self", "exponent"))
 ops.simple("float_power.Tensor_Tensor", dtypes=ALL, promote=ALL)
 ops.simple("float_power.Tensor_Scalar", dtypes=ALL, exponent=_scalar)
 ops.simple("float_power.Scalar", dtypes=ALL, self=_scalar)
@@ -212,6 +236,8 @@ ops.simple("float_power.Scalar", dtypes=ALL, self=_scalar)
 @ops.case("pow.Tensor_Scalar", dtypes=ALL, judge=_power("self", "exponent"))
 def pow_scalar(d: Draw) -> Arguments:
     exponent = d.choose(2, 3, 0.5, -1.0, -2.0, 0, 1, -0.5, 1.5, 4, 7, 2.0, 3.0, 0.0, -1, -2, _scalar(d))
+    if d.dtype in WIDE_UNSIGNED:
+        return {"self": d.any_tensor(), "exponent": float(exponent)}
     if d.dtype in INTEGRAL and isinstance(exponent, int):
         # Integers have no negative integer powers, and the exponent must fit the dtype.
         exponent = abs(exponent) % 128
@@ -237,8 +263,8 @@ ops.simple(
 ops.simple("atan2", "arctan2", dtypes=ALL, promote=ALL)
 ops.simple("copysign.Tensor", dtypes=ALL, promote=ALL, judge=EXACT)
 ops.simple("copysign.Scalar", dtypes=ALL, other=_scalar, judge=EXACT)
-ops.simple("hypot", "logaddexp", "logaddexp2", dtypes=FLOATS, promote=NUMBERS)
-ops.simple("nextafter", dtypes=FLOATS, judge=EXACT)
+ops.simple("hypot", "logaddexp", "logaddexp2", dtypes=FLOATS, promote=ALL)
+ops.simple("nextafter", dtypes=FLOATS, promote=ALL, judge=EXACT)
 ops.simple("heaviside", dtypes=ALL, judge=EXACT)
 ops.simple("xlogy.Tensor", "special_xlogy", "special_xlog1py", dtypes=ALL, promote=ALL)
 ops.simple(
@@ -267,7 +293,7 @@ def zeta(d: Draw) -> Arguments:
 
 
 ops.simple("special_zeta.other_scalar", dtypes=NO_HALF, other=_scalar)
-ops.simple("igamma", "igammac", "special_gammainc", "special_gammaincc", dtypes=FLOATS, promote=NUMBERS)
+ops.simple("igamma", "igammac", "special_gammainc", "special_gammaincc", dtypes=FLOATS, promote=ALL)
 
 
 @ops.case("ldexp.Tensor", dtypes=ALL, judge=CLOSE)
@@ -294,7 +320,7 @@ def _degree(d: Draw) -> int:
 
 @ops.case(*(f"special_{name}" for name in _POLYNOMIALS), dtypes=NO_HALF)
 def polynomial(d: Draw) -> Arguments:
-    degrees = between(0 if d.dtype in ("uint8", "bool") else -1, 1 if d.dtype == "bool" else 9)
+    degrees = between(0 if d.dtype in (*UNSIGNED, "bool") else -1, 1 if d.dtype == "bool" else 9)
     return d.operands("x", "n", promote=("int64", "int32", *FULL_FLOATS), domains={"n": degrees})
 
 
@@ -303,5 +329,5 @@ ops.simple(*(f"special_{name}.n_scalar" for name in _POLYNOMIALS), dtypes=NO_HAL
 
 @ops.case(*(f"special_{name}.x_scalar" for name in _POLYNOMIALS), dtypes=NO_HALF)
 def polynomial_at_scalar(d: Draw) -> Arguments:
-    low, high = (0, 1) if d.dtype == "bool" else (0 if d.dtype == "uint8" else -1, 9)
+    low, high = (0, 1) if d.dtype == "bool" else (0 if d.dtype in UNSIGNED else -1, 9)
     return {"x": d.number(), "n": d.tensor(d.shape(), domain=between(low, high))}

@@ -66,16 +66,23 @@ def shift(d: Draw) -> Arguments:
 @ops.case(
     *("bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor_Scalar"),
     *("__lshift__.Scalar", "__rshift__.Scalar"),
-    dtypes=INTS,
+    dtypes=INTEGRAL,
     judge=SHIFT,
 )
 def shift_by_scalar(d: Draw) -> Arguments:
-    return {"self": d.any_tensor(), "other": d.choose(1, 2, 0, 3, 5, 7, 8, 15, 16, 31, 32, 63, 64, -1, True)}
+    # A shift of bools has no kernel.
+    last = True if d.dtype != "bool" else 1
+    return {"self": d.any_tensor(), "other": d.choose(1, 2, 0, 3, 5, 7, 8, 15, 16, 31, 32, 63, 64, -1, last)}
 
 
-@ops.case("bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor", dtypes=INTS, judge=SHIFT)
+@ops.case(
+    "bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor", dtypes=INTEGRAL, judge=SHIFT
+)
 def shift_of_scalar(d: Draw) -> Arguments:
-    return {"self": _integer(d), "other": d.tensor(d.shape(), domain=_amount(d))}
+    number = _integer(d)
+    if d.dtype == "bool":
+        return {"self": int(number), "other": d.any_tensor()}
+    return {"self": number, "other": d.tensor(d.shape(), domain=_amount(d))}
 
 
 def _amount(d: Draw) -> tuple[str | int | float, ...]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import FLOATS, FULL_FLOATS, INTS
-from harness.generate.draw import OMIT, Draw, between
+from harness.dtypes import FLOATS, FULL_FLOATS, INTS, UNSIGNED
+from harness.generate.draw import ANY, OMIT, Domain, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
 from harness.verdict import factor_rules as rules
@@ -19,12 +19,12 @@ ops = Family("conditioned")
 
 
 def _lead(d: Draw) -> tuple[int, ...]:
-    return d.shape(0, 2, max_size=3)
+    return d.shape(0, 3, max_size=4)
 
 
 def _square(d: Draw, *, symmetric: bool = False) -> TensorSpec:
     side = d.choose(3, 1, 2, 4, 7)
-    return d.tensor((*_lead(d), side, side), domain=("dominant", side, int(symmetric)), contiguous=True)
+    return d.tensor((*_lead(d), side, side), domain=("dominant", side, int(symmetric)))
 
 
 # Condition numbers
@@ -178,7 +178,10 @@ def pseudo_inverse_tensor(d: Draw) -> Arguments:
 
 
 #: Sides of a square matrix as the sizes of two groups of dims.
-_GROUPED = (((2, 3), (6,)), ((6,), (3, 2)), ((4,), (4,)), ((2, 2), (4, 1)), ((1,), (1,)), ((2, 3), (3, 2)))
+_GROUPED = (
+    *(((2, 3), (6,)), ((6,), (3, 2)), ((4,), (4,)), ((2, 2), (4, 1)), ((1,), (1,)), ((2, 3), (3, 2))),
+    *(((8, 4), (32,)), ((64,), (8, 8)), ((0, 2), (3, 0)), ((1, 2, 3), (6,)), ((2, 1, 1, 2), (4,))),
+)
 
 
 @ops.case("linalg_tensorinv", dtypes=FULL_FLOATS)
@@ -186,19 +189,22 @@ def tensor_inverse(d: Draw) -> Arguments:
     front, back = d.choose(*_GROUPED)
     side = int(np.prod(front))
     return {
-        "self": d.tensor((*front, *back), domain=("dominant", side, 0), contiguous=True),
+        "self": d.tensor((*front, *back), domain=("dominant", side, 0)),
         "ind": OMIT if len(front) == 2 and d.boolean() else len(front),
     }
 
 
 @ops.case("linalg_tensorsolve", dtypes=FULL_FLOATS)
 def tensor_solve(d: Draw) -> Arguments:
-    front, back = d.choose(*_GROUPED)
+    front, back = d.choose(*_GROUPED, ((), ()), ((), (1,)), ((1, 2, 1, 2, 1), (4,)))
     side = int(np.prod(front))
+    first = d.choose(False, False, True)
+    # Dims that stand first and belong to the back; a dominant matrix is dominant transposed, too.
+    places = [i - (len(front) + len(back) if d.boolean() else 0) for i in range(len(back))]
     return {
-        "self": d.tensor((*front, *back), domain=("dominant", side, 0), contiguous=True),
+        "self": d.tensor((*back, *front) if first else (*front, *back), domain=("dominant", side, 0)),
         "other": d.tensor(front, domain=between(-4.0, 4.0)),
-        "dims": d.choose(OMIT, None),
+        "dims": places if first else d.choose(OMIT, None, []),
     }
 
 
@@ -240,16 +246,22 @@ def _covariance_terms(arguments: Mapping[str, Any]) -> Array:
 
 @ops.case("cov", dtypes=(*FLOATS, *INTS), judge=Judge(terms=_covariance_terms))
 def covariance(d: Draw) -> Arguments:
-    columns = d.choose(3, 2, 5, 8, 17)
-    domain = between(0, 9) if d.dtype in INTS else between(-4.0, 4.0)
+    columns = d.choose(3, 2, 5, 8, 17, 1, 33, 64)
+    domain = _values(d)
     weighted = d.choose(False, False, True)
     importance = "float64" if d.dtype == "float64" else "float32" if d.dtype in INTS else d.dtype
     return {
         "self": d.tensor(d.choose((columns,), (d.choose(1, 2, 4, 7), columns)), domain=domain),
-        "correction": d.choose(OMIT, 0, 1),
+        "correction": d.choose(OMIT, 0, 1, -1),
         "fweights": d.tensor((columns,), "int64", between(1, 4)) if weighted else d.choose(OMIT, None),
         "aweights": d.maybe(lambda: d.tensor((columns,), importance, between(0.5, 2.0)), none=True),
     }
+
+
+def _values(d: Draw) -> Domain:
+    if d.dtype in UNSIGNED:
+        return d.choose(between(0, 9), ANY)
+    return d.choose(between(-9, 9), between(-9, 9), ANY) if d.dtype in INTS else between(-4.0, 4.0)
 
 
 def _correlation_bound(arguments: Mapping[str, Any]) -> Array:
@@ -263,6 +275,6 @@ def _correlation_bound(arguments: Mapping[str, Any]) -> Array:
 
 @ops.case("corrcoef", dtypes=(*FLOATS, *INTS), judge=Judge(terms=_correlation_bound))
 def correlation(d: Draw) -> Arguments:
-    columns = d.choose(3, 2, 5, 8, 17)
-    domain = between(0, 9) if d.dtype in INTS else between(-4.0, 4.0)
-    return {"self": d.tensor(d.choose((columns,), (d.choose(1, 2, 4, 7), columns)), domain=domain)}
+    columns = d.choose(3, 2, 5, 8, 17, 1, 33, 64, 0)
+    shape = d.choose((columns,), (d.choose(1, 2, 4, 7), columns), (columns,), (3, columns), ())
+    return {"self": d.tensor(shape, domain=_values(d))}

@@ -13,7 +13,7 @@ ops = Family("matmul")
 @ops.case("_grouped_mm", dtypes=("float32", "bfloat16", "float16"), judge=ACCUMULATES)
 def grouped_mm(d: Draw) -> Arguments:
     # Rows must begin at multiples of 16 bytes.
-    groups, (m, k, n) = d.integer(1, 4), (8 * d.integer(1, 3) for _ in range(3))
+    groups, (m, k, n) = d.integer(1, 4), (8 * d.choose(1, 2, 3, 4, 1, 2, 3, 17) for _ in range(3))
     kind = d.choose("batch", "rows", "columns", "inner")
     total = {"rows": m, "columns": n, "inner": k}.get(kind)
     left = (groups, m, k) if kind in ("batch", "columns") else (m, k)
@@ -31,6 +31,8 @@ def grouped_mm(d: Draw) -> Arguments:
 def trilinear(d: Draw) -> Arguments:
     # Each operand lacks some of the product's dims; `bilinear` lacks these.
     sizes = [d.size(1, 4) for _ in range(4)]
+    if d.integer(0, 11) == 11:
+        sizes[d.integer(0, 3)] = 0
     absent = d.choose(([1, 3], [0], [1, 2]), ([], [0], [1]), ([0, 1], [], [3]), ([], [], []))
     operands = [[size for i, size in enumerate(sizes) if i not in gone] for gone in absent]
     return {
@@ -44,5 +46,5 @@ def trilinear(d: Draw) -> Arguments:
 @ops.case("_sparse_mm", dtypes=FULL_FLOATS, judge=ACCUMULATES)
 def sparse_mm(d: Draw) -> Arguments:
     # Takes dense matrices too.
-    m, k, n = (d.size(0, 17) for _ in range(3))
+    m, k, n = (129 if d.integer(0, 19) == 19 else d.size(0, 17) for _ in range(3))
     return {"sparse": d.tensor((m, k)), "dense": d.tensor((k, n))}

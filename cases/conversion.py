@@ -130,7 +130,7 @@ def contiguous(d: Draw) -> Arguments:
 # Reinterpretation of bits
 
 _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
-_BYTES |= {"int8": 1, "uint8": 1, "bool": 1}
+_BYTES |= {"int8": 1, "uint8": 1, "bool": 1, "uint16": 2, "uint32": 4, "uint64": 8}
 
 
 @ops.case("view.dtype", "view_copy.dtype", dtypes=tuple(_BYTES), judge=EXACT)

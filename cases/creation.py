@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, NUMBERS, is_float
+from harness.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, is_float
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import Enumerated
@@ -161,7 +161,7 @@ def eye_rectangular(d: Draw) -> Arguments:
 def _span(d: Draw) -> tuple[bool | int | float, bool | int | float, int | float]:
     """Start, end and step of a sequence of some twenty elements at most, the last step often cut short."""
     integral = not is_float(d.dtype)
-    unsigned = d.dtype == "uint8"
+    unsigned = d.dtype in UNSIGNED
     if integral or d.choose(True, False, False):
         step: int | float = d.choose(1, 2, 3) if unsigned else d.choose(1, 2, 3, -1, -2, 7)
         start: int | float = d.choose(0, 1, 5, 10) if unsigned else d.choose(0, 1, -3, 5, 10)
@@ -221,7 +221,7 @@ def _steps(d: Draw) -> int:
 
 
 def _end_point(d: Draw) -> int | float:
-    if d.dtype == "uint8":
+    if d.dtype in UNSIGNED:
         return d.choose(0, 10, 3, 100, 255, 2.5)
     return d.choose(0, 1, 10, -3, 0.5, 2.5, -1.0, 0.1, 100, -0.7)
 

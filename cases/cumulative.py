@@ -28,7 +28,7 @@ def scan(d: Draw) -> Arguments:
     dtype = d.choose(OMIT, None)
     domain: tuple[Any, ...] = ANY
     if d.boolean():
-        dtype = d.dtype_argument(*FLOATS, *INTS)
+        dtype = d.dtype_argument(*FLOATS, *INTS, "bool")
         if is_float(d.dtype) and not is_float(dtype.name):
             # Values whose conversion C++ defines.
             domain = between(0 if dtype.name == "uint8" else -5, 5)
@@ -51,7 +51,7 @@ def diff(d: Draw) -> Arguments:
     axis = (-1 if dim is OMIT else dim) % len(shape)
 
     def beside() -> Any:
-        return d.tensor((*shape[:axis], d.size(0, 3), *shape[axis + 1 :]))
+        return d.tensor((*shape[:axis], d.size(0, 3), *shape[axis + 1 :]), d.other_dtype())
 
     return {
         "self": d.tensor(shape),
@@ -65,7 +65,7 @@ def diff(d: Draw) -> Arguments:
 # Evenly spaced, a trapezoid is a sum of products; over abscissae, differences cancel.
 @ops.case("trapezoid.dx", "cumulative_trapezoid.dx", dtypes=NUMBERS, judge=ACCUMULATES)
 def trapezoid(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = _shape(d, 1)
     # A bool is the one Scalar that PyTorch refuses here.
     step = d.maybe(lambda: d.choose(d.int(), d.float()))
     return {"y": d.tensor(shape), "dx": step, "dim": d.maybe(lambda: d.dim(len(shape)))}
@@ -73,7 +73,7 @@ def trapezoid(d: Draw) -> Arguments:
 
 @ops.case("trapz.dx", dtypes=NUMBERS, judge=ACCUMULATES)
 def trapz(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = _shape(d, 1)
     return {"y": d.tensor(shape), "dx": d.maybe(d.float), "dim": d.maybe(lambda: d.dim(len(shape)))}
 
 
@@ -112,29 +112,34 @@ def trapezoid_over(d: Draw) -> Arguments:
     return {"y": d.tensor(shape), "x": d.tensor(abscissae), "dim": dim}
 
 
-def _gradient(d: Draw) -> tuple[tuple[int, ...], dict[str, Any]]:
-    """A tensor long enough for its differences, and their order at the edges."""
+def _gradient(d: Draw, rank: int, dims: Any = None) -> tuple[tuple[int, ...], dict[str, Any]]:
+    """A tensor that is long enough for its differences along `dims`, all by default, and their order at the
+    edges."""
     order = d.maybe(lambda: d.choose(1, 2))
     low = 3 if order == 2 else 2
-    shape = tuple(max(size, low) for size in d.shape(1, 5))
+    along = range(rank) if dims is None else [dim % rank for dim in dims]
+    shape = tuple(max(size, low if i in along else 0) for i, size in enumerate(d.shape(rank, rank)))
     return shape, {"self": d.tensor(shape), "edge_order": order}
 
 
 def _spacing(d: Draw) -> int | float:
-    return d.choose(1, 0.5, 2, -1.0, 0.1, 3)
+    return d.choose(1, 0.5, 2, -1.0, 0.1, 3, 1, 2.0, 0.5, -1, 0)
 
 
 @ops.case("gradient.scalarint", dtypes=FLOATS + SIGNED_INTS)
 def gradient(d: Draw) -> Arguments:
-    shape, arguments = _gradient(d)
-    dim = d.maybe(lambda: d.dim(len(shape)), none=True)
-    return {**arguments, "spacing": d.maybe(lambda: _spacing(d), none=True), "dim": dim}
+    rank = d.integer(1, 5)
+    dim = d.maybe(lambda: d.dim(rank), none=True)
+    _, arguments = _gradient(d, rank, None if dim in (OMIT, None) else [dim])
+    spacing = d.maybe(lambda: _spacing(d), none=True)
+    return {**arguments, "spacing": spacing, "dim": dim}
 
 
 @ops.case("gradient.array", dtypes=FLOATS + SIGNED_INTS)
 def gradient_dims(d: Draw) -> Arguments:
-    shape, arguments = _gradient(d)
-    return {**arguments, "dim": d.dims(len(shape))}
+    rank = d.integer(1, 5)
+    dims = d.dims(rank)
+    return {**_gradient(d, rank, dims)[1], "dim": dims}
 
 
 @ops.case("gradient.scalararray", dtypes=FLOATS + SIGNED_INTS)
@@ -150,18 +155,25 @@ def gradient_spacings(d: Draw) -> Arguments:
 
 @ops.case("gradient.scalarrayint", dtypes=FLOATS + SIGNED_INTS)
 def gradient_spacings_all(d: Draw) -> Arguments:
-    shape, arguments = _gradient(d)
-    return {**arguments, "spacing": [_spacing(d) for _ in shape], "dim": d.choose(OMIT, None)}
+    rank = d.integer(1, 5)
+    dim = d.choose(OMIT, None, d.dim(rank))
+    shape, arguments = _gradient(d, rank, None if dim in (OMIT, None) else [dim])
+    spacings = [_spacing(d) for _ in (shape if dim in (OMIT, None) else [dim])]
+    return {**arguments, "spacing": spacings, "dim": dim}
 
 
 @ops.case("gradient.tensorarray", dtypes=FLOATS + SIGNED_INTS)
 def gradient_coordinates(d: Draw) -> Arguments:
-    shape, arguments = _gradient(d)
-    dims = d.dims(len(shape), min_count=1)
+    rank = d.integer(1, 5)
+    dims = d.dims(rank, min_count=1)
+    shape, arguments = _gradient(d, rank, dims)
     return {**arguments, "spacing": [d.tensor((shape[i],)) for i in dims], "dim": dims}
 
 
 @ops.case("gradient.tensorarrayint", dtypes=FLOATS + SIGNED_INTS)
 def gradient_coordinates_all(d: Draw) -> Arguments:
-    shape, arguments = _gradient(d)
-    return {**arguments, "spacing": [d.tensor((size,)) for size in shape], "dim": d.choose(OMIT, None)}
+    rank = d.integer(1, 5)
+    dim = d.choose(OMIT, None, d.dim(rank))
+    shape, arguments = _gradient(d, rank, None if dim in (OMIT, None) else [dim])
+    sizes = shape if dim in (OMIT, None) else [shape[dim]]
+    return {**arguments, "spacing": [d.tensor((size,)) for size in sizes], "dim": dim}

@@ -18,7 +18,7 @@ def embedding(d: Draw) -> Arguments:
     rows = d.size(1, 17)
     return {
         "weight": d.tensor((rows, d.size(high=9))),
-        "indices": d.tensor(d.shape(0, 4), d.choose("int64", "int32"), index_into(rows)),
+        "indices": d.tensor(d.shape(), d.choose("int64", "int32"), index_into(rows)),
         "padding_idx": d.maybe(lambda: d.integer(-1, rows - 1)),
         "scale_grad_by_freq": d.maybe(d.boolean),
         "sparse": d.maybe(d.boolean),
@@ -82,7 +82,7 @@ def embedding_renorm(d: Draw) -> Arguments:
     rows = d.size(1, 9)
     return {
         "self": d.tensor((rows, d.size(1, 17)), domain=between(-4.0, 4.0)),
-        "indices": d.tensor(d.shape(0, 2, max_size=5), d.choose("int64", "int32"), index_into(rows)),
+        "indices": d.tensor(d.shape(max_size=5), d.choose("int64", "int32"), index_into(rows)),
         "max_norm": d.choose(1.0, 0.5, 3.0, 100.0),
         "norm_type": d.choose(2.0, 1.0, 3.0, float("inf")),
     }

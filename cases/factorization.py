@@ -23,7 +23,7 @@ ops = Family("factorization")
 
 
 def _lead(d: Draw) -> tuple[int, ...]:
-    return d.shape(0, 2, max_size=3)
+    return d.shape(0, 3, max_size=4)
 
 
 def _matrix(d: Draw, *, tall: bool = False) -> TensorSpec:
@@ -35,9 +35,9 @@ def _matrix(d: Draw, *, tall: bool = False) -> TensorSpec:
 
 def _square(d: Draw, lead: tuple[int, ...] | None = None, *, symmetric: bool = False) -> TensorSpec:
     """Well conditioned: its diagonal outweighs the rest."""
-    side = d.choose(3, 1, 2, 4, 7, 0)
+    side = d.choose(3, 1, 2, 4, 7, 8, 16, 0)
     shape = (*(_lead(d) if lead is None else lead), side, side)
-    return d.tensor(shape, domain=("dominant", side, int(symmetric)), contiguous=True)
+    return d.tensor(shape, domain=("dominant", side, int(symmetric)))
 
 
 def _given(name: str) -> rules.Matrices:
@@ -202,7 +202,7 @@ def _eigh(name: str, *, with_vectors: Any = lambda a: True) -> Judge:
 
 
 def _sided(d: Draw) -> TensorSpec:
-    side = d.choose(3, 1, 2, 4, 7, 17, 0)
+    side = d.choose(3, 1, 2, 4, 7, 8, 17, 0)
     return d.tensor((*_lead(d), side, side), domain=d.choose(between(-1.0, 1.0), between(-100.0, 100.0)))
 
 
@@ -264,7 +264,7 @@ def _solver(d: Draw) -> tuple[tuple[int, ...], TensorSpec, TensorSpec]:
     lead = _lead(d)
     factors = _square(d, lead)
     side = factors.shape[-1]
-    return lead, factors, d.tensor((*lead, side), "int32", ("pivots", side, 1), contiguous=True)
+    return lead, factors, d.tensor((*lead, side), "int32", ("pivots", side, 1))
 
 
 def _right(d: Draw, lead: tuple[int, ...], side: int, *, left: bool = True) -> TensorSpec:
@@ -294,7 +294,7 @@ def lu_unpack(d: Draw) -> Arguments:
     rank = min(m, n)
     return {
         "LU_data": d.tensor((*lead, m, n)),
-        "LU_pivots": d.tensor((*lead, rank), "int32", ("pivots", rank, 1), contiguous=True),
+        "LU_pivots": d.tensor((*lead, rank), "int32", ("pivots", rank, 1)),
         "unpack_data": d.maybe(d.boolean),
         "unpack_pivots": d.maybe(d.boolean),
     }
@@ -325,7 +325,7 @@ def solve_ldl(d: Draw) -> Arguments:
     factors = _square(d, lead)
     side = factors.shape[-1]
     # Exchanges would have to fit the factors, unlike those of LU.
-    pivots = d.tensor((*lead, side), "int32", ("pivots", side, 0), contiguous=True)
+    pivots = d.tensor((*lead, side), "int32", ("pivots", side, 0))
     return {"LD": factors, "pivots": pivots, "B": _right(d, lead, side), "hermitian": d.maybe(d.boolean)}
 
 
@@ -334,7 +334,13 @@ def solve_kernel(d: Draw) -> Arguments:
     lead = _lead(d)
     matrix = _square(d, lead)
     left = d.choose(OMIT, True, False)
-    right = _right(d, lead, matrix.shape[-1], left=left is not False)
+    side = matrix.shape[-1]
+    alone = not lead and left is not False and d.boolean()
+    right = (
+        d.tensor((side,), domain=between(-4.0, 4.0))
+        if alone
+        else _right(d, lead, side, left=left is not False)
+    )
     return {"A": matrix, "B": right, "left": left, "check_errors": d.maybe(d.boolean)}
 
 
@@ -387,10 +393,13 @@ def _values(evidence: Evidence, output: int) -> Mask:
 def least_squares(d: Draw) -> Arguments:
     # Blocks with a dominant diagonal, one below another: full rank, and as well conditioned as one of them.
     lead, side, blocks = _lead(d), d.choose(3, 1, 2, 4), d.choose(1, 2, 3)
-    matrix = d.tensor((*lead, blocks * side, side), domain=("dominant", side, 0), contiguous=True)
+    domain = ("dominant", side, 0)
+    # Runs of one block lie together of themselves; of several, all must.
+    matrix = d.tensor((*lead, blocks * side, side), domain=domain, contiguous=blocks > 1)
+    columns = () if not lead and d.boolean() else (d.size(1, 5),)
     return {
         "self": matrix,
-        "b": d.tensor((*lead, blocks * side, d.size(1, 5)), domain=between(-4.0, 4.0)),
+        "b": d.tensor((*lead, blocks * side, *columns), domain=between(-4.0, 4.0)),
         "rcond": d.maybe(lambda: d.choose(1e-6, 1e-3), none=True),
         "driver": d.choose(OMIT, None, "gelsy", "gels", "gelsd", "gelss"),
     }

@@ -62,7 +62,7 @@ def _factor(norm: str | None, size: int, *, forward: bool) -> float:
 
 def _values(d: Draw) -> Domain:
     """Far enough from the largest number that no order of summing and scaling overflows."""
-    if d.dtype in INTS or d.dtype in BOOL:
+    if not is_float(d.dtype) and d.dtype not in COMPLEX:
         return ANY
     return d.choose(between(-4.0, 4.0), between(-4.0, 4.0), between(-1e4, 1e4), between(-1e30, 1e30))
 
@@ -81,7 +81,7 @@ def _kernel_plan(arguments: Mapping[str, Any], data: Array) -> tuple[list[int], 
 
 def _kernel(d: Draw) -> tuple[tuple[int, ...], list[int]]:
     """A shape with elements and dims of it, none negative: the composite operators see to that."""
-    shape = d.shape(1, 4, min_size=1)
+    shape = d.shape(1, min_size=1)
     return shape, [dim % len(shape) for dim in d.dims(len(shape), min_count=1)]
 
 
@@ -146,13 +146,21 @@ def _one_dim(kind: str, *, forward: bool) -> Judge:
     return _bounded(kind, plan)
 
 
+def _perhaps_nothing(d: Draw, shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """Now and then of no length along `dim`: a signal of nothing, filled up with zeros to what is asked."""
+    if d.integer(0, 11) < 11:
+        return shape
+    return tuple(0 if i == dim % len(shape) else size for i, size in enumerate(shape))
+
+
 def _line(d: Draw, kind: str) -> Arguments:
-    shape = d.shape(1, 4, min_size=1)
+    shape = d.shape(1, min_size=1)
     dim = d.maybe(lambda: d.dim(len(shape)))
     axis = -1 if dim is OMIT else dim
+    shape = _perhaps_nothing(d, shape, axis)
     # A spectrum of one frequency says too little of how long its signal was.
-    tiny = kind == "c2r" and shape[axis] == 1
-    sizes = (1, 2, 4, 5, 8, 9, 16, 17, shape[axis])
+    tiny = shape[axis] < (2 if kind == "c2r" else 1)
+    sizes = (1, 2, 4, 5, 8, 9, 16, 17, shape[axis] or 33)
     n = d.choose(*sizes) if tiny else d.maybe(lambda: d.choose(*sizes), none=True)
     return {"self": d.tensor(shape, domain=_values(d)), "n": n, "dim": dim, "norm": _norm(d)}
 
@@ -181,7 +189,7 @@ def _many_dims(kind: str, *, forward: bool, two: bool) -> Judge:
             dim = range(data.ndim - len(given), data.ndim) if given else range(data.ndim)
         dims = [axis % data.ndim for axis in dim]
         sizes = list(given) if given else [data.shape[axis] for axis in dims]
-        if not given:
+        if not given and sizes:
             sizes[-1] = _half(kind, sizes[-1])
         for i, (axis, size) in enumerate(zip(dims, sizes, strict=True)):
             if size == -1:
@@ -193,15 +201,23 @@ def _many_dims(kind: str, *, forward: bool, two: bool) -> Judge:
 
 
 def _block(d: Draw, kind: str, *, two: bool) -> Arguments:
-    shape = d.shape(2 if two else 1, 4, min_size=2 if kind == "c2r" else 1)
+    shape = d.shape(2 if two else 1 if kind != "c2c" else 0, min_size=1)
     rank = len(shape)
-    dims: Any = d.dims(rank, min_count=2, max_count=2) if two else d.dims(rank, min_count=1)
+    if not rank:
+        return {"self": d.tensor(shape, domain=_values(d)), "dim": d.choose(OMIT, None, []), "norm": _norm(d)}
+    least = 2 if two else 1
+    if kind == "c2c" and d.integer(0, 9) == 9:
+        least = 0
+    dims: Any = d.dims(rank, min_count=least, max_count=2 if two else None)
     dim = d.choose(dims, OMIT) if two else d.choose(dims, OMIT, None)
-    count = len(dims) if dim is dims else 2 if two else rank
-    sizes = [d.choose(2, 4, 5, 8, 9, -1) for _ in range(count)]
+    over = dims if dim is dims else range(-2, 0) if two else range(rank)
+    shape = _perhaps_nothing(d, shape, over[-1]) if over else shape
+    # A spectrum of one frequency says too little of how long its signal was.
+    tiny = any(shape[i] < 1 for i in over) or (kind == "c2r" and shape[over[-1]] == 1)
+    sizes = [d.choose(2, 4, 5, 8, 9, *(() if tiny else (-1,))) for _ in over]
     return {
         "self": d.tensor(shape, domain=_values(d)),
-        "s": d.maybe(lambda: sizes, none=True),
+        "s": sizes if tiny else d.maybe(lambda: sizes, none=True),
         "dim": dim,
         "norm": _norm(d),
     }
@@ -211,10 +227,13 @@ for two, suffix in ((True, "2"), (False, "n")):
 
     @ops.case(f"fft_fft{suffix}", dtypes=(*REAL, *COMPLEX), judge=_many_dims("c2c", forward=True, two=two))
     @ops.case(f"fft_ifft{suffix}", dtypes=(*REAL, *COMPLEX), judge=_many_dims("c2c", forward=False, two=two))
-    @ops.case(f"fft_rfft{suffix}", dtypes=REAL, judge=_many_dims("r2c", forward=True, two=two))
-    @ops.case(f"fft_ihfft{suffix}", dtypes=REAL, judge=_many_dims("r2c", forward=False, two=two))
     def block(d: Draw, two: bool = two) -> Arguments:
         return _block(d, "c2c", two=two)
+
+    @ops.case(f"fft_rfft{suffix}", dtypes=REAL, judge=_many_dims("r2c", forward=True, two=two))
+    @ops.case(f"fft_ihfft{suffix}", dtypes=REAL, judge=_many_dims("r2c", forward=False, two=two))
+    def block_of_real(d: Draw, two: bool = two) -> Arguments:
+        return _block(d, "r2c", two=two)
 
     @ops.case(f"fft_irfft{suffix}", dtypes=(*REAL, *COMPLEX), judge=_many_dims("c2r", forward=False, two=two))
     @ops.case(f"fft_hfft{suffix}", dtypes=(*REAL, *COMPLEX), judge=_many_dims("c2r", forward=True, two=two))
@@ -261,6 +280,8 @@ def _stft_terms(arguments: Mapping[str, Any]) -> Array:
 def _window(d: Draw, n_fft: int) -> dict[str, Any]:
     length = d.choose(n_fft, n_fft, max(n_fft // 2, 1), 1 + n_fft // 3)
     dtype = d.dtype if is_float(d.dtype) else {"complex64": "float32"}.get(d.dtype, "float64")
+    if is_float(d.dtype):
+        dtype = d.choose(*[dtype] * 6, *FULL_FLOATS, "int64")
     window = d.maybe(lambda: d.tensor((length,), dtype, between(0.5, 2.0)), none=True)
     given = OMIT if length == n_fft and d.boolean() else length
     return {"win_length": given, "window": window, "hop_length": d.maybe(lambda: d.choose(1, 2, 3, 4))}
@@ -268,7 +289,7 @@ def _window(d: Draw, n_fft: int) -> dict[str, Any]:
 
 def _stft(d: Draw) -> tuple[dict[str, Any], int]:
     n_fft = d.choose(4, 5, 8, 7, 16)
-    signal = d.tensor((*d.choose((), (2,), (3,)), n_fft + d.choose(0, 1, 5, 17)), domain=_values(d))
+    signal = d.tensor((*d.choose((), (2,), (3,), (1,)), n_fft + d.choose(0, 1, 5, 17)), domain=_values(d))
     sided = OMIT if d.dtype in COMPLEX else d.maybe(d.boolean, none=True)
     return {
         "self": signal,
@@ -276,13 +297,20 @@ def _stft(d: Draw) -> tuple[dict[str, Any], int]:
         **_window(d, n_fft),
         "normalized": d.maybe(d.boolean),
         "onesided": sided,
-        "return_complex": True,
+        "return_complex": d.choose(True, True, OMIT) if d.dtype in COMPLEX else d.choose(True, True, False),
     }, n_fft
 
 
 @ops.case("stft", dtypes=(*FULL_FLOATS, *COMPLEX), judge=Judge(terms=_stft_terms))
 def stft(d: Draw) -> Arguments:
-    return _stft(d)[0]
+    arguments, n_fft = _stft(d)
+    return {**arguments, "align_to_window": _alignment(d, arguments, n_fft)}
+
+
+def _alignment(d: Draw, arguments: Mapping[str, Any], n_fft: int) -> Any:
+    """Whether frames follow the window: where it is as long as they are, that is no question."""
+    whole = arguments["win_length"] in (OMIT, n_fft)
+    return d.maybe(lambda: d.choose(False, True) if whole else False, none=True)
 
 
 def _centred_terms(arguments: Mapping[str, Any]) -> Array:
@@ -291,9 +319,15 @@ def _centred_terms(arguments: Mapping[str, Any]) -> Array:
 
 @ops.case("stft.center", dtypes=(*FULL_FLOATS, *COMPLEX), judge=Judge(terms=_centred_terms))
 def stft_centred(d: Draw) -> Arguments:
-    arguments, _ = _stft(d)
+    arguments, n_fft = _stft(d)
     modes = ("reflect", "constant") if d.dtype in COMPLEX else ("reflect", "constant", "replicate")
-    return {**arguments, "center": d.maybe(d.boolean), "pad_mode": d.maybe(lambda: d.choose(*modes))}
+    centred = d.maybe(d.boolean)
+    return {
+        **arguments,
+        "center": centred,
+        "pad_mode": d.maybe(lambda: d.choose(*modes)),
+        "align_to_window": _alignment(d, arguments, n_fft) if centred is False else d.choose(OMIT, None),
+    }
 
 
 def _istft_terms(arguments: Mapping[str, Any]) -> Array:
@@ -344,4 +378,4 @@ def istft(d: Draw) -> Arguments:
 
 
 def _spectrum(d: Draw, frequencies: int, count: int) -> TensorSpec:
-    return d.tensor((*d.choose((), (2,)), frequencies, count), domain=between(-4.0, 4.0))
+    return d.tensor((*d.choose((), (2,), (1,)), frequencies, count), domain=between(-4.0, 4.0))

@@ -14,7 +14,7 @@ ops = Family("sorting")
 def _points(d: Draw) -> tuple[dict[str, Any], int]:
     """Points, their weights and how to count, and of how many dimensions."""
     dimensions = d.choose(2, 1, 3)
-    lead = d.choose((d.size(1, 33),), (d.size(1, 5), d.size(1, 5)))
+    lead = d.choose((d.size(1, 65),), (d.size(1, 5), d.size(1, 5)))
     return {
         "self": d.tensor((*lead, dimensions), domain=between(-4.0, 4.0)),
         "weight": d.maybe(lambda: d.tensor(lead, domain=between(0.0, 2.0)), none=True),

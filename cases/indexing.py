@@ -83,33 +83,48 @@ def _masked(d: Draw, shape: Sequence[int], *dtypes: str) -> list[Any]:
     return [*(None,) * start, d.tensor(shape[start:stop], dtype, domain)]
 
 
+def _of_nothing(d: Draw, shape: tuple[int, ...]) -> dict[str, Any]:
+    """A tensor without elements, and no place in it."""
+    shape = (0, *shape[1:])
+    return {"self": d.tensor(shape), "indices": [d.tensor((0,), _index_dtype(d), index_into(1))]}
+
+
 @ops.case("index.Tensor", dtypes=ALL, judge=EXACT)
 def index(d: Draw) -> Arguments:
     if d.choose(False, False, False, True):
         shape = d.shape(1, 4)
         return {"self": d.tensor(shape), "indices": _masked(d, shape, "uint8")}
     shape = d.shape(1, 5, min_size=1)
+    if d.integer(0, 15) == 15:
+        return _of_nothing(d, shape)
     return {"self": d.tensor(shape), "indices": _indices(d, shape)[0]}
 
 
 @ops.case("_unsafe_index.Tensor", dtypes=ALL, judge=EXACT)
 def index_unchecked(d: Draw) -> Arguments:
     shape = d.shape(1, 5, min_size=1)
+    if d.integer(0, 15) == 15:
+        return _of_nothing(d, shape)
     return {"self": d.tensor(shape), "indices": _indices(d, shape)[0]}
 
 
 @ops.case("index.Tensor_hacked_twin", "_unsafe_index.Tensor_hacked_twin", dtypes=ALL, judge=EXACT)
 def index_all(d: Draw) -> Arguments:
     shape = d.shape(1, 5, min_size=1)
+    if d.integer(0, 15) == 15:
+        return _of_nothing(d, shape)
     return {"self": d.tensor(shape), "indices": _indices(d, shape, keep=False)[0]}
 
 
 def _index_put(d: Draw, *, keep: bool = True) -> dict[str, Any]:
-    shape = d.shape(1, 4, min_size=1)
+    shape = d.shape(1, min_size=1)
     if keep and d.choose(False, False, False, True):
         # As many values as a mask selects are not known beforehand; one value fits any.
         return {"self": d.tensor(shape), "indices": _masked(d, shape), "values": d.tensor(d.choose((), (1,)))}
     accumulate = d.maybe(d.boolean)
+    if d.integer(0, 15) == 15:
+        nothing = _of_nothing(d, shape)
+        return {**nothing, "values": d.tensor((0, *shape[1:])), "accumulate": accumulate}
     # Without `accumulate`, which of several values written to one place stays is undefined.
     indices, selected = _indices(d, shape, distinct=accumulate is not True, keep=keep)
     values = d.tensor(d.broadcastable(selected))
@@ -273,10 +288,14 @@ def take(d: Draw) -> Arguments:
 
 @ops.case("take_along_dim", dtypes=ALL, judge=EXACT)
 def take_along_dim(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = d.shape()
+    if not shape:
+        indices = d.tensor((), "int64", index_into(1))
+        return {"self": d.tensor(()), "indices": indices, "dim": d.choose(OMIT, None)}
     dim = d.choose(*[d.dim(len(shape))] * 5, OMIT, None)
     if dim is OMIT or dim is None:
-        source = d.tensor(shape)
+        # PyTorch views all as one row, in which it counts from the front.
+        source = d.tensor(shape, contiguous=True)
         indices = d.tensor((d.size() if source.numel else 0,), "int64", index_into(source.numel))
         return {"self": source, "indices": indices, "dim": dim}
     axis = dim % len(shape)
@@ -285,7 +304,7 @@ def take_along_dim(d: Draw) -> Arguments:
     narrow = [n if i == axis or d.boolean() else 1 for i, n in enumerate(shape)]
     return {
         "self": d.tensor(narrow),
-        "indices": d.tensor(sizes, "int64", index_into(shape[axis])),
+        "indices": d.tensor(sizes, "int64", index_into(shape[axis], negative=True)),
         "dim": dim,
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from harness.dtypes import ALL
+from harness.dtypes import ALL, UNSIGNED
 from harness.generate.draw import OMIT, Draw, index_into
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import contiguous_strides
@@ -16,23 +16,26 @@ ops = Family("indexing")
 
 def _masked(d: Draw) -> tuple[dict[str, Any], tuple[int, ...]]:
     """A tensor, a mask, and for each dim the indices of the places that the mask speaks of."""
-    shape, common = d.shape(1, 3, min_size=1), d.shape(0, 3, max_size=5)
+    shape, common = d.shape(1, min_size=1), d.shape(max_size=5)
     return {
         "self": d.tensor(shape),
-        "mask": d.tensor(common, "bool"),
+        "mask": d.tensor(d.broadcastable(common), "bool"),
         "indices": [d.tensor(common, "int64", index_into(size)) for size in shape],
     }, common
 
 
 @ops.case("_unsafe_masked_index", dtypes=ALL, judge=EXACT)
 def masked_index(d: Draw) -> Arguments:
-    return {**_masked(d)[0], "fill": d.choose(0, 1, 3, True, 0.0)}
+    return {
+        **_masked(d)[0],
+        "fill": d.choose(0, 1, 3, True, 0.0) if d.dtype in UNSIGNED else d.choose(0, 1, 3, True, 0.0, -1),
+    }
 
 
 @ops.case("_unsafe_masked_index_put_accumulate", dtypes=ALL, judge=ACCUMULATES)
 def masked_index_put(d: Draw) -> Arguments:
     arguments, common = _masked(d)
-    return {**arguments, "values": d.tensor(common)}
+    return {**arguments, "values": d.tensor(d.broadcastable(common))}
 
 
 @ops.case("as_strided_scatter", dtypes=ALL, judge=Judge(exact=True, signed_zeros=True, reads_layout=True))

@@ -201,7 +201,7 @@ def grid_sampler(d: Draw) -> Arguments:
 @ops.case("affine_grid_generator", dtypes=FLOATS + INTS)
 def affine_grid_generator(d: Draw) -> Arguments:
     dims = d.choose(2, 3)
-    batch = d.choose(1, 2, 1, 3, 2, 0)
+    batch = d.choose(1, 2, 1, 3, 2, 0, 8, 17, 33, 64)
     least = 2 if d.dtype in ("float16", "bfloat16") else 0
     sizes = [d.size(least, 9 if dims == 2 else 5) for _ in range(dims)]
     return {

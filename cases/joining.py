@@ -65,7 +65,7 @@ def hstack(d: Draw) -> Arguments:
 
 @ops.case("vstack", "row_stack", dtypes=ALL, judge=EXACT)
 def vstack(d: Draw) -> Arguments:
-    shape = d.shape(0, 4)
+    shape = d.shape()
     if len(shape) == 0:
         return {"tensors": [d.tensor(d.choose((), (1,)), d.other_dtype()) for _ in range(d.integer(1, 3))]}
     tensors = _varied(d, (1, *shape) if len(shape) == 1 else shape, 0)
@@ -85,7 +85,7 @@ def dstack(d: Draw) -> Arguments:
 
 @ops.case("column_stack", dtypes=ALL, judge=EXACT)
 def column_stack(d: Draw) -> Arguments:
-    shape = d.shape(0, 4)
+    shape = d.shape()
     if len(shape) < 2:
         return {"tensors": _varied(d, shape, None) + (_varied(d, (*shape, 1), 1) if shape else [])}
     return {"tensors": _varied(d, shape, 1)}
@@ -218,9 +218,11 @@ def cartesian_prod(d: Draw) -> Arguments:
 
 @ops.case("combinations", dtypes=ALL, judge=EXACT)
 def combinations(d: Draw) -> Arguments:
+    number = d.choose(OMIT, 2, 1, 3, 0, 4)
+    few = (4, 0, 1, 2, 3, 5, 6, 8, 15)
     return {
-        "self": d.tensor((d.choose(4, 0, 1, 2, 3, 5, 6, 8, 15),)),
-        "r": d.choose(OMIT, 2, 1, 3, 0, 4),
+        "self": d.tensor((d.choose(*few) if number in (3, 4) else d.choose(*few, 33, 64),)),
+        "r": number,
         "with_replacement": d.choose(OMIT, False, True),
     }
 
@@ -235,4 +237,6 @@ def chunk_cat(d: Draw) -> Arguments:
         d.tensor((*shape[:dim], *(d.size(1, 7) for _ in range(d.integer(1, 3)))))
         for _ in range(d.integer(1, 4))
     ]
+    if len({len(spec.shape) for spec in tensors}) == 1 and d.boolean():
+        dim -= len(tensors[0].shape)
     return {"tensors": tensors, "dim": dim, "num_chunks": d.choose(2, 1, 3, 5)}

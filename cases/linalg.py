@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS
+from harness.dtypes import FLOATS, FULL_FLOATS, INTS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
@@ -57,15 +57,20 @@ def cholesky_inverse(d: Draw) -> Arguments:
     return {"self": _square(d), "upper": d.maybe(d.boolean)}
 
 
-@ops.case("matrix_power", "linalg_matrix_power", dtypes=FULL_FLOATS)
+@ops.case("matrix_power", "linalg_matrix_power", dtypes=(*FLOATS, *INTS))
 def matrix_power(d: Draw) -> Arguments:
-    return {"self": _square(d), "n": d.choose(2, 0, 1, 3, 4, -1, -2)}
+    # Inverses are taken of full floats only.
+    exponents = (2, 0, 1, 3, 4, *((-1, -2) if d.dtype in FULL_FLOATS else ()))
+    return {"self": _square(d), "n": d.choose(*exponents)}
 
 
 @ops.case("linalg_matrix_exp", "matrix_exp", dtypes=FLOATS)
 def matrix_exp(d: Draw) -> Arguments:
     side = d.choose(2, 1, 3, 0)
-    return {"self": d.tensor((*_lead(d), side, side), domain=between(-1.0, 1.0))}
+    lead = _lead(d)
+    # PyTorch views several batch dims as one.
+    values = between(-1.0, 1.0)
+    return {"self": d.tensor((*lead, side, side), domain=values, contiguous=len(lead) > 1)}
 
 
 @ops.case("linalg_eigvalsh", dtypes=FULL_FLOATS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
 from harness.generate.draw import ANY, OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import ACCUMULATES, Judge
@@ -25,28 +26,37 @@ def _given_reduction(d: Draw) -> int:
     return d.choose(1, 0, 2)
 
 
-def _pair(d: Draw, first: str = "self", second: str = "target", **domains: Any) -> dict[str, Any]:
-    return d.operands(first, second, domains=domains)
+def _pair(
+    d: Draw, first: str = "self", second: str = "target", promote: Sequence[str] = (), **domains: Any
+) -> dict[str, Any]:
+    return d.operands(first, second, promote=promote, domains=domains)
 
 
 # Differences of two tensors
 
 
-@ops.case("mse_loss", "l1_loss", dtypes=FLOATS)
+@ops.case("mse_loss", dtypes=FLOATS)
+@ops.case("l1_loss", dtypes=NUMBERS)
 def difference(d: Draw) -> Arguments:
-    return {**_pair(d), "reduction": _reduction(d)}
+    # Integers have no mean.
+    reduction = _reduction(d) if d.dtype in FLOATS else d.choose(0, 2)
+    return {**_pair(d, promote=ALL), "reduction": reduction}
 
 
 @ops.case("soft_margin_loss", dtypes=FLOATS)
 def soft_margin(d: Draw) -> Arguments:
     shape = d.shape()
-    target = d.tensor(d.broadcastable(shape), domain=d.choose(SIGNS, SIGNS, ANY))
+    target = d.tensor(d.broadcastable(shape), d.other_dtype(), d.choose(SIGNS, ANY))
     return {"self": d.tensor(shape), "target": target, "reduction": _reduction(d)}
 
 
 @ops.case("smooth_l1_loss", dtypes=FLOATS)
 def smooth_l1(d: Draw) -> Arguments:
-    return {**_pair(d), "reduction": _reduction(d), "beta": d.choose(OMIT, 1.0, 0.5, 0.0, 2.0, 0.1)}
+    return {
+        **_pair(d, promote=ALL),
+        "reduction": _reduction(d),
+        "beta": d.choose(OMIT, 1.0, 0.5, 0.0, 2.0, 0.1),
+    }
 
 
 @ops.case("huber_loss", dtypes=FLOATS)
@@ -54,10 +64,15 @@ def huber(d: Draw) -> Arguments:
     return {**_pair(d), "reduction": _reduction(d), "delta": d.choose(OMIT, 1.0, 0.5, 2.0, 0.1, 5.0)}
 
 
-@ops.case("hinge_embedding_loss", dtypes=FLOATS)
+@ops.case("hinge_embedding_loss", dtypes=(*FLOATS, *SIGNED_INTS))
 def hinge_embedding(d: Draw) -> Arguments:
     target = d.choose(SIGNS, SIGNS, SIGNS, ANY)
-    return {**_pair(d, target=target), "margin": _margin(d), "reduction": _reduction(d)}
+    integral = d.dtype not in FLOATS
+    return {
+        **_pair(d, target=target),
+        "margin": d.choose(OMIT, 0.0, 1.0) if integral else _margin(d),
+        "reduction": d.choose(0, 2) if integral else _reduction(d),
+    }
 
 
 def _margin(d: Draw) -> Any:
@@ -69,7 +84,7 @@ def margin_ranking(d: Draw) -> Arguments:
     # Broadcasts, but between tensors of equal rank.
     shape = d.shape()
     full = d.choose("input1", "input2", "target")
-    domains = {"target": d.choose(SIGNS, ANY) if d.dtype != "uint8" else ANY}
+    domains = {"target": d.choose(SIGNS, ANY) if d.dtype not in UNSIGNED else ANY}
     tensors = {
         name: d.tensor(
             [s if name == full or d.boolean() else 1 for s in shape], domain=domains.get(name, ANY)
@@ -88,10 +103,14 @@ def margin_ranking(d: Draw) -> Arguments:
 def cosine_embedding(d: Draw) -> Arguments:
     batch = d.choose((), (d.size(),))
     shape = (*batch, d.size(0, 9))
+    narrow = d.choose("", "", "input1", "input2")
+    inputs = {
+        name: d.tensor([1 if name == narrow and d.boolean() else size for size in shape])
+        for name in ("input1", "input2")
+    }
     return {
-        "input1": d.tensor(shape),
-        "input2": d.tensor(shape),
-        "target": d.tensor(batch, domain=d.choose(SIGNS, SIGNS, ANY)),
+        **inputs,
+        "target": d.tensor(batch, domain=d.choose(SIGNS, ANY)),
         "margin": _margin(d),
         "reduction": _reduction(d),
     }
@@ -99,9 +118,14 @@ def cosine_embedding(d: Draw) -> Arguments:
 
 @ops.case("triplet_margin_loss", dtypes=FLOATS)
 def triplet_margin(d: Draw) -> Arguments:
-    shape = d.shape(1, 3)
+    # Broadcasts, but between tensors of equal rank.
+    shape = d.shape()
+    full = d.choose("", "anchor", "positive", "negative")
     return {
-        **{name: d.tensor(shape) for name in ("anchor", "positive", "negative")},
+        **{
+            name: d.tensor([size if full in ("", name) or d.boolean() else 1 for size in shape])
+            for name in ("anchor", "positive", "negative")
+        },
         "margin": _margin(d),
         "p": d.choose(OMIT, 2.0, 1.0, 3.0, 0.5),
         "eps": d.choose(OMIT, 1e-6, 0.0, 1e-3),
@@ -146,7 +170,7 @@ def kl_div(d: Draw) -> Arguments:
 @ops.case("poisson_nll_loss", dtypes=FLOATS)
 def poisson_nll(d: Draw) -> Arguments:
     return {
-        **_pair(d, "input", "target", target=d.choose(ANY, between(0.0, 20.0))),
+        **_pair(d, "input", "target", ALL, target=d.choose(ANY, between(0.0, 20.0))),
         "log_input": d.boolean(),
         "full": d.boolean(),
         "eps": d.choose(1e-8, 1e-3, 0.0),
@@ -170,7 +194,7 @@ def _targets(d: Draw, shape: tuple[int, ...], classes: int, ignored: Any) -> Any
 
 
 def _weight(d: Draw, classes: int) -> Any:
-    domain = d.choose(between(0.0, 3.0), between(0.0, 3.0), ANY)
+    domain = d.choose(between(0.0, 3.0), ANY)
     return d.maybe(lambda: d.tensor((classes,), domain=domain), none=True)
 
 
@@ -257,7 +281,7 @@ def multi_margin(d: Draw) -> Arguments:
         "self": d.tensor((*batch, classes)),
         "target": d.tensor(batch, "int64", index_into(classes)),
         "p": d.choose(OMIT, 1, 2, 2.0),
-        "margin": d.choose(OMIT, 1, 0.5, 0, 2.0),
+        "margin": d.choose(OMIT, 1, 0.5, 0, 2.0, -0.5),
         "weight": d.maybe(lambda: d.tensor((classes,)), none=True),
         "reduction": _reduction(d),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, is_float
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import TensorSpec
@@ -103,7 +103,7 @@ def inner(d: Draw) -> Arguments:
 
 @ops.case("linalg_vecdot", dtypes=FLOATS, judge=ACCUMULATES)
 def vecdot(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = (d.size(high=5), 129) if d.integer(0, 15) == 15 else d.shape(1)
     dim = d.maybe(lambda: d.dim(len(shape)))
     axis = (-1 if dim is OMIT else dim) % len(shape)
     # The contracted dim does not broadcast, and `dim` counts from where both operands have it.
@@ -133,9 +133,9 @@ def _addmm_terms(arguments: Mapping[str, Any]) -> Array:
 
 
 # Neither activation amplifies: the sum's terms bound the error, cut off or not.
-@ops.case("_addmm_activation", dtypes=FLOATS, judge=Judge(terms=_addmm_terms))
+@ops.case("_addmm_activation", dtypes=NUMBERS, judge=Judge(terms=_addmm_terms))
 def addmm_activation(d: Draw) -> Arguments:
-    return {**addmm(d), "use_gelu": d.maybe(d.boolean)}
+    return {**addmm(d), "use_gelu": d.maybe(d.boolean) if is_float(d.dtype) else d.choose(OMIT, False)}
 
 
 @ops.case("baddbmm", dtypes=NUMBERS, judge=ACCUMULATES)
@@ -178,7 +178,8 @@ def addr(d: Draw) -> Arguments:
         "self": d.tensor(d.broadcastable((m, n))),
         "vec1": d.tensor((m,)),
         "vec2": d.tensor((n,)),
-        **_scales(d),
+        # As Python ints, which no bool is spelled for: beside floats a bool is refused.
+        **{name: int(v) if v in (0.0, 1.0) and d.dtype != "bool" else v for name, v in _scales(d).items()},
     }
 
 
@@ -187,7 +188,7 @@ def linear(d: Draw) -> Arguments:
     features, outputs, _ = _sides(d)
     vector = d.integer(0, 9) == 9
     return {
-        "input": d.tensor((*d.shape(0, 3, max_size=5), features)),
+        "input": d.tensor((*d.shape(0, 4, max_size=5), features)),
         "weight": d.tensor((features,) if vector else (outputs, features)),
         "bias": d.maybe(lambda: d.tensor(() if vector else (outputs,)), none=True),
     }
@@ -197,7 +198,7 @@ def linear(d: Draw) -> Arguments:
 def bilinear(d: Draw) -> Arguments:
     # PyTorch cannot flatten batches of nothing.
     lead = d.shape(0, 2, min_size=1, max_size=3)
-    first, second, outputs = d.size(1, 9), d.size(1, 9), d.size(0, 9)
+    first, second, outputs = 129 if d.integer(0, 19) == 19 else d.size(1, 9), d.size(1, 9), d.size(0, 9)
     return {
         "input1": d.tensor((*lead, first)),
         "input2": d.tensor((*lead, second)),
@@ -208,13 +209,13 @@ def bilinear(d: Draw) -> Arguments:
 
 @ops.case("chain_matmul", dtypes=NUMBERS, judge=ACCUMULATES)
 def chain_matmul(d: Draw) -> Arguments:
-    sides = [d.size(high=9) for _ in range(d.integer(2, 5))]
+    sides = [129 if d.integer(0, 19) == 19 else d.size(high=9) for _ in range(d.integer(2, 5))]
     return {"matrices": [d.tensor(pair) for pair in pairwise(sides)]}
 
 
 @ops.case("linalg_multi_dot", dtypes=NUMBERS, judge=ACCUMULATES)
 def multi_dot(d: Draw) -> Arguments:
-    sides = [d.size(high=9) for _ in range(d.integer(3, 5))]
+    sides = [129 if d.integer(0, 19) == 19 else d.size(high=9) for _ in range(d.integer(3, 5))]
     shapes: list[tuple[int, ...]] = list(pairwise(sides))
     if d.boolean():
         shapes[0] = shapes[0][1:]
@@ -267,9 +268,12 @@ def _term(d: Draw, term: str, sizes: dict[str, int], ellipsis: Sequence[int]) ->
 
 @ops.case("einsum", dtypes=NUMBERS, judge=ACCUMULATES)
 def einsum(d: Draw) -> Arguments:
-    equation = d.choose(*_EQUATIONS)
+    # One of them long now and then, where the order of accumulation matters.
+    long = d.integer(0, 15) == 15
+    equation = "ij,jk->ik" if long else d.choose(*_EQUATIONS)
     terms = equation.replace(" ", "").split("->")[0].split(",")
-    sizes = {letter: d.size(high=5) for letter in "".join(terms) if letter.isalpha()}
+    sizes = {letter: d.size(high=9) for letter in "".join(terms) if letter.isalpha()}
+    sizes |= {"j": 129} if long else {}
     ellipsis = d.shape(0, 2, max_size=3)
     tensors = [d.tensor(_term(d, term, sizes, ellipsis)) for term in terms]
     return {"equation": equation, "tensors": tensors, "path": d.choose(OMIT, None)}
@@ -277,7 +281,7 @@ def einsum(d: Draw) -> Arguments:
 
 @ops.case("tensordot", dtypes=NUMBERS, judge=ACCUMULATES)
 def tensordot(d: Draw) -> Arguments:
-    shape = d.shape(0, 5, max_size=5)
+    shape = (d.size(high=5), 129) if d.integer(0, 15) == 15 else d.shape(0, 5, max_size=5)
     dims = d.dims(len(shape)) if shape else []
     free = d.shape(0, 2, max_size=5)
     other = [*(shape[i] for i in dims), *free]
@@ -359,7 +363,7 @@ def _points(d: Draw, *, batches: bool) -> dict[str, Any]:
     left, right = (lead, d.broadcastable(lead)) if full_left else (d.broadcastable(lead), lead)
     # Beyond 25 points PyTorch multiplies matrices unless told otherwise.
     return {
-        "x1": d.tensor((*left, d.choose(1, 2, 5, 0, 27), features)),
+        "x1": d.tensor((*left, d.choose(1, 2, 5, 0, 27, 64), features)),
         "x2": d.tensor((*right, d.choose(1, 3, 4, 0, 28), features)),
     }
 
@@ -393,10 +397,8 @@ def pdist_kernel(d: Draw) -> Arguments:
 
 @ops.case("pairwise_distance", dtypes=NUMBERS)
 def pairwise_distance(d: Draw) -> Arguments:
-    shape = d.shape(1)
     return {
-        "x1": d.tensor(shape),
-        "x2": d.tensor(shape),
+        **d.operands("x1", "x2"),
         "p": d.maybe(lambda: d.choose(2.0, 1.0, 3.0, 0.5)),
         "eps": d.maybe(lambda: d.choose(1e-6, 0.0, 0.1)),
         "keepdim": d.maybe(d.boolean),

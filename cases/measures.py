@@ -6,7 +6,7 @@ A program returns the number as a 0-d tensor (`harness.tensors.output_tensors`).
 from __future__ import annotations
 
 from harness.dtypes import ALL, FLOATS
-from harness.generate.draw import OMIT, Draw, between
+from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import Enumerated
 from harness.verdict.judge import EXACT
@@ -31,22 +31,22 @@ def is_contiguous(d: Draw) -> Arguments:
 
 @ops.case("item", "_local_scalar_dense", "is_nonzero", dtypes=ALL, judge=EXACT)
 def element(d: Draw) -> Arguments:
-    return {"self": d.tensor(d.choose((), (1,), (1, 1)))}
+    return {"self": d.tensor((1,) * d.integer(0, 5))}
 
 
 @ops.case("equal", dtypes=ALL, judge=EXACT)
 def equal(d: Draw) -> Arguments:
-    shape = d.shape(0, 2, max_size=3)
-    other = d.choose(shape, shape, shape, d.shape(0, 2, max_size=3))
+    shape = d.shape()
+    other = d.choose(shape, shape, shape, d.shape())
     # Few values, so that equal tensors occur.
-    domain = d.choose(("any",), between(0, 1), between(1, 1))
-    return {"self": d.tensor(shape, domain=domain), "other": d.tensor(other, domain=domain)}
+    domain = d.choose(ANY, ANY, between(0, 1), between(1, 1))
+    return {"self": d.tensor(shape, domain=domain), "other": d.tensor(other, d.other_dtype(), domain)}
 
 
 @ops.case("allclose", dtypes=FLOATS, judge=EXACT)
 def allclose(d: Draw) -> Arguments:
-    shape = d.shape(0, 2, max_size=3)
-    domain = d.choose(("any",), between(0.0, 1.0), between(1.0, 1.5))
+    shape = d.shape()
+    domain = d.choose(ANY, ANY, between(0.0, 1.0), between(1.0, 1.5))
     return {
         "self": d.tensor(shape, domain=domain),
         "other": d.tensor(d.broadcastable(shape), domain=domain),

@@ -325,9 +325,10 @@ def instance_norm(d: Draw) -> Arguments:
 @ops.case("_weight_norm", dtypes=FLOATS)
 def weight_norm(d: Draw) -> Arguments:
     shape = d.shape(2, 4, min_size=1)
-    dim = d.maybe(lambda: d.integer(0, len(shape) - 1))
+    # For -1 one norm, of all that there is.
+    dim = d.maybe(lambda: d.choose(*[d.integer(0, len(shape) - 1)] * 5, -1))
     axis = 0 if dim is OMIT else dim
-    gains = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    gains = () if axis == -1 else tuple(n if i == axis else 1 for i, n in enumerate(shape))
     return {"v": d.tensor(shape), "g": d.tensor(gains), "dim": dim}
 
 
@@ -365,6 +366,6 @@ def renorm(d: Draw) -> Arguments:
 def cosine_similarity(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.dim(len(shape)) if len(shape) < 2 else d.maybe(lambda: d.dim(len(shape)))
-    other = d.tensor(d.broadcastable(shape))
+    other = d.tensor(d.broadcastable(shape), d.other_dtype())
     left, right = (d.tensor(shape), other) if d.boolean() else (other, d.tensor(shape))
     return {"x1": left, "x2": right, "dim": dim, "eps": d.maybe(lambda: d.choose(1e-8, 1e-3, 0.0))}

@@ -76,7 +76,7 @@ def _matrix_order(d: Draw) -> int | float:
 
 def _matrix(d: Draw, min_size: int = 1) -> tuple[TensorSpec, list[int], Any]:
     """A batch of matrices, the dims that they lie in, and those dims as an argument with a default."""
-    shape = d.shape(2, 5, min_size=min_size, max_size=5)
+    shape = d.shape(2, 5, min_size=min_size, max_size=9)
     dims = d.dims(len(shape), min_count=2, max_count=2)
     default = d.boolean()
     return d.tensor(shape, domain=FINITE), dims, OMIT if default else dims
@@ -125,7 +125,8 @@ def matrix_norm_named(d: Draw) -> Arguments:
 def linalg_norm_named(d: Draw) -> Arguments:
     matrix, dims, _ = _matrix(d)
     dtype = d.choose(OMIT, None, _wider(d))
-    return {"self": matrix, "ord": _named_order(d), "dim": dims, "keepdim": keepdim(d), "dtype": dtype}
+    dim = d.choose(dims, OMIT, None) if len(matrix.shape) == 2 else dims
+    return {"self": matrix, "ord": _named_order(d), "dim": dim, "keepdim": keepdim(d), "dtype": dtype}
 
 
 @ops.case("nuclear_norm.dim", dtypes=FULL_FLOATS)
@@ -136,12 +137,12 @@ def nuclear_norm_dim(d: Draw) -> Arguments:
 
 @ops.case("nuclear_norm", dtypes=FULL_FLOATS)
 def nuclear_norm(d: Draw) -> Arguments:
-    return {"self": d.tensor(d.shape(2, 2, max_size=5), domain=FINITE), "keepdim": keepdim(d)}
+    return {"self": d.tensor(d.shape(2, max_size=9), domain=FINITE), "keepdim": keepdim(d)}
 
 
 @ops.case("frobenius_norm.dim", dtypes=FLOATS)
 def frobenius_norm(d: Draw) -> Arguments:
-    shape = long_or_any_shape(d, 1)
+    shape = long_or_any_shape(d, 0)
     return {"self": d.tensor(shape), "dim": d.dims(len(shape), max_count=2), "keepdim": keepdim(d)}
 
 
@@ -149,4 +150,9 @@ def frobenius_norm(d: Draw) -> Arguments:
 def dist(d: Draw) -> Arguments:
     p = d.maybe(lambda: d.choose(2, 1, 0, 3.0, 0.5, float("inf"), float("-inf")))
     shape = filled(d.shape(), None) if p is not OMIT and p in (float("inf"), float("-inf")) else d.shape()
-    return {"self": d.tensor(shape), "other": d.tensor(d.broadcastable(shape)), "p": p}
+    integral = d.choose(*[""] * 6, "self", "other")
+    return {
+        "self": d.tensor(shape, "int64" if integral == "self" else d.dtype),
+        "other": d.tensor(d.broadcastable(shape), "int64" if integral == "other" else d.dtype),
+        "p": p,
+    }

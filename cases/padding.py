@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.dtypes import ALL, INT_RANGE, NUMBERS, is_float
+from harness.dtypes import ALL, INT_RANGE, NUMBERS, WIDE_UNSIGNED, is_float
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
 from harness.verdict.judge import EXACT
@@ -65,7 +65,7 @@ def constant_pad(d: Draw) -> Arguments:
 
 def _spatial(d: Draw, dims: int, least: int, most: Callable[[int], int]) -> tuple[tuple[int, ...], list[int]]:
     """A shape with `dims` spatial dimensions, batched or not, and the amounts for them."""
-    sizes = tuple(d.size(1, 7) for _ in range(dims))
+    sizes = tuple(d.size(1, 65 if dims == 1 else 7) for _ in range(dims))
     lead = d.choose((2, 3), (1, 1), (3,), (0, 2), (2,))
     return (*lead, *sizes), _amounts(d, sizes, least, most)
 
@@ -88,8 +88,9 @@ _MODES: dict[str, tuple[int, Callable[[int], int]]] = {
 
 
 def _by_mode(d: Draw) -> tuple[str, dict[str, Any]]:
-    # The kernels that reflect and replicate take no bool.
-    mode = d.choose(*(_MODES if d.dtype != "bool" else ("constant", "circular")))
+    # The kernels that reflect and replicate take no bool, nor wide unsigned integers.
+    copied = d.dtype == "bool" or d.dtype in WIDE_UNSIGNED
+    mode = d.choose(*(("constant", "circular") if copied else _MODES))
     if mode == "constant" and d.boolean():
         shape = d.shape()
         padded = shape[len(shape) - d.integer(0, len(shape)) :]
@@ -132,7 +133,7 @@ for _dims in (1, 2, 3):
 
 @ops.case("pad_sequence", dtypes=ALL, judge=EXACT)
 def pad_sequence(d: Draw) -> Arguments:
-    tail = d.shape(0, 2, max_size=5)
+    tail = d.shape(0, 4, max_size=5)
     return {
         "sequences": [d.tensor((d.size(0, 9), *tail)) for _ in range(d.integer(1, 4))],
         "batch_first": d.choose(OMIT, False, True),

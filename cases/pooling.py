@@ -51,7 +51,7 @@ def _window(d: Draw, dims: int, *, dilated: bool, beyond: bool = True) -> dict[s
         reach = dilation[axis] * (kernel[axis] - 1) + 1
         # Rounding up lets a window hang over the end.
         least = reach - (2 * padding[axis] + (stride[axis] - 1 if ceil else 0) if beyond else 0)
-        sizes.append(max(least, 1) + d.choose(2, 0, 1, 3, 4, 7))
+        sizes.append(max(least, 1) + d.choose(2, 0, 1, 3, 4, 7, *((14, 29, 61) if dims == 1 else ())))
     arguments = {
         "self": d.tensor((*_lead(d), *sizes)),
         "kernel_size": _spelled(d, kernel, None),
@@ -80,7 +80,7 @@ def _avg_pool(dims: int, d: Draw) -> Arguments:
 
 
 def _adaptive(dims: int, d: Draw) -> Arguments:
-    sizes = [d.size(1, 9 if dims < 3 else 5) for _ in range(dims)]
+    sizes = [d.size(1, (65, 9, 5)[dims - 1]) for _ in range(dims)]
     outputs = [d.choose(1, 2, 3, 5, 4, 7) for _ in range(dims)]
     if d.integer(0, 11) == 11:
         outputs[d.integer(0, dims - 1)] = 0
@@ -112,7 +112,7 @@ for _dims, _avg_dtypes in ((1, (*FLOATS, "int64")), (2, (*FLOATS, "int64")), (3,
 
 def _unpool(dims: int, d: Draw) -> dict[str, Any]:
     lead = _lead(d)
-    pooled = [d.integer(1, 3) for _ in range(dims)]
+    pooled = [d.choose(1, 2, 3, 8 if dims == 2 else 4) for _ in range(dims)]
     sizes = [p * d.choose(2, 1, 3) + d.integer(0, 2) for p in pooled]
     shape, plane = (*lead, *pooled), math.prod(sizes)
     # Pooling with overlapping windows gives one place more than once.

@@ -41,7 +41,7 @@ def _open(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask 
 
 
 GRID = Judge(undefined=_open)
-_RANGES = ((-128, 127), (0, 255), (0, 127), (0, 1), (-8, 7))
+_RANGES = ((-128, 127), (0, 255), (0, 127), (0, 1), (-8, 7), (-8, 0), (-9, -2), (1, 15))
 
 
 def _grid(d: Draw) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, is_float
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 from harness.invocation import Enumerated, TensorSpec
@@ -52,7 +52,7 @@ for suffix, extra in (("", {}), (".generator", {"generator": None})):
 
 
 def _bounds(d: Draw, *, low: bool) -> dict[str, int]:
-    start = d.choose(0, 1, 5) if d.dtype == "uint8" else d.choose(0, 1, -3, 5)
+    start = d.choose(0, 1, 5) if d.dtype in UNSIGNED else d.choose(0, 1, -3, 5)
     return (
         {"low": start, "high": start + d.choose(1, 10, 2, 100)} if low else {"high": d.choose(1, 10, 2, 100)}
     )
@@ -139,11 +139,11 @@ def normal_of_width(d: Draw) -> Arguments:
 
 @ops.case("normal.Tensor_Tensor", dtypes=FLOATS, judge=_by(rules.normal()))
 def normal_tensors(d: Draw) -> Arguments:
+    domains = {"mean": between(-4.0, 4.0), "std": between(0.0, 3.0)}
+    if d.choose(False, False, True):
+        return d.operands("mean", "std", domains=domains)
     shape = _shape(d)
-    return {
-        "mean": d.tensor(shape, domain=between(-4.0, 4.0)),
-        "std": d.tensor(shape, domain=between(0.0, 3.0)),
-    }
+    return {name: d.tensor(shape, domain=domain) for name, domain in domains.items()}
 
 
 @ops.case("normal_functional", dtypes=FLOATS, judge=_by(rules.normal()))
@@ -153,7 +153,9 @@ def normal_functional(d: Draw) -> Arguments:
 
 # `from` is no name in Python.
 _FROM: dict[str, Any] = {"from": lambda d: d.choose(OMIT, 0.0, -1.0)}
-_FROM_5_AT_MOST: dict[str, Any] = {"from": lambda d: d.choose(0, 1, 5)}
+_FROM_5_AT_MOST: dict[str, Any] = {
+    "from": lambda d: d.choose(0, 1, 5, *(() if d.dtype in UNSIGNED else (-3,)))
+}
 
 ops.simple(
     "uniform",
@@ -199,14 +201,13 @@ ops.simple("poisson", dtypes=FLOATS, judge=_by(rules.poisson()), self=lambda d: 
 ops.simple(
     "random.to", dtypes=ALL, judge=_by(rules.integers("", "to")), self=_self, to=lambda d: d.choose(2, 1)
 )
-ops.simple(
-    "random.from",
-    dtypes=NUMBERS,
-    judge=_by(rules.integers("from", "to")),
-    self=_self,
-    **_FROM_5_AT_MOST,
-    to=lambda d: d.choose(10, 6, 100),
-)
+
+
+@ops.case("random.from", dtypes=NUMBERS, judge=_by(rules.integers("from", "to")))
+def random_between(d: Draw) -> Arguments:
+    below = () if d.dtype in UNSIGNED else ((-3, 6), (-7, -1), (-3, 0))
+    low, high = d.choose((0, 10), (1, 6), (5, 100), (5, None), *below)
+    return {"self": _self(d), "from": low, "to": high}
 
 
 @ops.case("randint_like.Tensor", dtypes=NUMBERS, judge=_by(rules.integers()))
@@ -262,5 +263,5 @@ ops.simple(
 
 @ops.case("_sample_dirichlet", dtypes=FULL_FLOATS, judge=_by(dirichlet("self")))
 def sample_dirichlet(d: Draw) -> Arguments:
-    shape = d.choose(d.shape(1, 3, min_size=1), (400, 3), (50, 9))
+    shape = d.choose(d.shape(1, min_size=1), (400, 3), (50, 9))
     return {"self": d.tensor(shape, domain=between(0.5, 4.0))}

@@ -108,7 +108,7 @@ def nanmean(d: Draw) -> Arguments:
 
 @ops.case("sum_to_size", dtypes=ALL, judge=ACCUMULATES)
 def sum_to_size(d: Draw) -> Arguments:
-    shape = d.shape()
+    shape = long_or_any_shape(d)
     return {"self": d.tensor(shape), "size": list(d.broadcastable(shape))}
 
 
@@ -318,4 +318,9 @@ def quantile_scalar(d: Draw) -> Arguments:
 def hash_tensor(d: Draw) -> Arguments:
     shape = d.shape()
     dim = dim_list(d, len(shape), none=False)
-    return {"self": d.tensor(filled(shape, dim)), "dim": dim, "keepdim": keepdim(d)}
+    return {
+        "self": d.tensor(filled(shape, dim)),
+        "dim": dim,
+        "keepdim": keepdim(d),
+        "mode": d.choose(OMIT, 0),
+    }

@@ -21,21 +21,22 @@ def _segments(d: Draw, lead: tuple[int, ...], size: int) -> dict[str, Any]:
     if kind == "whole":
         # Equal lengths, which add up to the size.
         count = next(n for n in (count, 2, 1) if size % n == 0)
-        lengths = d.tensor((*lead, count), "int64", between(size // count, size // count), contiguous=True)
+        lengths = d.tensor((*lead, count), "int64", between(size // count, size // count))
         return {"lengths": lengths, "unsafe": d.maybe(d.boolean)}
     # Lengths that may leave a rest, which PyTorch takes if it is told not to check.
     domain = between(0, size // count)
-    return {"lengths": d.tensor((*lead, count), "int64", domain, contiguous=True), "unsafe": True}
+    return {"lengths": d.tensor((*lead, count), "int64", domain), "unsafe": True}
 
 
 @ops.case("segment_reduce", dtypes=FLOATS, judge=ACCUMULATES)
 def segment_reduce(d: Draw) -> Arguments:
-    axis = d.choose(0, 0, 1)
-    lead, size = d.shape(axis, axis, min_size=1, max_size=3), d.size(1, 17)
+    axis = d.choose(0, 0, 0, 1, 1, 2, 3, 4)
+    lead, size = d.shape(axis, axis, min_size=1, max_size=3), 130 if d.integer(0, 15) == 15 else d.size(1, 17)
+    data = d.tensor((*lead, size, *d.shape(0, min(3, 4 - axis), max_size=4)))
     return {
-        "data": d.tensor((*lead, size, *d.shape(0, 2, max_size=4)), contiguous=True),
+        "data": data,
         "reduce": d.choose("sum", "mean", "max", "min", "prod"),
         **_segments(d, lead, size),
-        "axis": OMIT if axis == 0 and d.boolean() else axis,
-        "initial": d.choose(OMIT, None, 0, 1.0, 2.5),
+        "axis": d.choose(axis, axis - len(data.shape), *((OMIT, OMIT) if axis == 0 else ())),
+        "initial": d.choose(OMIT, None, 0, 1.0, 2.5, -1.5),
     }

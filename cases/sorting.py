@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,19 +86,23 @@ def _search(d: Draw) -> dict[str, Any]:
 def bucketize(d: Draw) -> Arguments:
     count = d.size()
     boundaries = d.tensor((count,), domain=ascending(count))
-    return {"self": d.any_tensor(), "boundaries": boundaries, **_search(d)}
+    return {
+        "self": d.tensor(d.shape(), d.choose(*[d.dtype] * 9, "bool")),
+        "boundaries": boundaries,
+        **_search(d),
+    }
 
 
 @ops.case("bucketize.Scalar", dtypes=ALL, judge=EXACT)
 def bucketize_number(d: Draw) -> Arguments:
-    count = d.size()
+    count = d.size(high=65)
     boundaries = d.tensor((count,), domain=ascending(count))
     return {"self": d.number(), "boundaries": boundaries, **_search(d)}
 
 
 def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
     """A sorted sequence with its side; sometimes one that only its sorter brings into order."""
-    count = d.size()
+    count = d.size() if lead else d.size(high=65)
     shape = (*lead, count)
     side = d.choose(OMIT, None, "left", "right")
     # PyTorch refuses sides that contradict each other.
@@ -122,9 +127,13 @@ def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
 @ops.case("searchsorted.Tensor", dtypes=NUMBERS, judge=EXACT)
 def searchsorted(d: Draw) -> Arguments:
     if d.boolean():
-        return {**_sequence(d, ()), "self": d.any_tensor()}
-    lead = d.shape(1, 3, max_size=5)
-    return {**_sequence(d, lead), "self": d.tensor((*lead, d.size()))}
+        arguments = {**_sequence(d, ()), "self": d.any_tensor()}
+    else:
+        lead = d.shape(1, 4, max_size=5)
+        arguments = {**_sequence(d, lead), "self": d.tensor((*lead, d.size()))}
+    if d.integer(0, 15) == 15:
+        arguments["sorted_sequence"] = replace(arguments["sorted_sequence"], dtype="bool")
+    return arguments
 
 
 @ops.case("searchsorted.Scalar", dtypes=ALL, judge=EXACT)
@@ -298,7 +307,7 @@ def histc(d: Draw) -> Arguments:
 
 @ops.case("bincount", dtypes=INTS, judge=ACCUMULATES)
 def bincount(d: Draw) -> Arguments:
-    count = d.size()
+    count = d.size(high=65)
     weights = d.maybe(lambda: d.tensor((count,), d.choose(*FULL_FLOATS, "int64", "int32")), none=True)
     return {
         "self": d.tensor((count,), domain=between(0, 9)),

@@ -11,24 +11,21 @@ from rich.console import Console
 from rich.text import Text
 
 import cases
-from harness.baseline.cell import cells_of
-from harness.baseline.file import DRAWING, Baseline, is_baseline, read_baseline, updated, write_baseline
-from harness.baseline.gate import Finding
+from harness.baseline import command_line
 from harness.coverage.report import report
 from harness.pipeline.unit import Unit
-from harness.plan import Options, Plan, UsageProblem, make_plan
+from harness.plan import NothingChanged, Options, Plan, UsageProblem, make_plan
 from harness.reach.survey import DRAWS, Survey
 from harness.reach.unreachable import excuses
-from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.replay import read_replay
-from harness.report import gate, generator
+from harness.report import generator
 from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
-from harness.session import Session
+from harness.session import Session, corpus_of
 from harness.shrink.after_run import default_seconds, shrink_after_run
 
 #: Seconds between progress lines where the terminal cannot rewrite one.
@@ -46,6 +43,7 @@ _RECORDED = (
     "batch_size",
     "public_api",
     "no_blame",
+    "changed_since",
     "timeout",
 )
 
@@ -65,11 +63,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--backend", help="repeatable: ort-cpu (default), trt, …, or all", **names)
     add("--source", help="repeatable: generated and corpus (default), opinfo, corpus:FILE", **names)
     add("--dtype", help="only these dtypes, repeatable: float16", **names)
-    add("--examples", default=default.examples, help="cases per operator (%(default)s)", **number)
-    add("--values", default=default.values, help="value draws per export (%(default)s)", **number)
-    add("--seed", default=default.seed, help="of the draws (%(default)s)", **number)
+    add("--examples", help=f"cases per operator ({default.examples})", **number)
+    add("--values", help=f"value draws per export ({default.values})", **number)
+    add("--seed", help=f"of the draws ({default.seed})", **number)
     add("--shapes", choices=("static", "dynamic", "both"), default=default.shapes, help="kinds of export")
     add("--rules", metavar="FILE", action="append", default=[], help="try the conversion functions of FILE")
+    add(
+        "--changed-since",
+        metavar="REV",
+        help="only operators whose case, rule (--rules) or converter changed since a git revision; where "
+        "nothing did, the exit status is 0",
+    )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
     add("--opset", help="to emit (the converter's own default)", **number)
@@ -121,6 +125,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_OPTIONS], config.stash[_PLAN] = options, make_plan(options)
     except (UsageProblem, ResultsError) as error:
         raise pytest.UsageError(str(error)) from None
+    except NothingChanged as nothing:
+        pytest.exit(str(nothing), returncode=pytest.ExitCode.OK)
     # The summary says more in less; giving `--tb` or `-r` brings pytest's own back.
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "no"
@@ -151,14 +157,7 @@ def _options(given: Any) -> Options:
                 setattr(given, name, recorded.get(name))
     elif given.case:
         raise UsageProblem("--case names a recorded case: say where it was recorded with --replay DIR")
-    if given.update_baseline and not given.baseline:
-        raise UsageProblem("--update-baseline: say which with --baseline DIR")
-    if given.baseline and given.replay is None and is_baseline(Path(given.baseline)):
-        # The cases of the baseline unless the user wants others.
-        drawing = read_baseline(Path(given.baseline)).options
-        for name in DRAWING:
-            if getattr(given, name) == getattr(Options(), name) and name in drawing:
-                setattr(given, name, drawing[name])
+    command_line.prepare(given)
     if given.shrink is not None and not given.shrink >= 0:
         raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
     if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
@@ -181,6 +180,7 @@ def _options(given: Any) -> Options:
         blame=not given.no_blame,
         replay=replay,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
+        changed_since=given.changed_since,
     )
 
 
@@ -202,21 +202,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             # 0 is how pytest-timeout says none.
             timeout=given.timeout or float("inf"),
             memory_limit=int(given.memory_limit * 2**30),
-            baseline=_baseline(given),
+            baseline=command_line.expected(given),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None
-
-
-def _baseline(given: Any) -> Baseline | None:
-    if not given.baseline:
-        return None
-    directory = Path(given.baseline)
-    if given.update_baseline and not is_baseline(directory):
-        return Baseline({})
-    return read_baseline(directory)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -233,7 +224,8 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Versions, who takes part, who cannot and why."""
-    return header(config.stash[_PLAN], config.stash[_OPTIONS])
+    plan = config.stash[_PLAN]
+    return [*header(plan, config.stash[_OPTIONS]), *plan.changed]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -268,11 +260,11 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 class _Follower:
     """Follows the reports of all items, those of xdist's workers too, and keeps the progress line."""
 
-    def __init__(self, reporter: Any, items: int) -> None:
+    def __init__(self, reporter: Any, items: int, gate: command_line.Gate) -> None:
         self.progress = Progress(items)
         self.cases = 0
         self.fired: set[str] = set()
-        self.differences: list[tuple[Finding, str]] = []
+        self.gate = gate
         self.afterwords = Afterwords()
         self.surveys: list[Survey] = []
         self._reporter = reporter
@@ -285,7 +277,7 @@ class _Follower:
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
-        self.differences += [(Finding(kind), words) for kind, words in properties.get("differences", ())]
+        self.gate.add(properties)
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
             self.surveys.append(Survey.from_data(properties["survey"]))
@@ -306,7 +298,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         # Under xdist only the workers collect.
         items = len(session.items) or len(config.stash[_PLAN].units)
-        follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items)
+        gate = command_line.Gate(command_line.expected(config.option))
+        follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items, gate)
         config.pluginmanager.register(follower, "conformance-follower")
 
 
@@ -322,13 +315,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
     run.close(int(exitstatus))
-    given = session.config.option
-    if given.update_baseline and follower is not None and follower.cases:
-        options = {name: int(getattr(given, name)) for name in DRAWING}
-        cells = cells_of(store.verdicts(run.results_dir))
-        old = _baseline(given)
-        write_baseline(Path(given.baseline), updated(old, cells, run.run_info.versions, options))
-        session.exitstatus = pytest.ExitCode.OK
+    if follower is not None and follower.cases:
+        session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
     if not hasattr(session.config, "workerinput") and exitstatus == pytest.ExitCode.TESTS_FAILED:
         _shrink(session.config, run)
 
@@ -347,12 +335,16 @@ def _shrink(config: pytest.Config, run: Session) -> None:
     if seconds is None:
         seconds = 0.0 if given.record_only else default_seconds(run.results_dir)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
+    gate = config.pluginmanager.get_plugin("conformance-follower").gate
     if seconds > 0 and reporter is not None:
         said = shrink_after_run(
             run.results_dir,
             seconds,
             timeout=given.timeout or float("inf"),
             memory_limit=int(given.memory_limit * 2**30),
+            cases=gate.worse_cases,
+            rules=config.stash[_OPTIONS].rules,
+            corpus=corpus_of(config.stash[_PLAN].units[0]),
         )
         reporter.ensure_newline()
         reporter.write_line(said)
@@ -381,9 +373,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     print_summary(console, run.results_dir)
     follower = config.pluginmanager.get_plugin("conformance-follower")
-    if config.option.baseline:
-        differences = follower.differences if follower is not None else []
-        console.print(gate.render(differences, _baseline(config.option), run.run_info.versions))
+    if config.option.baseline and follower is not None:
+        for part in follower.gate.rendered(config.option, run.run_info):
+            console.print(part)
     for label in _idle_rules(config):
         terminalreporter.write_line(
             f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",

@@ -11,6 +11,7 @@ INTS: tuple[str, ...] = ("int64", "int32", "int16", "int8", "uint8")
 SIGNED_INTS: tuple[str, ...] = INTS[:-1]
 #: PyTorch moves and compares them, but promotes them to nothing and converts no negative number to them.
 WIDE_UNSIGNED: tuple[str, ...] = ("uint16", "uint32", "uint64")
+UNSIGNED: tuple[str, ...] = ("uint8", *WIDE_UNSIGNED)
 BOOL: tuple[str, ...] = ("bool",)
 NUMBERS: tuple[str, ...] = FLOATS + INTS
 INTEGRAL: tuple[str, ...] = INTS + BOOL

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import cases
 from harness import backends, converters, schema, sources
 from harness.availability import Unavailable, UnknownName
+from harness.changed.git import RevisionProblem
+from harness.changed.selection import Changed, changed_since
 from harness.dtypes import ALL, COMPLEX
 from harness.generate.operator_case import REGISTRY
 from harness.pipeline.task import Settings
@@ -21,6 +23,10 @@ from harness.sources import Source
 
 class UsageProblem(Exception):
     """Options that cannot be carried out; the message is one line for a person."""
+
+
+class NothingChanged(Exception):
+    """Nothing of what was chosen changed since the revision; the message is one line for a person."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +50,7 @@ class Options:
         replay: Recorded invocations to run in place of what sources have; None to ask these.
         rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
             without `converters` those that they are for.
+        changed_since: A git revision: only what changed since then; None for all.
     """
 
     ops: tuple[str, ...] = ()
@@ -61,6 +68,7 @@ class Options:
     sources: tuple[str, ...] = ()
     replay: tuple[Replayed, ...] | None = None
     rules: tuple[str, ...] = ()
+    changed_since: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,7 @@ class Plan:
         backends: Names taken part.
         unavailable: (kind, name, why) of what is registered and cannot run here.
         rules: Labels of the rules that are tried.
+        changed: What changed since the revision that was asked for, in lines for a person.
     """
 
     units: tuple[Unit, ...]
@@ -82,6 +91,7 @@ class Plan:
     backends: tuple[str, ...]
     unavailable: tuple[tuple[str, str, Unavailable], ...]
     rules: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 def make_plan(options: Options) -> Plan:
@@ -90,6 +100,7 @@ def make_plan(options: Options) -> Plan:
     Raises:
         UsageProblem: an unknown name (with near ones), something asked for by name that cannot
             run here (with how to install it), numbers out of range, or nothing left to run.
+        NothingChanged: nothing to run changed since the revision asked for.
     """
     try:
         return _make_plan(options)
@@ -98,6 +109,7 @@ def make_plan(options: Options) -> Plan:
         schema.UnknownOperator,
         cases.CaseFileError,
         RuleProblem,
+        RevisionProblem,
         ResultsError,
     ) as error:
         raise UsageProblem(str(error)) from None
@@ -111,7 +123,10 @@ def _make_plan(options: Options) -> Plan:
     unavailable = _unavailable()
     rules = [rule for file in options.rules for rule in load_rules(file)]
     _check_rules(rules)
+    changed = changed_since(options.changed_since, rules) if options.changed_since is not None else None
     converter_names = options.converters or _converters_of(rules) or converters.defaults()
+    if changed is not None and not options.converters and not rules:
+        converter_names = (*converter_names, *(n for n in changed.converters if _can_run(n)))
     if rules and not options.ops and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(cases.load()))))
     for name in converter_names:
@@ -126,8 +141,14 @@ def _make_plan(options: Options) -> Plan:
         unit
         for overload in _choose_operators(options, asked)
         for converter in dict.fromkeys(converter_names)
+        if changed is None or changed.takes(overload, converter)
         for unit in _units(options, asked, overload, converter, backend_names)
     )
+    if not units and changed is not None:
+        raise NothingChanged(
+            f"nothing to run: no case, rule or converter of the chosen operators changed since "
+            f"{options.changed_since}"
+        )
     if not units:
         why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
         raise UsageProblem(f"nothing to run: {why}")
@@ -137,8 +158,24 @@ def _make_plan(options: Options) -> Plan:
         converters=tuple(dict.fromkeys(converter_names)),
         backends=backend_names,
         unavailable=unavailable,
-        rules=tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in converter_names)),
+        rules=_labels(rules, converter_names, changed),
+        changed=tuple(changed.lines(str(options.changed_since))) if changed is not None else (),
     )
+
+
+def _labels(rules: Sequence[Rule], names: Sequence[str], changed: Changed | None) -> tuple[str, ...]:
+    """Of the rules that a case is to use: one whose operator is not run again is not."""
+    return tuple(
+        dict.fromkeys(
+            rule.label
+            for rule in rules
+            if rule.converter in names and (changed is None or changed.takes(rule.overload, rule.converter))
+        )
+    )
+
+
+def _can_run(name: str) -> bool:
+    return converters.find(name).probe() is None
 
 
 def _converters_of(rules: Sequence[Rule]) -> tuple[str, ...]:

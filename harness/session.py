@@ -18,10 +18,10 @@ from typing import Any
 
 import harness
 from harness import backends, converters
-from harness.baseline.cell import cells_of
-from harness.baseline.file import Baseline
-from harness.baseline.gate import Difference, compare_cells
-from harness.baseline.recheck import without_flaky
+from harness.baseline.command_line import report_of
+from harness.baseline.file import Baseline, drawing
+from harness.baseline.recheck import Rechecked, rechecked
+from harness.corpus import Corpus
 from harness.corpus.remember import Memory, Remembered
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
@@ -44,14 +44,14 @@ class UnitSummary:
         verdicts: How many rows it has in the record.
         cases: How many distinct cases were drawn.
         outcomes: Outcome → how many verdicts.
-        differences: From the baseline; None where the run has none.
+        compared: With the baseline; None where the run has none.
         open: How many verdicts would be failures but for a specification that leaves the result open.
         notices: What the sources of its cases have to say to a person.
         remembered: What became of the corpus.
     """
 
     def __init__(self) -> None:
-        self.differences: list[Difference] | None = None
+        self.compared: Rechecked | None = None
         self.verdicts = 0
         self.outcomes: Counter[str] = Counter()
         self.open = 0
@@ -188,9 +188,15 @@ class Session:
             if memory is not None:
                 summary.remembered = memory.commit()
         if baseline is not None:
-            differences = compare_cells(baseline, cells_of(seen))
-            summary.differences = without_flaky(differences, seen, unit, self._supervisor)
+            found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
+            summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
         return summary
+
+    def compared(self, summary: UnitSummary) -> dict[str, Any]:
+        """How a unit compares with the baseline, as plain data; empty without one."""
+        if summary.compared is None or self._baseline is None:
+            return {}
+        return report_of(summary.compared, self._baseline.versions, self.run_info.versions)
 
     def close(self, exit_status: int | None = None) -> None:
         """End the worker process and complete the record.
@@ -208,13 +214,18 @@ class Session:
             store.finish(self.results_dir, exit_status)
 
 
-def _memory(unit: Unit) -> Memory | None:
+def corpus_of(unit: Unit) -> Corpus | None:
     """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
     if unit.replay is None:
         for source in unit.sources:
             if isinstance(source, FromCorpus):
-                return Memory(source.corpus, unit.overload)
+                return source.corpus
     return None
+
+
+def _memory(unit: Unit) -> Memory | None:
+    corpus = corpus_of(unit)
+    return None if corpus is None else Memory(corpus, unit.overload)
 
 
 def _versions(plan: Plan) -> dict[str, str]:

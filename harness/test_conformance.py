@@ -25,9 +25,10 @@ def test_conformance(
     record_property("fired", sorted(conformance.fired))
     record_property("notices", [(notice.kind, notice.text) for notice in summary.notices])
     record_property("remembered", (summary.remembered.added, summary.remembered.dropped))
-    if summary.differences is not None:
-        record_property("differences", [(str(d.finding), d.message) for d in summary.differences])
-        worse = [d.message for d in summary.differences if d.finding.fails]
+    if summary.compared is not None:
+        for name, value in conformance.compared(summary).items():
+            record_property(name, value)
+        worse = [d.message for d in summary.compared.differences if d.finding.fails]
         if worse and not pytestconfig.option.record_only:
             pytest.fail("worse than the baseline:\n" + "\n".join(worse), pytrace=False)
         return

@@ -108,7 +108,8 @@ def _plain(raw: Raw, dtype: str) -> Values:
         return (raw & np.uint64(1)).astype(bool)
     low, high = INT_RANGE[dtype]
     low, high = max(low, -9), min(high, 9)
-    return _below(raw, high - low + 1) + low
+    # Mixed with the specials of uint64 signed integers would become floats.
+    return (_below(raw, high - low + 1) + low).astype(np.uint64 if dtype == "uint64" else np.int64)
 
 
 def _special(raw: Raw, dtype: str) -> Values:

@@ -20,8 +20,8 @@ import torch
 from harness_runs import PLUGINS, ROOT, environment
 
 import cases
-from harness.dtypes import ALL, INT_RANGE, is_float
-from harness.generate.draws import draw_cases
+from harness.dtypes import ALL, INT_RANGE, WIDE_UNSIGNED, is_float
+from harness.generate.draws import draw_cases, draw_invocations
 from harness.invocation import Invocation, TensorSpec
 from harness.pipeline.reference import NothingToCompare, run_reference
 from harness.schema import all_overloads
@@ -98,6 +98,24 @@ def test_dtypes_take_turns_in_few_draws() -> None:
         if len(found) == 12 and all(list(invocation.tensors()) for invocation in found):
             seen = {spec.dtype for invocation in found for spec in invocation.tensors()}
             assert len(seen & set(allowed)) >= min(len(allowed), 4), overload
+
+
+def test_wide_unsigned_integers_take_a_small_share_of_the_draws() -> None:
+    case = cases.load()["aten.eq.Tensor"]
+    assert set(WIDE_UNSIGNED) < set(case.dtypes)
+    calls = draw_invocations(case, seed=0, count=480)
+    share = Counter(call.dtype for call in calls)
+    wide = {dtype: share.pop(dtype) for dtype in WIDE_UNSIGNED}
+    assert 480 / 24 < sum(wide.values()) < 480 / 12
+    assert min(wide.values()) >= 480 / 16 // 3 - 1
+    # The others keep theirs: a tenth each, of what promotion leaves.
+    assert min(share.values()) > 480 / 16
+    # The dozen or so structures of a default run of one operator have one, not of the same dtype everywhere.
+    short = [Counter(call.dtype for call in draw_invocations(case, seed=seed, count=16)) for seed in range(6)]
+    assert all(sum(found[dtype] for dtype in WIDE_UNSIGNED) == 1 for found in short)
+    assert len({dtype for found in short for dtype in WIDE_UNSIGNED if found[dtype]}) > 1
+    alone = draw_cases(case, seed=0, structures=9, values=1, dtypes=WIDE_UNSIGNED)
+    assert {found.invocations[0].dtype for found in alone} == set(WIDE_UNSIGNED)
 
 
 def test_more_values_share_the_structure_and_differ() -> None:
@@ -222,8 +240,17 @@ def values_of(dtype: str) -> tuple[Any, ...]:
     """Elements of tensors of `dtype` that may hold any value, over a few hundred draws."""
     found: set[Any] = set()
     zeros: set[bool] = set()
-    overloads = ("aten.abs.default", "aten.neg.default", "aten.add.Tensor", "aten.maximum.default")
-    for overload in overloads if dtype != "bool" else ("aten.logical_not.default",):
+    overloads: Sequence[str] = (
+        "aten.abs.default",
+        "aten.neg.default",
+        "aten.add.Tensor",
+        "aten.maximum.default",
+    )
+    if dtype == "bool":
+        overloads = ("aten.logical_not.default",)
+    elif dtype in WIDE_UNSIGNED:
+        overloads = ("aten.eq.Tensor", "aten.ne.Tensor", "aten.clone.default", "aten.cat.default")
+    for overload in overloads:
         for drawn_case in draw_cases(cases.load()[overload], seed=0, structures=40, values=4, dtypes=[dtype]):
             for invocation in drawn_case.invocations:
                 for spec in invocation.tensors():
@@ -267,7 +294,7 @@ def test_float_values_cover_the_classes_that_break_kernels(dtype: str) -> None:
     assert [name for name, present in classes.items() if not present] == []
 
 
-@pytest.mark.parametrize("dtype", [d for d in ALL if d in INT_RANGE])
+@pytest.mark.parametrize("dtype", INT_RANGE)
 def test_integer_values_cover_both_extremes_and_the_limits_of_floats(dtype: str) -> None:
     low, high = INT_RANGE[dtype]
     wanted = {0, 1, low, high}

@@ -31,6 +31,7 @@ from planted._guilty import VALUE
 
 from harness.cli._group import conformance as conformance_group
 from harness.cli.shrink import command
+from harness.corpus import Corpus
 from harness.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import run_unit
@@ -266,11 +267,37 @@ def test_operators_take_turns_and_the_worst_comes_first(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_shrinks_what_failed(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    done = run_harness("--results-dir", run, "--op", "aten.avg_pool2d", "--examples", "32", "--shrink", "20")
+    few = ("--op", "aten.avg_pool2d", "--dtype", "float32", "--examples", "32", "--shrink", "40")
+    asked = ("--source", "generated", "--source", "corpus")
+    done = run_harness("--results-dir", run, *few, *asked, cwd=tmp_path)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
     assert "`conformance shrink` goes on" in done.stdout
     minimals = {(m.overload, m.stage, m.outcome, m.signature) for m in read_minimal(run)}
     assert minimals == {(f.overload, f.stage, f.outcome, f.signature) for f in failures(run)}
+    # The next run begins with them.
+    kept = Corpus.default(tmp_path).entries("aten.avg_pool2d.default")
+    assert {m.minimal_id for m in read_minimal(run)} == {
+        entry.invocation.case_id for entry in kept if entry.origin == "minimal"
+    }
+
+
+def test_a_failure_of_a_rule_is_shrunk_with_the_rule(tmp_path: Path) -> None:
+    rules = tmp_path / "my_rules.py"
+    rules.write_text(
+        "from harness.rules import torchscript\n\n\n"
+        '@torchscript("aten::celu")\n'
+        "def celu(g, input, alpha):\n"
+        '    return g.op("Celu", input, alpha_f=1.0)\n'
+    )
+    few = ("--dtype", "float32", "--examples", "64", "--no-blame", "--shrink", "0")
+    done = run_harness("--results-dir", tmp_path / "run", "--rules", rules, *few)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
+    plain = CliRunner().invoke(command, [str(tmp_path / "run")])
+    assert "the rule my_rules.py:celu took part: give its" in plain.output
+    done_ = CliRunner().invoke(command, [str(tmp_path / "run"), "--rules", str(rules), "--budget", "20"])
+    assert done_.exit_code == 0, done_.output
+    assert max(m.elements for m in read_minimal(tmp_path / "run")) <= 2
+    assert any("alpha" in said for m in read_minimal(tmp_path / "run") for said in m.matters)
 
 
 def test_the_command_finds_cases_and_suggests_near_ones(tmp_path: Path) -> None:

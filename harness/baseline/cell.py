@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from harness.verdict.verdict import Outcome, Verdict
+from harness.baseline import ulps
+from harness.baseline.ulps import Ulps
+from harness.verdict.verdict import CaseKey, Outcome, Verdict
 
 #: overload, dtype, converter, backend, shape mode.
 CellKey: TypeAlias = tuple[str, str, str, str, str]
 
-#: Longer signatures are cut, and told apart by a hash.
-_SIGNATURE = 160
+#: What `Cell.other` calls cases that ended in two ways.
+FLAKY = "flaky"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Failure:
 class Cell:
     """The cases of one operator, dtype, converter, backend and shape mode.
 
+    A structure is what cases share that differ in the values of tensors only; in a dynamic export it is what
+    was exported, whatever sizes it was run with. Structures, not cases, are what chance draws one by one.
+
     Attributes:
         overload: Dotted name; with the next four it identifies the cell.
         dtype: The cases' main dtype.
@@ -56,13 +60,14 @@ class Cell:
         shape_mode: ``static`` or ``dynamic``.
         family: The operator case's.
         cases: How many were run.
-        structures: How many of them differ in more than values.
-        digest: Of all case ids: equal for the same cases.
-        passed: How many passed.
-        other: Outcome → how many, of those that are neither a pass nor a failure.
-        median_ulp: Over the cases that passed, of their largest errors; None where nothing was measured.
-        max_ulp: Likewise the largest.
+        structures: Of how many structures.
+        digest: Of all case ids: equal for the same cases; "" for several cells taken together.
+        passed: How many cases passed.
+        ulps: The structures with a case that passed, by their largest error among these.
+        failing: How many structures have a case that failed.
         failures: By kind.
+        other: Outcome → how many cases, of those that are neither a pass nor a failure, flaky ones too.
+        rule: The user's conversion functions that took part; "" for none.
     """
 
     overload: str
@@ -75,10 +80,11 @@ class Cell:
     structures: int
     digest: str
     passed: int
-    other: tuple[tuple[str, int], ...] = ()
-    median_ulp: float | None = None
-    max_ulp: float | None = None
+    ulps: Ulps = ()
+    failing: int = 0
     failures: tuple[Failure, ...] = ()
+    other: tuple[tuple[str, int], ...] = ()
+    rule: str = ""
 
     @property
     def key(self) -> CellKey:
@@ -86,33 +92,68 @@ class Cell:
         return self.overload, self.dtype, self.converter, self.backend, self.shape_mode
 
     @property
+    def passing(self) -> int:
+        """How many structures have a case that passed."""
+        return ulps.structures(self.ulps)
+
+    @property
     def failed(self) -> int:
         """How many cases failed."""
         return sum(failure.cases for failure in self.failures)
 
+    @property
+    def flaky(self) -> int:
+        """How many cases ended in two ways."""
+        return dict(self.other).get(FLAKY, 0)
 
-def cells_of(verdicts: Iterable[Verdict]) -> list[Cell]:
+
+def scope(key: CellKey) -> tuple[str, ...]:
+    """All of a cell's key but the dtype: overload, converter, backend, shape mode."""
+    return key[0], *key[2:]
+
+
+def key_of(verdict: Verdict) -> CellKey:
+    """The cell that a verdict belongs to."""
+    return verdict.overload, verdict.dtype, verdict.converter, verdict.backend, verdict.shape_mode
+
+
+def kind_of(verdict: Verdict) -> tuple[str, str, str] | None:
+    """`Failure.kind` of a verdict; None for no failure, and for one that the specifications leave open."""
+    if not verdict.outcome.is_failure or verdict.is_open:
+        return None
+    return str(verdict.outcome), str(verdict.stage), " ".join(verdict.signature.split())
+
+
+def passes(verdict: Verdict) -> bool:
+    """Whether a verdict counts as a pass here."""
+    return verdict.outcome is Outcome.PASS or verdict.is_open
+
+
+def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> list[Cell]:
     """The cells of some verdicts, by key.
 
     Only drawn cases count: what else a run tries (found failures, captured calls) differs from one
     machine to the next. A failure that the specifications leave open is none.
+
+    Args:
+        verdicts: Of one run.
+        flaky: Cases that are known to have ended in two ways.
     """
     members: defaultdict[CellKey, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.source == "generated":
-            key = verdict.overload, verdict.dtype, verdict.converter, verdict.backend, verdict.shape_mode
-            members[key].append(verdict)
-    return [_cell(members[key]) for key in sorted(members)]
+            members[key_of(verdict)].append(verdict)
+    return [_cell(members[key], flaky) for key in sorted(members)]
 
 
 def together(cells: Sequence[Cell]) -> Cell:
     """One cell of those of one operator that differ in dtype."""
     failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
+    other: Counter[str] = Counter()
     for cell in cells:
+        other.update(dict(cell.other))
         for failure in cell.failures:
             failures[failure.kind].append(failure)
-    medians = [cell.median_ulp for cell in cells if cell.median_ulp is not None]
-    largest = [cell.max_ulp for cell in cells if cell.max_ulp is not None]
     return replace(
         cells[0],
         dtype=", ".join(cell.dtype for cell in cells),
@@ -120,30 +161,37 @@ def together(cells: Sequence[Cell]) -> Cell:
         structures=sum(cell.structures for cell in cells),
         digest="",
         passed=sum(cell.passed for cell in cells),
-        other=(),
-        median_ulp=max(medians, default=None),
-        max_ulp=max(largest, default=None),
+        ulps=ulps.summed(cell.ulps for cell in cells),
+        failing=sum(cell.failing for cell in cells),
         failures=tuple(
             Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), "")
             for kind, alike in sorted(failures.items())
         ),
+        other=tuple(sorted(other.items())),
+        rule=", ".join(sorted({cell.rule for cell in cells} - {""})),
     )
 
 
-def _cell(verdicts: Sequence[Verdict]) -> Cell:
+def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> Cell:
     first = verdicts[0]
     failures: defaultdict[tuple[str, str, str], list[Verdict]] = defaultdict(list)
-    other: defaultdict[str, int] = defaultdict(int)
-    passed: list[Verdict] = []
+    other: Counter[str] = Counter()
+    errors: dict[str, float] = {}
+    passed = 0
     for verdict in verdicts:
-        if verdict.outcome is Outcome.PASS or (verdict.outcome.is_failure and verdict.blame == "spec"):
-            passed.append(verdict)
-        elif verdict.outcome.is_failure:
-            signature = _short(verdict.signature)
-            failures[str(verdict.outcome), str(verdict.stage), signature].append(verdict)
+        kind = kind_of(verdict)
+        if verdict.case_key in flaky:
+            other[FLAKY] += 1
+        elif passes(verdict):
+            passed += 1
+            structure = _structure(verdict)
+            # How far from PyTorch a result is that is left open says nothing.
+            error = 0.0 if verdict.is_open else verdict.max_ulp_error or 0.0
+            errors[structure] = max(errors.get(structure, 0.0), error)
+        elif kind is not None:
+            failures[kind].append(verdict)
         else:
             other[str(verdict.outcome)] += 1
-    errors = [v.max_ulp_error for v in passed if v.max_ulp_error is not None]
     return Cell(
         overload=first.overload,
         dtype=first.dtype,
@@ -154,32 +202,26 @@ def _cell(verdicts: Sequence[Verdict]) -> Cell:
         cases=len(verdicts),
         structures=_structures(verdicts),
         digest=_digest(verdicts),
-        passed=len(passed),
-        other=tuple(sorted(other.items())),
-        median_ulp=_rounded(statistics.median(errors)) if errors else None,
-        max_ulp=_rounded(max(errors)) if errors else None,
+        passed=passed,
+        ulps=ulps.counted(errors.values()),
+        failing=_structures(v for members in failures.values() for v in members),
         failures=tuple(
             Failure(*kind, len(members), _structures(members), _digest(members))
             for kind, members in sorted(failures.items())
         ),
+        other=tuple(sorted(other.items())),
+        rule=", ".join(sorted({label for v in verdicts if v.rule for label in v.rule.split(", ")})),
     )
 
 
-def _short(signature: str) -> str:
-    if len(signature) <= _SIGNATURE:
-        return signature
-    return f"{signature[:_SIGNATURE]}… #{hashlib.sha256(signature.encode()).hexdigest()[:8]}"
+def _structure(verdict: Verdict) -> str:
+    return verdict.exported_invocation or verdict.structure_id
 
 
 def _structures(verdicts: Iterable[Verdict]) -> int:
-    return len({(v.structure_id, v.exported_invocation) for v in verdicts})
+    return len({_structure(v) for v in verdicts})
 
 
 def _digest(verdicts: Iterable[Verdict]) -> str:
     names = sorted(f"{v.case_id} {v.exported_invocation}" for v in verdicts)
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:10]
-
-
-def _rounded(error: float) -> float:
-    """Two significant digits, which review can read and no machine's last place changes."""
-    return float(f"{error:.2g}")
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

@@ -3,47 +3,56 @@
 Where a run has the very cases of the baseline (the same digest of case ids), a cell is compared exactly: any
 failure that is not among the expected ones is a regression, and so is one more case of an expected failure.
 
-Where it has others (another seed, a changed strategy), chance decides which triggers are drawn, and a rare
-one that was never drawn before is no regression. The cells of an operator are taken together then, and a
+Where it has others (another seed, a changed operator case), chance decides which triggers are drawn, and a
+rare one that was never drawn before is no regression. The cells of an operator are taken together then, and a
 difference counts if Fisher's exact test of the numbers of structures gives it a probability below `CHANCE`
 (R. A. Fisher, The Logic of Inductive Inference, J. R. Stat. Soc. 98, 1935): an operator that stops exporting
-does, a single new mismatch does not; it is told as a new finding.
+does, a single new mismatch does not; such are only counted.
+
+Where even the budget is another one (``--examples``, ``--values``, ``--dtype``), shares cannot be compared:
+structures are drawn without repetition, so that more of them means rarer ones, and more values find more
+failures in each. What counts then is that nothing passes any more, or that nothing fails.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.baseline.cell import Cell, Failure, together
-from harness.baseline.file import Baseline, scope
+from harness.baseline import ulps
+from harness.baseline.cell import FLAKY, Cell, CellKey, Failure, scope, together
+from harness.baseline.file import DRAWING, Baseline
 
-#: Below this probability a difference between draws is no accident: among a thousand operators with a few
-#: kinds of failures each, less than one run in two hundred has one by chance.
+#: Below this probability a difference between draws is no accident. A thousand operators with a converter, a
+#: backend and ten comparisons each give a false alarm in less than one run of a hundred: the test is exact,
+#: and what it can say is coarse, so that most comparisons cannot reach it at all.
 CHANCE = 1e-6
 
-#: The largest error among the same cases may grow by this factor; kernels that sum in another order stay
-#: well below.
+#: Errors may grow by this factor; kernels that sum in another order stay well below. A power of two.
 DRIFT = 4.0
-#: Other cases have other errors: their median must exceed the largest of the baseline by this factor.
-DRIFT_OF_OTHER_CASES = 8.0
-#: Errors up to this many ULP are rounding.
-ROUNDING = 1.0
 
 
 class Finding(StrEnum):
-    """What differs from the baseline."""
+    """What differs from the baseline.
+
+    `REGRESSION`: cases that passed fail, or more of them fail as some did. `NEW_FAILURE`: cases that failed
+    fail in a way of their own. `DRIFT`: they pass, and errors have grown by more than the factor `DRIFT`.
+    `FLAKY`: the same case ended in two ways. `IMPROVEMENT`: an expected failure passes. `NEW_FINDING`:
+    failures of cases that the baseline never ran, which chance explains. `NEW_CELL`, `GONE`: one of the two
+    has no such cases.
+    """
 
     REGRESSION = "regression"
-    NEW_FAILURE = "new failure"
+    NEW_FAILURE = "new signature"
     DRIFT = "error beyond bound"
     FLAKY = "flaky"
-    IMPROVEMENT = "improvement"
-    NEW_FINDING = "new finding"
+    IMPROVEMENT = "expected failure that passes"
     NEW_CELL = "not in the baseline"
+    GONE = "no longer run"
+    NEW_FINDING = "within chance"
 
     @property
     def fails(self) -> bool:
@@ -53,120 +62,179 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference of one cell.
+    """One difference of one cell, or of one operator's cells taken together.
 
     Attributes:
         finding: What it is.
-        cell: As it is now.
+        cell: As it is now; as it was where it is gone.
+        keys: Of the cells that it is about.
         failure: The failure that it is about; None for none.
-        message: One line for a person.
+        what: In words, without the operator, converter and backend.
+        bound: For a drift, what errors should keep to, ULP.
+        rules: The user's conversion functions before and now, where they differ.
+        case_id: A case of it; "" where none is known.
     """
 
     finding: Finding
     cell: Cell
+    keys: tuple[CellKey, ...]
     failure: Failure | None
-    message: str
+    what: str
+    bound: float | None = None
+    rules: tuple[str, str] | None = None
+    case_id: str = ""
+
+    @property
+    def message(self) -> str:
+        """One line for a person."""
+        cell = self.cell
+        mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
+        return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}: {self.what}"
 
 
-def compare_cells(baseline: Baseline, cells: Iterable[Cell]) -> list[Difference]:
-    """How `cells` differ from what the baseline expects of them, in their order."""
-    others: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
+class Draws(StrEnum):
+    """How two runs came to their cases."""
+
+    SAME = "the same options"
+    OTHER_SEED = "another seed"
+    OTHER_BUDGET = "another budget"
+
+
+def draws(before: Baseline, now: Baseline) -> Draws:
+    """How the options of the two compare that decide on cases."""
+    other = {name for name in DRAWING if before.options.get(name) != now.options.get(name)}
+    if not other:
+        return Draws.SAME
+    return Draws.OTHER_SEED if other == {"seed"} else Draws.OTHER_BUDGET
+
+
+def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Difference]:
+    """How `now` differs from what `before` expects of the same operators, converters and backends.
+
+    Args:
+        before: What is expected.
+        now: What was found.
+        whole: Whether operators of `before` that `now` has nothing of are told too.
+    """
+    drawn = draws(before, now)
     found: list[Difference] = []
-    for cell in cells:
-        expected = baseline.cells.get(cell.key)
+    others: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    expected_scopes = {scope(key) for key in before.cells}
+    for key in sorted(now.cells):
+        cell, expected = now.cells[key], before.cells.get(key)
         if expected is not None and expected.digest == cell.digest:
-            found += _compare(expected, cell)
-        else:
-            others[scope(cell.key)].append(cell)
-    for drawn in others.values():
-        known = [baseline.cells[cell.key] for cell in drawn if cell.key in baseline.cells]
-        found += _compare(together(known) if known else None, together(drawn))
+            found += _exactly(expected, cell)
+        elif expected is not None:
+            others[scope(key)].append(cell)
+        elif drawn is Draws.SAME or scope(key) not in expected_scopes:
+            words = f"not in the baseline ({cell.passed} of {cell.cases} pass)"
+            found.append(Difference(Finding.NEW_CELL, cell, (key,), None, words))
+    for cells in others.values():
+        expected_cells = [before.cells[cell.key] for cell in cells]
+        keys = tuple(cell.key for cell in cells)
+        found += _by_chance(together(expected_cells), together(cells), keys, drawn)
+    run_scopes = {scope(key) for key in now.cells}
+    for key in sorted(before.cells.keys() - now.cells.keys()):
+        if (drawn is Draws.SAME and scope(key) in run_scopes) or (whole and scope(key) not in run_scopes):
+            cell = before.cells[key]
+            words = f"{cell.cases} cases of the baseline have no counterpart"
+            found.append(Difference(Finding.GONE, cell, (key,), None, words))
     return found
 
 
-def _compare(expected: Cell | None, cell: Cell) -> Iterator[Difference]:
-    if expected is None:
-        yield Difference(
-            Finding.NEW_CELL,
-            cell,
-            None,
-            f"{_name(cell)}: not in the baseline ({cell.passed} of {cell.cases} pass)",
+def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
+    """Two cells with the same cases."""
+
+    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
+        return Difference(finding, now, (now.key,), failure, words, bound, _rules(before, now))
+
+    # Of a case that ends in two ways neither is expected.
+    slack = before.flaky + now.flaky
+    was = {failure.kind: failure for failure in before.failures}
+    remaining = {failure.kind: failure for failure in now.failures}
+    lost = before.passed - now.passed
+    worse = False
+    for kind, failure in remaining.items():
+        expected = was.get(kind)
+        count = expected.cases if expected else 0
+        words = f"{_kind(failure)}: {_of(count, before)}, now {_of(failure.cases, now)}"
+        if failure.cases > count + slack:
+            worse = True
+            # A case that failed may fail in another way than it did: then no pass was lost.
+            yield said(Finding.REGRESSION if lost > slack else Finding.NEW_FAILURE, failure, words)
+        elif expected is not None and count == failure.cases and expected.digest != failure.digest:
+            if not slack:
+                worse = True
+                yield said(Finding.REGRESSION, failure, f"{words}, but other ones")
+    if lost > slack and not worse:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in now.other if outcome != FLAKY)
+        words = f"{_of(before.passed, before)} passed, now {now.passed} ({outcomes or 'the rest fails'})"
+        yield said(Finding.REGRESSION, None, words)
+    if now.flaky > before.flaky:
+        yield said(Finding.FLAKY, None, f"{_of(now.flaky, now)} end in two ways")
+    gone = 0
+    for kind, failure in was.items():
+        left = remaining[kind].cases if kind in remaining else 0
+        gone += max(0, failure.cases - left)
+        if failure.cases - left > slack and now.failed < before.failed - slack and lost <= slack:
+            words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(left, now)}"
+            yield said(Finding.IMPROVEMENT, failure, words)
+    for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
+        # Cases that passed in one of the two only have no error to compare.
+        if more > many + gone + slack:
+            yield said(Finding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
+            break
+
+
+def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws) -> Iterator[Difference]:
+    """The cells of an operator with some cases and with others."""
+
+    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
+        if finding is not Finding.NEW_FINDING and drawn is Draws.SAME:
+            words += "; other cases are drawn than were for the baseline"
+        return Difference(finding, now, keys, failure, words, bound, _rules(before, now))
+
+    def rarer(few: int, many: int) -> bool:
+        """Whether `few` of what was drawn for the baseline and `many` now are no accident."""
+        return probability(few, before.structures, many, now.structures) < CHANCE
+
+    def commoner(many: int, few: int) -> bool:
+        return probability(few, now.structures, many, before.structures) < CHANCE
+
+    same_budget = drawn is not Draws.OTHER_BUDGET
+    stuck = not now.passing and rarer(before.structures - before.passing, now.structures)
+    worse = False
+    was = {failure.kind: failure for failure in before.failures}
+    for kind, failure in {failure.kind: failure for failure in now.failures}.items():
+        expected = was.get(kind)
+        count, structures = (expected.cases, expected.structures) if expected else (0, 0)
+        words = f"{_kind(failure)}: {_of(count, before)}, now {_of(failure.cases, now)}"
+        if (same_budget or stuck) and rarer(structures, failure.structures):
+            worse = True
+            lost = rarer(before.failing, now.failing)
+            yield said(Finding.REGRESSION if lost else Finding.NEW_FAILURE, failure, words)
+        elif expected is None:
+            yield said(Finding.NEW_FINDING, failure, words)
+    fewer = rarer(before.structures - before.passing, now.structures - now.passing)
+    more_fail = rarer(before.failing, now.failing)
+    if not worse and (stuck or (same_budget and (fewer or more_fail))):
+        words = f"{_of(before.passed, before)} passed, now {_of(now.passed, now)}"
+        yield said(Finding.REGRESSION, None, words)
+    remaining = {failure.kind: failure for failure in now.failures}
+    for kind, failure in was.items():
+        cases, structures = (
+            (remaining[kind].cases, remaining[kind].structures) if kind in remaining else (0, 0)
         )
+        mended = commoner(before.failing, now.failing) and (same_budget or not now.failing)
+        if mended and commoner(failure.structures, structures):
+            words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(cases, now)}"
+            yield said(Finding.IMPROVEMENT, failure, words)
+    if not same_budget:
         return
-    same = bool(cell.digest)
-    before = {failure.kind: failure for failure in expected.failures}
-    now = {failure.kind: failure for failure in cell.failures}
-    for kind, failure in now.items():
-        known = before.get(kind)
-        yield from _worse(expected, cell, known, failure, same=same)
-    for kind, failure in before.items():
-        yield from _better(expected, cell, failure, now.get(kind), same=same)
-    yield from _drift(expected, cell, same=same)
-    lost = dict(cell.other)
-    if same and cell.passed < expected.passed and cell.failed == expected.failed:
-        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in lost.items())
-        yield Difference(
-            Finding.REGRESSION,
-            cell,
-            None,
-            f"{_name(cell)}: {expected.passed} passed, now {cell.passed} ({outcomes})",
-        )
-
-
-def _worse(
-    expected: Cell, cell: Cell, known: Failure | None, failure: Failure, *, same: bool
-) -> Iterator[Difference]:
-    was = known.cases if known else 0
-    words = (
-        f"{_name(cell)}: {_kind(failure)}: {was} of {expected.cases} cases, "
-        f"now {failure.cases} of {cell.cases}"
-    )
-    if same:
-        if failure.cases > was:
-            # The same case may fail in another way than it did: then it was no pass that was lost.
-            finding = Finding.REGRESSION if cell.passed < expected.passed else Finding.NEW_FAILURE
-            yield Difference(finding, cell, failure, words)
-        elif known is not None and failure.cases == was and failure.digest != known.digest:
-            yield Difference(Finding.REGRESSION, cell, failure, f"{words}, but other ones")
-        return
-    structures = known.structures if known else 0
-    if probability(structures, expected.structures, failure.structures, cell.structures) < CHANCE:
-        yield Difference(Finding.REGRESSION if was else Finding.NEW_FAILURE, cell, failure, words)
-    elif known is None:
-        yield Difference(Finding.NEW_FINDING, cell, failure, f"{words}, which other draws may have missed")
-
-
-def _better(
-    expected: Cell, cell: Cell, failure: Failure, left: Failure | None, *, same: bool
-) -> Iterator[Difference]:
-    cases, structures = (left.cases, left.structures) if left else (0, 0)
-    if same:
-        gone = cases < failure.cases and cell.passed > expected.passed
-    else:
-        gone = probability(structures, cell.structures, failure.structures, expected.structures) < CHANCE
-    if gone:
-        yield Difference(
-            Finding.IMPROVEMENT,
-            cell,
-            failure,
-            f"{_name(cell)}: {_kind(failure)}: {failure.cases} of {expected.cases} cases, "
-            f"now {cases} of {cell.cases}",
-        )
-
-
-def _drift(expected: Cell, cell: Cell, *, same: bool) -> Iterator[Difference]:
-    bound = expected.max_ulp
-    measured, factor = (cell.max_ulp, DRIFT) if same else (cell.median_ulp, DRIFT_OF_OTHER_CASES)
-    if bound is None or measured is None or not math.isfinite(measured + bound):
-        return
-    if measured > ROUNDING and measured > factor * max(bound, ROUNDING):
-        which = "largest" if same else "median"
-        yield Difference(
-            Finding.DRIFT,
-            cell,
-            None,
-            f"{_name(cell)}: {which} error {measured:g} ULP, expected at most {factor:g} × {bound:g} ULP",
-        )
+    for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
+        if probability(many, before.passing, more, now.passing) < CHANCE:
+            yield said(Finding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
+            break
 
 
 def probability(few: int, of_few: int, many: int, of_many: int) -> float:
@@ -181,17 +249,27 @@ def probability(few: int, of_few: int, many: int, of_many: int) -> float:
     events, total = few + many, of_few + of_many
     if not of_few or not of_many:
         return 1.0
-    least = max(many, events - of_few)
     ways = sum(
-        math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(least, min(events, of_many) + 1)
+        math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1)
     )
     return ways / math.comb(total, events)
 
 
-def _name(cell: Cell) -> str:
-    mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
-    return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}"
+def _rules(before: Cell, now: Cell) -> tuple[str, str] | None:
+    return None if before.rule == now.rule else (before.rule, now.rule)
 
 
 def _kind(failure: Failure) -> str:
-    return f"{failure.outcome} at {failure.stage} ({failure.signature})"
+    return f"{failure.outcome} at {failure.stage}" + (f" ({failure.signature})" if failure.signature else "")
+
+
+def _of(count: int, cell: Cell) -> str:
+    return f"{count} of {cell.cases} cases"
+
+
+def _drift(before: Cell, now: Cell, limit: float, many: int, more: int) -> str:
+    return (
+        f"errors have grown more than {DRIFT:g} times: {more} of {now.passing} structures exceed "
+        f"{ulps.word(DRIFT * limit)} ULP, where {many} of {before.passing} exceeded {ulps.word(limit)}; "
+        f"largest {ulps.word(ulps.largest(before.ulps))}, now {ulps.word(ulps.largest(now.ulps))}"
+    )

@@ -42,12 +42,12 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     given = list(arguments)
     options = given[: given.index("--")] if "--" in given else given
     if "--json" not in options:
-        ctx.exit(_pytest(given))
+        ctx.exit(pytest_main(given))
     given.remove("--json")
     before = _newest()
     directory = _ResultsDirectory()
     with contextlib.redirect_stdout(sys.stderr):
-        status = _pytest(given, directory)
+        status = pytest_main(given, directory)
     run = directory.path or _newest()
     print_json({"exit_status": status, **_summary(run if run is not None and run != before else None)})
     ctx.exit(status)
@@ -64,7 +64,8 @@ class _ResultsDirectory:
         self.path = Path(given) if given else None
 
 
-def _pytest(arguments: list[str], *plugins: object) -> int:
+def pytest_main(arguments: list[str], *plugins: object) -> int:
+    """`pytest harness` in this process; its exit status."""
     import pytest
 
     return int(pytest.main([*_where(), str(_HARNESS), *arguments], plugins=list(plugins)))

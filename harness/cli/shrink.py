@@ -10,6 +10,8 @@ import click
 from rich.console import Console
 
 from harness.cli._run_argument import json_option, run_argument
+from harness.corpus import Corpus
+from harness.record.run_info import read_run_info
 from harness.record.store import resolve_case
 from harness.report import minimal as report
 from harness.report.plain import count
@@ -46,6 +48,13 @@ from harness.shrink.session import PER_FAILURE, shrink_run
     metavar="S",
     help="Seconds per step of an evaluation.",
 )
+@click.option(
+    "--rules",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Conversion functions that RUN tried, repeatable.",
+)
 @click.option("--again", is_flag=True, help="Also failures that are shrunk already.")
 @json_option
 def command(
@@ -55,6 +64,7 @@ def command(
     budget: float,
     per_failure: float,
     timeout: float,
+    rules: tuple[Path, ...],
     again: bool,
     as_json: bool,
 ) -> None:
@@ -81,6 +91,8 @@ def command(
         # Who names a case wants to see it.
         again=again or case is not None,
         timeout=timeout,
+        rules=[str(file.absolute()) for file in rules],
+        corpus=_corpus(run),
         on_skipped=skipped,
     ):
         done += 1
@@ -89,6 +101,12 @@ def command(
         else:
             console.print(report.render(minimal))
     console.print(f"{count(done, 'failure')} shrunk of {len(wanted)} in {run}", markup=False, highlight=False)
+
+
+def _corpus(run: Path) -> Corpus | None:
+    """The corpus, if the run asked it and added to it."""
+    asked = read_run_info(run).options.get("source")
+    return Corpus.default() if isinstance(asked, list) and (not asked or "corpus" in asked) else None
 
 
 def _chosen(run: Path, case: str | None, op: tuple[str, ...]) -> list[Failure]:

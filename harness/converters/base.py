@@ -15,6 +15,7 @@ import torch
 
 from harness.availability import Unavailable
 from harness.rules.load import RuleBook
+from harness.skeleton import Skeleton, SkeletonWanted
 from harness.snippet import ExportSnippet, ExportWanted
 
 
@@ -102,6 +103,9 @@ class ConverterEntry:
         snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
             is none.
         tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
+        conversions: The converter's own conversion functions for an overload, a line each, none for none;
+            None where it cannot tell.
+        skeleton: Code of a rule to be filled in; None where there is none.
     """
 
     name: str
@@ -113,6 +117,8 @@ class ConverterEntry:
     create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
     snippet: Callable[[ExportWanted], ExportSnippet] | None = None
     tracker: str = ""
+    conversions: Callable[[str], tuple[str, ...]] | None = None
+    skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
 
 
 #: Filled at import by `register`, read by `harness.converters`.

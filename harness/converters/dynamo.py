@@ -17,6 +17,7 @@ from harness.availability import Unavailable
 from harness.converters import kept_constants
 from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.rules.load import RuleBook
+from harness.skeleton import Skeleton, SkeletonWanted, body
 from harness.snippet import ExportSnippet, ExportWanted
 from harness.tensors import overload
 
@@ -144,6 +145,37 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
     )
 
 
+def _conversions(name: str) -> tuple[str, ...]:
+    # What it asks is built from this module.
+    from harness.explain.decomposition import torchlib_functions
+
+    return torchlib_functions(name)
+
+
+def _skeleton(wanted: SkeletonWanted) -> Skeleton:
+    functions = []
+    for signature in wanted.signatures:
+        # Numbers and lists come as Python values; what stays dynamic comes as a value of the graph.
+        names = [
+            p.python_name if p.default is None else f"{p.python_name}={p.default}"
+            for p in signature.parameters
+        ]
+        first_keyword = next((i for i, p in enumerate(signature.parameters) if p.keyword), None)
+        if first_keyword is not None:
+            names.insert(first_keyword, "*")
+        functions += [
+            f'@dynamo("{signature.torch_name}")',
+            f"def {signature.function_name}({', '.join(names)}):",
+            *body(wanted, signature),
+            "",
+            "",
+        ]
+    return Skeleton(
+        code="\n".join(functions).rstrip() + "\n",
+        imports=("from onnxscript import opset18 as op", "from harness.rules import dynamo"),
+    )
+
+
 register(
     ConverterEntry(
         name="dynamo",
@@ -155,5 +187,7 @@ register(
         summary="torch.onnx.export(dynamo=True)",
         snippet=snippet,
         tracker="pytorch/pytorch",
+        conversions=_conversions,
+        skeleton=_skeleton,
     )
 )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import pkgutil
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import onnx
 import torch
@@ -15,6 +19,7 @@ from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOp
 from harness.converters.dynamo import quiet
 from harness.rules.load import RuleBook
 from harness.schema import packet
+from harness.skeleton import Parameter, Skeleton, SkeletonWanted, body
 from harness.snippet import ExportSnippet, ExportWanted
 
 
@@ -56,6 +61,9 @@ class TorchScriptConverter:
                     dynamic_axes=axes,
                     dynamo=False,
                 )
+            except NotImplementedError as error:
+                # How a conversion function refuses an attribute or a dtype elsewhere.
+                raise UnsupportedOperator(str(error)) from error
             except torch.onnx.errors.OnnxExporterError as error:
                 # The symbolics say so in these words where they refuse an attribute or a dtype.
                 if isinstance(error, torch.onnx.errors.UnsupportedOperatorError) or (
@@ -130,6 +138,62 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
     )
 
 
+@cache
+def _symbolics() -> Any:
+    """The exporter's registry with the symbolics of all opsets, which register themselves at import."""
+    package = importlib.import_module("torch.onnx._internal.torchscript_exporter")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("symbolic_opset"):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    return importlib.import_module(f"{package.__name__}.registration").registry
+
+
+def _conversions(name: str) -> tuple[str, ...]:
+    group = _symbolics().get_function_group(packet(name).replace(".", "::", 1))
+    versions = sorted(group._functions) if group is not None else ()
+    return tuple(f"symbolic_opset{version}" for version in versions)
+
+
+#: What `symbolic_helper.parse_args` makes of the value of an argument; a value of the graph otherwise.
+_PARSED = {
+    "int": "i",
+    "SymInt": "i",
+    "bool": "i",
+    "float": "f",
+    "Scalar": "f",
+    "str": "s",
+    "int[]": "is",
+    "SymInt[]": "is",
+    "float[]": "fs",
+}
+
+
+def _parsed(parameter: Parameter) -> str:
+    return "v" if parameter.optional else _PARSED.get(parameter.kind, "v")
+
+
+def _skeleton(wanted: SkeletonWanted) -> Skeleton:
+    signature = wanted.signatures[0]
+    imports = ("from harness.rules import torchscript",)
+    if len(wanted.signatures) > 1:
+        # One function gets the calls of all overloads.
+        lines = [
+            f'@torchscript("{signature.packet}")',
+            f"def {signature.packet.partition('::')[2]}_symbolic(g, *args):",
+            *(f"    # {other.schema}" for other in wanted.signatures[1:]),
+        ]
+    else:
+        imports = ("from torch.onnx import symbolic_helper", *imports)
+        kinds = ", ".join(f'"{_parsed(p)}"' for p in signature.parameters)
+        names = ", ".join(p.python_name for p in signature.parameters)
+        lines = [
+            f'@torchscript("{signature.packet}")',
+            f"@symbolic_helper.parse_args({kinds})",
+            f"def {signature.function_name}_symbolic(g, {names}):",
+        ]
+    return Skeleton(code="\n".join([*lines, *body(wanted, signature)]) + "\n", imports=imports)
+
+
 register(
     ConverterEntry(
         name="torchscript",
@@ -140,5 +204,7 @@ register(
         summary="torch.onnx.export(dynamo=False)",
         snippet=_snippet,
         tracker="pytorch/pytorch",
+        conversions=_conversions,
+        skeleton=_skeleton,
     )
 )

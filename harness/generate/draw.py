@@ -12,11 +12,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from harness.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float
+from harness.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float, is_integer
 from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
 from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
@@ -155,11 +156,13 @@ class Draw:
     # Values
 
     def number(self, *, edges: bool = False) -> bool | Int | Float:
-        """A Scalar of any Python type (promotion); for bool and integer dtypes too."""
-        numbers = scalars.numbers(edges=edges)
+        """A Scalar of any Python type (promotion); for bool and integer dtypes too.
+
+        For wide unsigned integers a float: beside an integer most kernels do not know them.
+        """
         if self.dtype in WIDE_UNSIGNED:
-            numbers = tuple(number for number in numbers if number >= 0)
-        return self.choose(*numbers)
+            return self.float(edges=edges)
+        return self.choose(*scalars.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:
         """A Python float."""
@@ -205,7 +208,9 @@ class Draw:
             strides, offset = shapes.layout_of_runs(self, shape, run**2 if matrix else run, square=matrix)
         elif not contiguous:
             strides, offset = shapes.layout(self, shape)
-        style = self.choose(*STYLE_WEIGHTS)
+        # A few elements hold a special value rarely, and of integers several styles are plain.
+        rarely = prod(shape) <= _FEW or is_integer(dtype or self.dtype)
+        style = self.choose(*STYLE_WEIGHTS, *(_SPECIAL if rarely else ()))
         # Two small draws make a seed: Hypothesis spends its effort on structure, not on the seed.
         seed = self.integer(0, 1023) * 1024 + self.integer(0, 1023)
         return TensorSpec(shape, dtype or self.dtype, strides, offset, Recipe(domain, style, seed))
@@ -255,8 +260,12 @@ class Draw:
         return Enumerated("dtype", self.choose(*names))
 
 
+#: Elements of a bias, a weight for each class, a scale; and styles that are drawn besides where special
+#: values would be rare.
+_FEW = 8
+_SPECIAL = ("one", "one", "special", "special", "special", "special")
 #: Domains that speak of runs of elements → where their length is among the domain's parameters.
-_RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1}
+_RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1, "pivots": 1}
 #: Files whose functions draw on behalf of an operator case.
 _OWN_FILES = frozenset((Draw.choose.__code__.co_filename, shapes.shape.__code__.co_filename))
 

@@ -17,6 +17,7 @@ from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
+from harness.generate.turns import turns
 from harness.invocation import Argument, Invocation
 from harness.tensors import overload
 from harness.values import redraw
@@ -40,32 +41,40 @@ class _Enough(BaseException):
 @cache
 def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]:
     """A strategy for the invocations of `case` about `dtype`, as any Hypothesis user may use it."""
-    schema = overload(case.overload)._schema.arguments
-    names = [argument.name for argument in schema]
-    numbers = [argument.name for argument in schema if str(argument.type) in ("number", "Optional[number]")]
+    return _invocation(case, dtype)
 
-    @st.composite
-    def strategy(draw: st.DrawFn) -> Invocation:
-        d = Draw(draw, dtype)
-        given_arguments = dict(case.arguments(d))
-        for name in numbers:
-            d.about = name
-            given_arguments[name] = respelled(d, given_arguments.get(name, OMIT))
-        d.about = "promotion"
-        given_arguments = promoted(d, given_arguments, case.promotions)
-        unknown = set(given_arguments) - set(names)
-        if unknown:
-            raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")
-        return Invocation(
-            case.overload,
-            tuple(
-                (name, _frozen(given_arguments[name]))
-                for name in names
-                if given_arguments.get(name, OMIT) is not OMIT
-            ),
-        )
 
-    return strategy()
+# One for all: Hypothesis reads the source of each function that is made a strategy, which takes it longer
+# than several draws.
+@st.composite
+def _invocation(draw: st.DrawFn, case: OperatorCase, dtype: str) -> Invocation:
+    d = Draw(draw, dtype)
+    names, numbers = _names(case.overload)
+    given_arguments = dict(case.arguments(d))
+    for name in numbers:
+        d.about = name
+        given_arguments[name] = respelled(d, given_arguments.get(name, OMIT))
+    d.about = "promotion"
+    given_arguments = promoted(d, given_arguments, case.promotions)
+    unknown = set(given_arguments) - set(names)
+    if unknown:
+        raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")
+    return Invocation(
+        case.overload,
+        tuple(
+            (name, _frozen(given_arguments[name]))
+            for name in names
+            if given_arguments.get(name, OMIT) is not OMIT
+        ),
+    )
+
+
+@cache
+def _names(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of an overload's arguments, and those of its Scalars."""
+    schema = overload(name)._schema.arguments
+    scalars = (a.name for a in schema if str(a.type) in ("number", "Optional[number]"))
+    return tuple(a.name for a in schema), tuple(scalars)
 
 
 def _frozen(argument: object) -> Argument:
@@ -104,8 +113,20 @@ def draw_cases(
     return list(found.values())
 
 
-def draw_invocations(case: OperatorCase, *, seed: int, count: int) -> list[Invocation]:
+def draw_invocations(
+    case: OperatorCase,
+    *,
+    seed: int,
+    count: int,
+    enough: Callable[[Invocation], bool] = lambda drawn: False,
+) -> list[Invocation]:
     """The first `count` draws behind `draw_cases`, those that repeat an earlier structure too.
+
+    Args:
+        case: The operator.
+        seed: Any integer.
+        count: How many at most.
+        enough: Told of each; ends the drawing by returning True.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
@@ -114,7 +135,7 @@ def draw_invocations(case: OperatorCase, *, seed: int, count: int) -> list[Invoc
 
     def add(drawn: Invocation) -> bool:
         found.append(drawn)
-        return len(found) == count
+        return enough(drawn) or len(found) == count
 
     _collect(case, seed, count, None, add)
     return found
@@ -131,7 +152,8 @@ def _collect(
     allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
     if not allowed:
         return
-    turn = 0
+    name = f"{seed}/{case.overload}"
+    about = turns(allowed, name)
 
     @settings(
         backend=provider.NAME,
@@ -144,13 +166,10 @@ def _collect(
     )
     @given(st.data())
     def collect(data: st.DataObject) -> None:
-        nonlocal turn
-        drawn = data.draw(invocations(case, allowed[turn % len(allowed)]))
-        turn += 1
-        if add(drawn):
+        if add(data.draw(invocations(case, next(about)))):
             raise _Enough
 
-    with provider.stream(f"{seed}/{case.overload}"), warnings.catch_warnings():
+    with provider.stream(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", HypothesisWarning)
         with contextlib.suppress(_Enough):
             collect()

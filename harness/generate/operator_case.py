@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.declared import declaring_place
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
 from harness.generate.promotion import Promotion
@@ -38,6 +39,7 @@ class OperatorCase:
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.verdict.judge`).
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
+        declared: File and line of the statement that declares it.
     """
 
     overload: str
@@ -46,6 +48,7 @@ class OperatorCase:
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
     promotions: tuple[Promotion, ...] = ()
+    declared: tuple[str, int] = ("", 0)
 
 
 #: Every operator case by overload, filled at import of `cases`.
@@ -77,7 +80,12 @@ class Family:
         if not dtypes:
             raise ValueError(f"{overload}: no dtypes")
         REGISTRY[overload] = OperatorCase(
-            overload=overload, family=self.name, dtypes=tuple(dtypes), arguments=arguments, judge=judge
+            overload=overload,
+            family=self.name,
+            dtypes=tuple(dtypes),
+            arguments=arguments,
+            judge=judge,
+            declared=declaring_place(),
         )
 
     def simple(

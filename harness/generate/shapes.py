@@ -124,6 +124,6 @@ def layout_of_runs(
         return strides, 0
     outer, offset = layout(d, sizes[:lead])
     inner = strides[lead:]
-    if square and d.choose(False, False, True):
+    if square and len(inner) == 2 and d.choose(False, False, True):
         inner = (*inner[:-2], inner[-1], inner[-2])
     return (*(step * run for step in outer), *inner), offset * run

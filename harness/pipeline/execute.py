@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import onnx
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from harness.backends.base import (
     Backend,
@@ -18,11 +16,13 @@ from harness.backends.base import (
     ShapeRange,
     UnsupportedModel,
 )
-from harness.converters.base import Converter, ExportRequest, UnsupportedOperator
+from harness.converters.base import Converter
 from harness.generate.operator_case import REGISTRY
 from harness.invocation import Invocation
-from harness.pipeline.divide import extract, owners
-from harness.pipeline.program import Exportable, emitted_opset, export_request, varying_dims
+from harness.pipeline.divide import owners
+from harness.pipeline.exporting import Exporting
+from harness.pipeline.member import Accepted, Converted, halves
+from harness.pipeline.program import Exportable, emitted_opset, varying_dims
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import CaseKey, Group, Message, Result, Step, Task
 from harness.rules.load import RuleBook
@@ -32,55 +32,6 @@ from harness.verdict.judge import CLOSE, Array, Judge
 from harness.verdict.verdict import Outcome, Stage
 
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
-
-
-@dataclass(frozen=True)
-class _Accepted:
-    """A group that PyTorch accepts, with what the later stages need of it."""
-
-    group: Group
-    structure: Exportable
-    references: Mapping[int, Reference]
-
-    @property
-    def keys(self) -> tuple[CaseKey, ...]:
-        return tuple((self.group.index, case) for case in self.references)
-
-
-@dataclass(frozen=True)
-class _Converted:
-    """Groups inside one model.
-
-    Attributes:
-        model: The whole.
-        members: Of its parts, in order.
-        convert_ms: Each case's share.
-        rule: What the user's rules contributed to every member; "" for nothing.
-    """
-
-    model: onnx.ModelProto
-    members: tuple[_Accepted, ...]
-    convert_ms: float
-    rule: str = ""
-    _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
-
-    def alone(self, member: _Accepted) -> bytes:
-        """The model cut down to `member`, serialised."""
-        index = member.group.index
-        if index not in self._alone:
-            self._alone[index] = self.part([member]).model.SerializeToString()
-        return self._alone[index]
-
-    def part(self, members: Sequence[_Accepted]) -> _Converted:
-        """The same model cut down to `members`."""
-        if len(members) == len(self.members):
-            return self
-        model = extract(
-            self.model,
-            [name for m in members for name in m.structure.input_names],
-            [name for m in members for name in m.structure.output_names],
-        )
-        return _Converted(model, tuple(members), self.convert_ms, self.rule)
 
 
 class Executor:
@@ -103,11 +54,10 @@ class Executor:
         book: RuleBook | None = None,
     ) -> None:
         self._task = task
-        self._book = book
         self._settings = task.settings
-        self._converter = converter
         self._backends = {name: backends[name] for name in task.backends}
         self._send = send
+        self._exporting = Exporting(task.settings, converter, book, send, self._fail)
 
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
@@ -119,13 +69,13 @@ class Executor:
         # taken for both. In a model of its own a case meets no other case's zero.
         batches += [[a] for a in accepted if _holds_negative_zero(a.group.exported.arguments)]
         for batch in batches:
-            for converted in self._convert(batch):
+            for converted in self._exporting.convert(batch):
                 for name in self._backends:
                     self._one_backend(name, converted)
 
     # Stages
 
-    def _reference(self, group: Group) -> _Accepted | None:
+    def _reference(self, group: Group) -> Accepted | None:
         references: dict[int, Reference] = {}
         for case, invocation in group.cases:
             key = (group.index, case)
@@ -144,106 +94,9 @@ class Executor:
             outputs=len(next(iter(references.values())).expected),
             dynamic_dims=dims,
         )
-        return _Accepted(group, structure, references)
+        return Accepted(group, structure, references)
 
-    def _convert(self, members: Sequence[_Accepted]) -> Iterator[_Converted]:
-        """Export `members` in as few batches as succeed.
-
-        Members that need an operator without any conversion are set apart at once. A batch that fails for
-        another reason is tried again in quarters; after a case that fails alone the next is tried alone,
-        and batches grow again from there: where every case fails that costs one export a case, and a
-        single guilty case costs about as much as bisection.
-        """
-        start, size = 0, len(members)
-        while start < len(members):
-            batch = members[start : start + size]
-            started = time.perf_counter()
-            keys = _keys(batch)
-            self._send(Step(Stage.CONVERT, None, keys))
-            try:
-                model = self._converter.convert(self._request(batch))
-                if len(batch) > 1:
-                    # An exporter that cannot bring one case to the opset may leave all at another.
-                    _check_opset(model, self._settings.opset)
-                    if not self._rules_are_clear(batch):
-                        size = 1
-                        continue
-            except Exception as error:
-                if len(batch) > 1:
-                    rest = self._without_unsupported(batch, error)
-                    if len(rest) < len(batch):
-                        members = [*rest, *members[start + len(batch) :]]
-                        start, size = 0, max(1, len(rest))
-                        continue
-                    size = max(1, len(batch) // 4)
-                    continue
-                outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-                self._fail(keys, Stage.CONVERT, outcome, error, blame="converter", rule=self._fired())
-                size = 1
-            else:
-                elapsed = 1e3 * (time.perf_counter() - started)
-                yield from self._check(_Converted(model, tuple(batch), elapsed / len(keys), self._fired()))
-                size = 2 * len(batch)
-            start += len(batch)
-
-    def _fired(self) -> str:
-        """The rules that the last export called."""
-        return ", ".join(sorted(self._book.fired)) if self._book else ""
-
-    def _rules_are_clear(self, batch: Sequence[_Accepted]) -> bool:
-        """Whether the rules that the last export called took part in each of its cases.
-
-        A rule for the very operator of every case, called as often as there are cases, did; one that
-        decompositions reach, or that the exporter bypasses for some attributes, tells only of a case alone.
-        """
-        if self._book is None or not self._book.fired:
-            return True
-        rules = {self._book.rules.get(member.group.exported.overload) for member in batch}
-        labels = {rule.label for rule in rules if rule is not None}
-        return (
-            None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
-        )
-
-    def _without_unsupported(self, batch: Sequence[_Accepted], error: Exception) -> list[_Accepted]:
-        """The members left once those are reported that need an operator without any conversion.
-
-        For each such operator one member is exported alone, which must fail in the same way and says in
-        which words; the others with the same operator would fail in them too.
-        """
-        missing = error.missing if isinstance(error, UnsupportedOperator) else {}
-        rest = list(batch)
-        for operator in dict.fromkeys(missing.values()):
-            needing = [m for m in rest if any(missing.get(n) == operator for n in m.structure.output_names)]
-            self._send(Step(Stage.CONVERT, None, needing[0].keys))
-            try:
-                self._converter.convert(self._request(needing[:1]))
-            except UnsupportedOperator as alone:
-                if set(alone.missing.values()) == {operator}:
-                    self._fail(_keys(needing), Stage.CONVERT, Outcome.UNSUPPORTED, alone, blame="converter")
-                    rest = [m for m in rest if m not in needing]
-            except Exception:
-                # It fails in another way: all of them are tried again.
-                continue
-        return rest
-
-    def _request(self, members: Sequence[_Accepted]) -> ExportRequest:
-        return export_request(
-            [m.structure for m in members], opset=self._settings.opset, dynamic=self._settings.dynamic
-        )
-
-    def _check(self, converted: _Converted) -> list[_Converted]:
-        keys = _keys(converted.members)
-        self._send(Step(Stage.CHECK, None, keys))
-        try:
-            _check_model(converted, self._settings.opset)
-        except Exception as error:
-            if len(converted.members) > 1:
-                return [c for half in _halves(converted.members) for c in self._check(converted.part(half))]
-            self._fail(keys, Stage.CHECK, Outcome.ERROR, error, blame="converter", converted=converted)
-            return []
-        return [converted]
-
-    def _one_backend(self, name: str, converted: _Converted) -> None:
+    def _one_backend(self, name: str, converted: Converted) -> None:
         narrowed = [m for m in converted.members if self._narrowing(name, m)]
         for member in narrowed:
             self._results(
@@ -255,7 +108,7 @@ class Executor:
             pending = {m.group.index: list(m.references) for m in rest}
             self._load(name, converted.part(rest), pending)
 
-    def _load(self, name: str, converted: _Converted, pending: Mapping[int, list[int]]) -> None:
+    def _load(self, name: str, converted: Converted, pending: Mapping[int, list[int]]) -> None:
         """Load the model and run every pending case; split and start again where that fails."""
         keys = tuple((g, case) for g, cases in pending.items() for case in cases)
         self._send(Step(Stage.LOAD, name, keys))
@@ -281,7 +134,7 @@ class Executor:
     def _run(
         self,
         name: str,
-        converted: _Converted,
+        converted: Converted,
         pending: Mapping[int, list[int]],
         session: Session,
         load_ms: float,
@@ -313,7 +166,7 @@ class Executor:
     def _compare(
         self,
         name: str,
-        converted: _Converted,
+        converted: Converted,
         now: Mapping[int, int],
         outputs: Sequence[Array],
         load_ms: float,
@@ -350,7 +203,7 @@ class Executor:
     def _split_or_fail(
         self,
         name: str,
-        converted: _Converted,
+        converted: Converted,
         pending: Mapping[int, list[int]],
         stage: Stage,
         error: Exception,
@@ -381,18 +234,18 @@ class Executor:
         if rest:
             self._load(name, converted, {index: rest})
 
-    def _kept_model(self, converted: _Converted, member: _Accepted) -> bytes:
+    def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
         """The part of the model that computes `member`, for the witnesses of its failure."""
         return converted.alone(member) if self._settings.blame else b""
 
-    def _narrowing(self, name: str, member: _Accepted) -> str:
+    def _narrowing(self, name: str, member: Accepted) -> str:
         for dtype in sorted({d for r in member.references.values() for d in r.dtypes}):
             narrower = self._backends[name].narrows(dtype)
             if narrower:
                 return f"{name} silently computes {dtype} in {narrower}"
         return ""
 
-    def _shape_ranges(self, converted: _Converted) -> dict[str, ShapeRange] | None:
+    def _shape_ranges(self, converted: Converted) -> dict[str, ShapeRange] | None:
         if not self._settings.dynamic:
             return None
         ranges = {}
@@ -417,7 +270,7 @@ class Executor:
         backend: str,
         stage: Stage,
         outcome: Outcome,
-        converted: _Converted | None = None,
+        converted: Converted | None = None,
         load_ms: float | None = None,
     ) -> Result:
         return Result(
@@ -443,7 +296,7 @@ class Executor:
         *,
         blame: str,
         backends: Sequence[str] | None = None,
-        converted: _Converted | None = None,
+        converted: Converted | None = None,
         rule: str = "",
         model: bytes = b"",
     ) -> None:
@@ -483,18 +336,9 @@ def _holds_negative_zero(argument: object) -> bool:
     return isinstance(argument, float) and argument == 0.0 and math.copysign(1.0, argument) < 0.0
 
 
-def _keys(members: Sequence[_Accepted]) -> tuple[CaseKey, ...]:
-    return tuple(key for m in members for key in m.keys)
-
-
-def _halves(members: Sequence[_Accepted]) -> tuple[Sequence[_Accepted], Sequence[_Accepted]]:
-    middle = len(members) // 2
-    return members[:middle], members[middle:]
-
-
 def _suspects_apart(
-    converted: _Converted, active: Sequence[_Accepted], nodes: Sequence[str]
-) -> list[Sequence[_Accepted]]:
+    converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]
+) -> list[Sequence[Accepted]]:
     """Parts to try separately: each member that owns a named node alone, the others together; halves
     where no node is named."""
     if len(active) < len(converted.members):
@@ -504,21 +348,4 @@ def _suspects_apart(
     rest = [m for m in active if m not in suspects]
     if suspects and rest:
         return [*([m] for m in suspects), rest]
-    return list(_halves(active))
-
-
-def _check_opset(model: onnx.ModelProto, opset: int | None) -> None:
-    emitted = emitted_opset(model)
-    if opset is not None and emitted != opset:
-        raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
-
-
-def _check_model(converted: _Converted, opset: int | None) -> None:
-    """Raise where the model is not valid ONNX, not at the opset asked for, or not what was exported."""
-    model = converted.model
-    _check_opset(model, opset)
-    outputs = [o.name for o in model.graph.output]
-    wanted = [n for m in converted.members for n in m.structure.output_names]
-    if outputs != wanted:
-        raise ValueError(f"the program returns {len(wanted)} tensors, the graph has {len(outputs)} outputs")
-    onnx.checker.check_model(model, full_check=True)
+    return list(halves(active))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.reach import arguments, dtypes, shapes, values, windows
+from harness.reach import accumulation, arguments, dtypes, shapes, values, windows
 from harness.reach.point import FAMILIES
 
-__all__ = ["FAMILIES", "arguments", "dtypes", "shapes", "values", "windows"]
+__all__ = ["FAMILIES", "accumulation", "arguments", "dtypes", "shapes", "values", "windows"]

@@ -64,7 +64,7 @@ def _replaced(old: TensorSpec, shape: tuple[int, ...], spec: TensorSpec) -> Tens
     return reshaped(spec, shape) if spec is old else spec
 
 
-def _with_size(subject: Subject, name: str, new: int, base: Invocation) -> Iterator[Invocation]:
+def with_size(subject: Subject, name: str, new: int, base: Invocation) -> Iterator[Invocation]:
     """The call with one size replaced, wherever it occurs, and in one place of one tensor."""
     for spec in specs(base, name)[:1]:
         for old in sorted(set(spec.shape) - {new})[-3:]:
@@ -83,7 +83,7 @@ def sizes(subject: Subject) -> Iterator[Point]:
             yield Point(
                 name=f"{name} size {size}",
                 hit=lambda call, name=name, size=size: any(size in s.shape for s in specs(call, name)),  # type: ignore[misc]
-                variants=partial(_with_size, subject, name, size),
+                variants=partial(with_size, subject, name, size),
             )
     for width in WIDTHS if subject.tensors else ():
         yield Point(
@@ -91,7 +91,7 @@ def sizes(subject: Subject) -> Iterator[Point]:
             hit=lambda call, width=width: any(  # type: ignore[misc]
                 abs(row - width) <= 1 for spec in call.tensors() for row in _rows(spec.shape)
             ),
-            variants=partial(_with_size, subject, subject.tensors[0], width),
+            variants=partial(with_size, subject, subject.tensors[0], width),
         )
 
 

@@ -28,7 +28,7 @@ DRAWS = 500
 #: Share of draws that PyTorch must take.
 ACCEPTED = 0.95
 #: Draws after which PyTorch is asked which of the points that are still open are worth waiting for.
-_FIRST = 64
+_FIRST = 40
 #: Drawn calls of which variants are tried.
 _BASES = 8
 _BASES_AT_ONCE = 4
@@ -122,50 +122,90 @@ def survey(
             few, and more are drawn only while a reachable point is open.
         groups: Look for the points of these groups alone.
     """
-    count = draws if thorough else min(draws, _FIRST)
-    calls = draw_invocations(case, seed=seed, count=count)
-    answers = asker.ask(calls)
-    refusals = Counter(answer.refusal for answer in answers if not answer.taken)
-    taken = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer.taken]
-    subject = Subject(case.overload, tuple(call for call, _ in taken[:_FIRST]))
-    hit: dict[str, list[str]] = {}
-    unhit: list[tuple[str, Point]] = []
-    excused: list[tuple[str, int]] = []
-    dynamic = _Dynamic([call for call, _ in taken], asker)
-    families = {**FAMILIES, "dynamic": dynamic.points}
-    for group, points in families.items():
-        if groups is not None and group not in groups:
-            continue
-        for point in points(subject):
-            excuse = next((i for i, e in enumerate(excuses) if e.covers(case.overload, point.name)), None)
-            if any(point.hit(call) for call, _ in taken):
-                hit.setdefault(group, []).append(point.name)
-            elif excuse is not None:
-                excused.append((point.name, excuse))
-            else:
-                unhit.append((group, point))
-    missed = _reachable(unhit, taken, asker)
-    if missed and count < draws:
-        # Only to see whether they come: PyTorch is not asked about each.
-        more = draw_invocations(case, seed=seed, count=draws)[count:]
-        named = {point.name: point for _, point in unhit}
-        for miss in list(missed):
-            if any(named[miss.point].hit(call) for call in more):
-                missed.remove(miss)
-                hit.setdefault(miss.group, []).append(miss.point)
-        calls += more
+    first = draws if thorough else min(draws, _FIRST)
+    calls: list[Invocation] = []
+    looks: list[_Look] = []
+
+    def enough(drawn: Invocation) -> bool:
+        calls.append(drawn)
+        if len(calls) == first:
+            looks.append(_Look.at(case, calls, asker, excuses, groups))
+        elif looks:
+            # Only to see whether they come: PyTorch is not asked about each.
+            looks[0].see(drawn)
+        return bool(looks) and not looks[0].missed
+
+    draw_invocations(case, seed=seed, count=draws, enough=enough)
+    look = looks[0] if looks else _Look.at(case, calls, asker, excuses, groups)
     return Survey(
         overload=case.overload,
         draws=len(calls),
-        asked=len(answers),
-        accepted=len(taken),
-        refusal=refusals.most_common(1)[0][0] if refusals else "",
+        asked=look.asked,
+        accepted=look.accepted,
+        refusal=look.refusal,
         structures=len({call.structure_id for call in calls}),
-        hit=hit,
-        missed=missed,
-        excused=excused,
+        hit=look.hit,
+        missed=[missed for _, missed in look.missed],
+        excused=look.excused,
         ranks=dict(sorted(Counter(_rank(call) for call in calls).items())),
     )
+
+
+@dataclass(kw_only=True)
+class _Look:
+    """What PyTorch says of some draws, and which points are still open after them."""
+
+    asked: int
+    accepted: int
+    refusal: str
+    hit: dict[str, list[str]]
+    missed: list[tuple[Point, Missed]]
+    excused: list[tuple[str, int]]
+
+    @classmethod
+    def at(
+        cls,
+        case: OperatorCase,
+        calls: Sequence[Invocation],
+        asker: Asker,
+        excuses: Sequence[Excuse],
+        groups: Collection[str] | None,
+    ) -> _Look:
+        """Ask PyTorch about `calls`, and about variants of them for the points that none hits."""
+        answers = asker.ask(calls)
+        refusals = Counter(answer.refusal for answer in answers if not answer.taken)
+        taken = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer.taken]
+        subject = Subject(case.overload, tuple(call for call, _ in taken[:_FIRST]))
+        hit: dict[str, list[str]] = {}
+        unhit: list[tuple[str, Point]] = []
+        excused: list[tuple[str, int]] = []
+        ours = [(i, excuse) for i, excuse in enumerate(excuses) if excuse.concerns(case.overload)]
+        families = {**FAMILIES, "dynamic": _Dynamic([call for call, _ in taken], asker).points}
+        for group, points in families.items():
+            if groups is not None and group not in groups:
+                continue
+            for point in points(subject):
+                excuse = next((i for i, excuse in ours if excuse.covers(point.name)), None)
+                if any(point.hit(call) for call, _ in taken):
+                    hit.setdefault(group, []).append(point.name)
+                elif excuse is not None:
+                    excused.append((point.name, excuse))
+                else:
+                    unhit.append((group, point))
+        return cls(
+            asked=len(answers),
+            accepted=len(taken),
+            refusal=refusals.most_common(1)[0][0] if refusals else "",
+            hit=hit,
+            missed=_reachable(unhit, taken, asker),
+            excused=excused,
+        )
+
+    def see(self, call: Invocation) -> None:
+        """Look for the open points in one more draw."""
+        for found in [found for found in self.missed if found[0].hit(call)]:
+            self.missed.remove(found)
+            self.hit.setdefault(found[1].group, []).append(found[0].name)
 
 
 def _rank(call: Invocation) -> int:
@@ -174,9 +214,9 @@ def _rank(call: Invocation) -> int:
 
 def _reachable(
     unhit: Sequence[tuple[str, Point]], taken: Sequence[tuple[Invocation, Answer]], asker: Asker
-) -> list[Missed]:
+) -> list[tuple[Point, Missed]]:
     """Those of `unhit` that PyTorch takes, going through more and more drawn calls."""
-    missed: dict[str, Missed] = {}
+    missed: dict[str, tuple[Point, Missed]] = {}
     bases = _varied([call for call, _ in taken])
     answered = dict(taken)
     for start in range(0, len(bases), _BASES_AT_ONCE):
@@ -190,7 +230,8 @@ def _reachable(
         answers = asker.ask([variant for *_, variant in questions])
         for (group, point, base, variant), answer in zip(questions, answers, strict=True):
             if answer.taken and point.confirm(answered[base], answer):
-                missed.setdefault(point.name, Missed(group=group, point=point.name, example=str(variant)))
+                found = Missed(group=group, point=point.name, example=str(variant))
+                missed.setdefault(point.name, (point, found))
     return list(missed.values())
 
 

@@ -31,9 +31,13 @@ class Excuse:
     points: tuple[str, ...]
     reason: str
 
-    def covers(self, overload: str, point: str) -> bool:
-        """Whether it excuses that point of that operator."""
-        return _any(overload, self.overloads) and _any(point, self.points)
+    def concerns(self, overload: str) -> bool:
+        """Whether it excuses points of that operator."""
+        return _any(overload, self.overloads)
+
+    def covers(self, point: str) -> bool:
+        """Whether it excuses that point, of the operators that it concerns."""
+        return _any(point, self.points)
 
 
 def _any(name: str, globs: Sequence[str]) -> bool:

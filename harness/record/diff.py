@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from harness.record import store
+from harness.record.flaky import read_flaky
 from harness.record.run_info import read_run_info
-from harness.verdict.verdict import Outcome
+from harness.record.why import version_changes, why
+from harness.verdict.verdict import CaseKey, Outcome
 
 #: What is looked at of each row.
 COLUMNS = [
@@ -29,6 +31,7 @@ COLUMNS = [
     "stage",
     "outcome",
     "signature",
+    "blame",
     "message",
     "max_ulp_error",
     "rule",
@@ -39,20 +42,27 @@ COLUMNS = [
 MOVED = 2.0
 #: Errors below this many ULP are rounding, whatever their ratio.
 ROUNDING = 1.0
-
-Key: TypeAlias = tuple[str, str, str, str]
+#: How much larger it must be to be a regression: as much as in a baseline.
+DRIFT = 4.0
 
 
 class Change(StrEnum):
-    """What became of one case."""
+    """What became of one case; `FLAKY`: it is known to end in two ways."""
 
     REGRESSED = "regressed"
     FAILS_OTHERWISE = "fails otherwise"
+    DRIFTED = "error beyond bound"
     MOVED = "numerics moved"
     IMPROVED = "improved"
     NEW = "new"
     GONE = "gone"
+    FLAKY = "flaky"
     UNCHANGED = "unchanged"
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a regression gate closes for it, as for the same difference from a baseline."""
+        return self in (Change.REGRESSED, Change.FAILS_OTHERWISE, Change.DRIFTED)
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,7 @@ class OverloadChanges:
         shape_mode: ``static`` or ``dynamic``.
         counts: Change → cases.
         examples: Change → a case of it, the first by case id.
+        why: What the changes may come from: a rule, versions; "" where nothing is known to differ.
     """
 
     overload: str
@@ -96,6 +107,7 @@ class OverloadChanges:
     shape_mode: str
     counts: Mapping[Change, int]
     examples: Mapping[Change, CaseChange]
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,8 +126,8 @@ class Diff:
 
     @property
     def regressed(self) -> bool:
-        """Whether a case that passed fails, or fails in a way of its own."""
-        return self.counts[Change.REGRESSED] > 0
+        """Whether something is worse than it was."""
+        return any(self.counts[change] for change in Change if change.is_worse)
 
 
 def compare_runs(before: Path, after: Path) -> Diff:
@@ -124,21 +136,24 @@ def compare_runs(before: Path, after: Path) -> Diff:
     Raises:
         ResultsError: one of them cannot be read.
     """
-    old, new = read_run_info(before).versions, read_run_info(after).versions
-    versions = {
-        name: (old.get(name, ""), new.get(name, ""))
-        for name in sorted({*old, *new})
-        if old.get(name, "") != new.get(name, "")
-    }
-    return diff(case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS)), versions)
+    versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
+    flaky = read_flaky(before) | read_flaky(after)
+    return diff(case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS), flaky), versions)
 
 
-def case_changes(before: pa.Table, after: pa.Table) -> Iterator[CaseChange]:
-    """Every case of either table of `COLUMNS`, with what became of it."""
+def case_changes(before: pa.Table, after: pa.Table, flaky: Collection[CaseKey] = ()) -> Iterator[CaseChange]:
+    """Every case of either table of `COLUMNS`, with what became of it.
+
+    Args:
+        before: Of the first run.
+        after: Of the second.
+        flaky: Cases that are known to end in two ways.
+    """
     old, new = _by_key(before), _by_key(after)
     for key in sorted({*old, *new}):
         a, b = old.get(key), new.get(key)
-        yield CaseChange(_change(a, b), a, b)
+        change = _change(a, b)
+        yield CaseChange(Change.FLAKY if key in flaky and a and b else change, a, b)
 
 
 def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] | None = None) -> Diff:
@@ -146,16 +161,25 @@ def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] 
     total: Counter[Change] = Counter()
     counts: defaultdict[tuple[str, str, str, str], Counter[Change]] = defaultdict(Counter)
     examples: defaultdict[tuple[str, str, str, str], dict[Change, CaseChange]] = defaultdict(dict)
+    rules: defaultdict[tuple[str, str, str, str], tuple[set[str], set[str]]]
+    rules = defaultdict(lambda: (set(), set()))
     for change in changes:
         row = change.row
         line = row["overload"], row["converter"], row["backend"], row["shape_mode"]
         total[change.change] += 1
         counts[line][change.change] += 1
         examples[line].setdefault(change.change, change)
+        for side, row in zip(rules[line], (change.before, change.after), strict=True):
+            side.update([row["rule"]] if row and row["rule"] else ())
     return Diff(
         counts=total,
         overloads=tuple(
-            OverloadChanges(*line, counts[line], examples[line])
+            OverloadChanges(
+                *line,
+                counts[line],
+                examples[line],
+                why(versions or {}, line[1], line[2], _rules(*rules[line])),
+            )
             for line in sorted(counts)
             if set(counts[line]) != {Change.UNCHANGED}
         ),
@@ -163,8 +187,12 @@ def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] 
     )
 
 
-def _by_key(table: pa.Table) -> dict[Key, Mapping[str, Any]]:
-    rows: dict[Key, Mapping[str, Any]] = {}
+def _rules(before: set[str], after: set[str]) -> tuple[str, str] | None:
+    return None if before == after else (", ".join(sorted(before)), ", ".join(sorted(after)))
+
+
+def _by_key(table: pa.Table) -> dict[CaseKey, Mapping[str, Any]]:
+    rows: dict[CaseKey, Mapping[str, Any]] = {}
     for batch in table.select(COLUMNS).to_batches(max_chunksize=4096):
         for row in batch.to_pylist():
             rows[row["case_id"], row["exported_invocation"], row["converter"], row["backend"]] = row
@@ -174,20 +202,29 @@ def _by_key(table: pa.Table) -> dict[Key, Mapping[str, Any]]:
 def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Change:
     if before is None or after is None:
         return Change.NEW if before is None else Change.GONE
-    failed, fails = (Outcome(row["outcome"]).is_failure for row in (before, after))
+    failed, fails = (_fails(row) for row in (before, after))
     if failed != fails:
         return Change.REGRESSED if fails else Change.IMPROVED
     if fails:
         same = all(before[name] == after[name] for name in ("outcome", "stage", "signature"))
         return Change.UNCHANGED if same else Change.FAILS_OTHERWISE
+    if any(Outcome(row["outcome"]).is_failure for row in (before, after)):
+        # What the specification leaves open was or is another answer, and never a worse one.
+        return Change.UNCHANGED
     if before["outcome"] != after["outcome"]:
         # A pass that has become a mere `built` or `narrowed` says less than it did.
         return Change.REGRESSED if before["outcome"] == Outcome.PASS else Change.IMPROVED
-    return Change.MOVED if _moved(before["max_ulp_error"], after["max_ulp_error"]) else Change.UNCHANGED
+    return _numerics(before["max_ulp_error"], after["max_ulp_error"])
 
 
-def _moved(before: float | None, after: float | None) -> bool:
+def _fails(row: Mapping[str, Any]) -> bool:
+    return Outcome(row["outcome"]).is_failure and row["blame"] != "spec"
+
+
+def _numerics(before: float | None, after: float | None) -> Change:
     if before is None or after is None or not math.isfinite(before + after):
-        return False
+        return Change.UNCHANGED
     low, high = sorted((before, after))
-    return high > ROUNDING and high > MOVED * low
+    if high <= ROUNDING or high <= MOVED * low:
+        return Change.UNCHANGED
+    return Change.DRIFTED if after > DRIFT * max(before, ROUNDING) else Change.MOVED

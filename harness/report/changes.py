@@ -9,12 +9,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness.record.diff import CaseChange, Change, Diff, OverloadChanges
-from harness.report.plain import count, plain
+from harness.report.plain import count, markdown_cell, plain
 
 #: What is told apart, most urgent first; what did not change is only counted.
-ORDER = (Change.REGRESSED, Change.FAILS_OTHERWISE, Change.MOVED, Change.IMPROVED, Change.NEW, Change.GONE)
+ORDER = tuple(change for change in Change if change is not Change.UNCHANGED)
 
-_STYLES = {Change.REGRESSED: "bold red", Change.FAILS_OTHERWISE: "yellow", Change.IMPROVED: "bold green"}
+_STYLES = {
+    Change.REGRESSED: "bold red",
+    Change.FAILS_OTHERWISE: "bold red",
+    Change.DRIFTED: "bold red",
+    Change.IMPROVED: "bold green",
+}
 
 
 def summary(found: Diff) -> str:
@@ -42,7 +47,8 @@ def _lines(found: Diff, limit: int) -> Iterator[RenderableType]:
             continue
         yield Text(f"{kind}: {count(found.counts[kind], 'case')}", style=_STYLES.get(kind, "bold"))
         for line in lines[:limit]:
-            yield Text(f"  {line.counts[kind]:>4} {plain(_path(line))}")
+            why = f" [{plain(line.why, 200)}]" if line.why else ""
+            yield Text(f"  {line.counts[kind]:>4} {plain(_path(line))}{why}")
             yield Text(f"       {plain(example(line.examples[kind]), 240)}")
         if len(lines) > limit:
             yield Text(f"  and {count(len(lines) - limit, 'more operator')}")
@@ -58,19 +64,21 @@ def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
         after: What to call the second.
         limit: Most rows of each kind of change.
     """
-    lines = [f"### Conformance: {_cell(before)} → {_cell(after)}", "", f"{summary(found)}."]
+    lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
     if found.versions:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(n)} | {_cell(a)} | {_cell(b)} |" for n, (a, b) in found.versions.items()]
+        lines += [
+            f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |"
+            for n, (a, b) in found.versions.items()
+        ]
     for kind in ORDER:
         rows = [line for line in found.overloads if line.counts.get(kind)]
         if rows:
             lines += ["", f"#### {str(kind).capitalize()}: {found.counts[kind]:,}", ""]
-            lines += ["| cases | operator | example |", "| ---: | --- | --- |"]
-            lines += [
-                f"| {row.counts[kind]} | {_cell(_path(row))} | {_cell(example(row.examples[kind]))} |"
-                for row in rows[:limit]
-            ]
+            lines += ["| cases | operator | example | why |", "| ---: | --- | --- | --- |"]
+            for row in rows[:limit]:
+                cells = (_path(row), example(row.examples[kind]), row.why)
+                lines.append(f"| {row.counts[kind]} | {' | '.join(map(markdown_cell, cells))} |")
             if len(rows) > limit:
                 lines.append(f"\nand {count(len(rows) - limit, 'more operator')}")
     return "\n".join(lines) + "\n"
@@ -80,7 +88,7 @@ def example(change: CaseChange) -> str:
     """One case in words: how it ended before and after, and the case."""
     before, after = change.before, change.after
     words = f"{change.row['case_id']}: "
-    if change.change is Change.MOVED and before is not None and after is not None:
+    if change.change in (Change.MOVED, Change.DRIFTED) and before is not None and after is not None:
         return f"{words}{before['max_ulp_error']:.3g} ULP → {after['max_ulp_error']:.3g} ULP"
     ends = [
         f"{row['outcome']}{' at ' + row['stage'] if row['signature'] else ''}"
@@ -96,10 +104,6 @@ def _path(line: OverloadChanges) -> str:
     return f"{line.overload}, {line.converter} → {line.backend}{mode}"
 
 
-def _cell(words: str) -> str:
-    return plain(words, 200).replace("|", "\\|").replace("<", "&lt;")
-
-
 def as_json(found: Diff) -> dict[str, Any]:
     """The comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
     return {
@@ -113,6 +117,7 @@ def as_json(found: Diff) -> dict[str, Any]:
                 "shape_mode": line.shape_mode,
                 "counts": {str(kind): n for kind, n in line.counts.items()},
                 "examples": {str(k): example(c) for k, c in line.examples.items() if k in ORDER},
+                "why": line.why,
             }
             for line in found.overloads
         ],

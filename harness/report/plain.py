@@ -21,6 +21,11 @@ def shown(words: str, style: str = "", limit: int | None = None) -> Text:
     return Text(plain(words, limit), style=style)
 
 
+def markdown_cell(words: str) -> str:
+    """`words` in a cell of a Markdown table, cut: neither a table nor HTML of their own."""
+    return plain(words, 200).replace("|", "\\|").replace("<", "&lt;")
+
+
 def listed(names: list[str] | tuple[str, ...], limit: int) -> str:
     """Names with commas between, the first `limit` of them."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from harness.declared import declaring_place
 from harness.schema import all_overloads, near_names, normalise, packet
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -25,12 +26,14 @@ class Rule:
         overload: Dotted name: ``aten.celu.default``.
         function: What the converter calls; its signature is the converter's matter.
         label: ``my_rules.py:celu``, for the record.
+        declared: File and line of the statement that makes it a rule.
     """
 
     converter: str
     overload: str
     function: Callable[..., Any]
     label: str
+    declared: tuple[str, int] = ("", 0)
 
 
 #: Where the decorators put their rules while a file is loaded; None elsewhere.
@@ -56,7 +59,8 @@ def rule(converter: str, *operators: str) -> Callable[[_Function], _Function]:
         rules = collecting.get()
         if rules is not None:
             name = str(getattr(function, "__name__", "") or getattr(function, "name", "function"))
-            rules += [Rule(converter, overload, function, name) for overload in overloads]
+            place = declaring_place()
+            rules += [Rule(converter, overload, function, name, place) for overload in overloads]
         return function
 
     return decorate

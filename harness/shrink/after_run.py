@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from harness.corpus import Corpus
 from harness.pipeline.supervisor import WorkerFailed
 from harness.record.errors import ResultsError
 from harness.record.run_info import read_run_info
+from harness.shrink.recorded import failures
 from harness.shrink.session import shrink_run
 
 #: Of the time that measuring took; at most so many seconds, and none where fewer than the last are left: who
@@ -29,15 +32,35 @@ def default_seconds(results_dir: Path) -> float:
     return seconds if seconds >= _LEAST else 0.0
 
 
-def shrink_after_run(results_dir: Path, seconds: float, *, timeout: float, memory_limit: int) -> str:
-    """Shrink the run's worst failures and say in one line what came of it.
+def shrink_after_run(
+    results_dir: Path,
+    seconds: float,
+    *,
+    timeout: float,
+    memory_limit: int,
+    rules: Sequence[str] = (),
+    corpus: Corpus | None = None,
+    cases: Sequence[str] | None = None,
+) -> str:
+    """Shrink the run's worst failures, or those of some cases, and say in one line what came of it.
 
     A run that is measured and written is never spoilt by what comes after it: what goes wrong here is said
     in that line.
     """
     done = finished = 0
     try:
-        for minimal in shrink_run(results_dir, seconds=seconds, timeout=timeout, memory_limit=memory_limit):
+        chosen = None
+        if cases is not None:
+            chosen = [failure for case in cases for failure in failures(results_dir, case_id=case)]
+        for minimal in shrink_run(
+            results_dir,
+            seconds=seconds,
+            chosen=chosen,
+            timeout=timeout,
+            memory_limit=memory_limit,
+            rules=rules,
+            corpus=corpus,
+        ):
             done += 1
             finished += minimal.finished
     except (ResultsError, WorkerFailed) as error:

@@ -18,7 +18,7 @@ from harness.shrink.plainness import elements
 from harness.verdict.verdict import Outcome, Stage
 
 _COLUMNS = (
-    *("case_id", "overload", "converter", "backend", "shape_mode"),
+    *("case_id", "overload", "converter", "backend", "shape_mode", "rule"),
     *("stage", "outcome", "signature", "invocation", "exported_invocation"),
 )
 #: Before these a backend has taken no part: what fails there fails for every backend.
@@ -35,6 +35,7 @@ class Failure:
         converter: Its converter.
         backend: Its backend; the first by name where the failure comes before any.
         shape_mode: ``static`` or ``dynamic``.
+        rule: The user's rules that took part, as the record has them.
         stage: Where all its cases end; likewise the next two.
         outcome: How.
         signature: In what words.
@@ -48,6 +49,7 @@ class Failure:
     converter: str
     backend: str
     shape_mode: str
+    rule: str
     stage: Stage
     outcome: Outcome
     signature: str

@@ -13,6 +13,7 @@ from pathlib import Path
 import cases
 from harness import backends, converters
 from harness.availability import UnknownName
+from harness.corpus import Corpus, CorpusEntry
 from harness.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
@@ -43,6 +44,8 @@ def shrink_run(
     again: bool = False,
     timeout: float = 60.0,
     memory_limit: int = 4 * 2**30,
+    rules: Sequence[str] = (),
+    corpus: Corpus | None = None,
     on_skipped: Callable[[Failure, str], None] | None = None,
 ) -> Iterator[Minimal]:
     """Shrink failures until there are no more or the time is over; each is written as it is found.
@@ -57,6 +60,8 @@ def shrink_run(
         again: Shrink those, too, that are finished already.
         timeout: Seconds per step of an evaluation.
         memory_limit: Bytes that the worker process may take.
+        rules: Files of the conversion functions that the run tried.
+        corpus: Where the minimal cases are kept for the next run; None for nowhere.
         on_skipped: Told of each failure that cannot be shrunk, and why.
 
     Yields:
@@ -79,14 +84,16 @@ def shrink_run(
             before = known.get((failure.case_id, failure.converter, failure.backend))
             if before is not None and before.finished and not again:
                 continue
-            why = _missing(failure)
+            why = _missing(failure, rules)
             if why:
                 skipped(failure, why)
                 continue
             budget = Budget(min(left, per_failure))
-            found = _shrink_one(failure, before, _settings(run, failure), supervisor, budget)
+            found = _shrink_one(failure, before, _settings(run, failure, rules), supervisor, budget)
             if isinstance(found, Minimal):
                 add_minimal(results_dir, found)
+                if corpus is not None:
+                    corpus.add(_entry(found))
                 yield found
             else:
                 skipped(failure, found)
@@ -196,18 +203,36 @@ def _ending(verdict: Verdict) -> str:
     return f"{verdict.outcome} at {verdict.stage}{said}"
 
 
-def _settings(run: RunInfo, failure: Failure) -> Settings:
+def _entry(minimal: Minimal) -> CorpusEntry:
+    exported = minimal.exported_invocation
+    return CorpusEntry(
+        invocation=Invocation.from_json(minimal.invocation),
+        exported=Invocation.from_json(exported) if exported else None,
+        origin="minimal",
+        note="; ".join(minimal.matters),
+        converter=minimal.converter,
+        backend=minimal.backend,
+        stage=minimal.stage,
+        outcome=minimal.outcome,
+        signature=minimal.signature,
+    )
+
+
+def _settings(run: RunInfo, failure: Failure, rules: Sequence[str]) -> Settings:
     """As the run exported."""
     opset = run.options.get("opset")
     return Settings(
         opset=opset if isinstance(opset, int) else None,
         public_api=bool(run.options.get("public_api")),
         dynamic=failure.shape_mode == "dynamic",
+        rules=tuple(rules),
     )
 
 
-def _missing(failure: Failure) -> str:
+def _missing(failure: Failure, rules: Sequence[str]) -> str:
     """Why the failure cannot be evaluated here; "" where it can."""
+    if failure.rule and not rules:
+        return f"the rule {failure.rule} took part: give its file with --rules"
     try:
         entry, argument = backends.find(failure.backend)
         for problem in (converters.find(failure.converter).probe(), entry.probe(argument)):

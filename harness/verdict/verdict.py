@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
+
+#: What identifies a row of a run: case id, exported invocation, converter, backend.
+CaseKey: TypeAlias = tuple[str, str, str, str]
 
 
 class Stage(StrEnum):
@@ -112,6 +116,11 @@ class Verdict:
     structure_id: str = ""
     invocation: str = ""
     exported_invocation: str = ""
+
+    @property
+    def case_key(self) -> CaseKey:
+        """What identifies this row in its run."""
+        return self.case_id, self.exported_invocation, self.converter, self.backend
 
     @property
     def is_open(self) -> bool:

@@ -1,0 +1,85 @@
+"""What `conformance diff` compares: runs, baselines and a git revision's baseline, by the words for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_baseline, read_revision
+from harness.baseline.gate import compare
+from harness.baseline.told import Comparison, comparison, told
+from harness.record import layout
+from harness.record.errors import ResultsError
+from harness.record.why import version_changes
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        name: For headings.
+        run: Where it is a run.
+        baseline: Where it is none.
+    """
+
+    name: str
+    run: Path | None = None
+    baseline: Baseline | None = None
+
+    @property
+    def cells(self) -> Baseline:
+        """Its outcomes as expectations.
+
+        Raises:
+            ResultsError: the run cannot be read.
+        """
+        if self.baseline is not None:
+            return self.baseline
+        assert self.run is not None
+        return of_run(self.run)
+
+
+def find_side(word: str) -> Side:
+    """What a word stands for.
+
+    Args:
+        word: A directory with a run or a baseline; ``REVISION:PATH``, a baseline in a git revision; or
+            ``REVISION``, the one at ``golden/baseline`` there.
+
+    Raises:
+        ResultsError: it is nothing of these, or is damaged.
+    """
+    path = Path(word)
+    if is_baseline(path):
+        return Side(word, baseline=read_baseline(path))
+    if layout.holds_run(path):
+        return Side(path.name or word, run=path)
+    if path.exists():
+        raise ResultsError(
+            f"{word} holds neither a run (no {layout.RUN_FILE}) nor a baseline (no baseline.json)"
+        )
+    revision, colon, place = word.partition(":")
+    try:
+        return Side(word, baseline=read_revision(revision, place or DEFAULT))
+    except ResultsError as error:
+        if colon:
+            raise
+        raise ResultsError(
+            f"{word} is no directory with a run or a baseline, and as a git revision: {error}"
+        ) from None
+
+
+def compare_sides(before: Side, after: Side) -> Comparison:
+    """What differs between two sides, by operator, dtype, converter and backend.
+
+    Raises:
+        ResultsError: a run cannot be read.
+    """
+    was, now = before.cells, after.cells
+    versions = version_changes(was.versions, now.versions)
+    known = [(was.cells[key], now.cells[key]) for key in was.cells.keys() & now.cells.keys()]
+    same = sum(a.digest == b.digest for a, b in known)
+    # A run of one operator says nothing of the others; of two baselines each is whole.
+    differences = compare(was, now, whole=before.run is None and after.run is None)
+    return comparison(was, now, [told(d, versions) for d in differences], same=same, other=len(known) - same)

@@ -1,0 +1,1 @@
+"""What changed since a git revision, and the operators that it concerns."""

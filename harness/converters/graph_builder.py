@@ -1,0 +1,193 @@
+"""What the custom exporter of experimental-experiment and its successor yobx have in common.
+
+Both capture with `torch.export`, walk through the graph and call a conversion function per operator with a
+`GraphBuilder`. Neither is imported before it converts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import onnx
+import torch
+
+from harness.availability import Unavailable
+from harness.converters.base import ExportRequest, UnsupportedOperator
+from harness.converters.dynamo import quiet
+from harness.rules.load import RuleBook
+from harness.skeleton import Skeleton, SkeletonWanted, body
+from harness.snippet import ExportSnippet, ExportWanted
+from harness.tensors import overload
+
+#: How an assertion begins that refuses an attribute or a dtype; both spellings are theirs.
+_REFUSALS = ("not implemented", "not impelmented")
+#: Their messages go on with a dump of the whole graph.
+_LONGEST = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """One of the two.
+
+    Attributes:
+        name: As written after ``--converter``.
+        package: That is imported.
+        interpreter: Module of it that has ``to_onnx`` and ``Dispatcher``.
+        needs: Other packages that it imports.
+        distribution: Name of what is installed.
+        install: What the user types to get it.
+        model: What follows a call of ``to_onnx`` to come to the `onnx.ModelProto`.
+    """
+
+    name: str
+    package: str
+    interpreter: str
+    needs: tuple[str, ...]
+    distribution: str
+    install: str
+    model: str = ""
+
+    def probe(self) -> Unavailable | None:
+        """Why it cannot run here; None if it can."""
+        missing = [name for name in (self.package, *self.needs) if importlib.util.find_spec(name) is None]
+        if missing:
+            return Unavailable(reason=f"{' and '.join(missing)} is not installed", install=self.install)
+        return None
+
+    def version(self) -> str:
+        """Of the package, installed or a mere checkout, and of PyTorch."""
+        try:
+            own = version(self.distribution)
+        except PackageNotFoundError:
+            own = str(importlib.import_module(self.package).__version__)
+        return f"{self.distribution} {own} torch {torch.__version__}"
+
+    def conversions(self, name: str) -> tuple[str, ...]:
+        """Its conversion function for an overload."""
+        functions = importlib.import_module(f"{self.interpreter}.aten_functions")
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = functions.find_function(overload(name))[0]
+        return () if found is None else (str(found.__name__),)
+
+    def skeleton(self, wanted: SkeletonWanted) -> Skeleton:
+        """A rule to be filled in."""
+        functions = []
+        for signature in wanted.signatures:
+            names = [
+                p.python_name if p.default is None else f"{p.python_name}={p.default}"
+                for p in signature.parameters
+            ]
+            own = f"{signature.function_name}_{self.package}"
+            functions += [
+                f'@rule("{self.name}", "{signature.torch_name}")',
+                f'def {own}(g, sts, outputs, {", ".join(names)}, name="{signature.function_name}"):',
+                "    # The last node is made with `outputs=outputs`: return g.op.Relu(self, outputs=outputs)",
+                *body(wanted, signature),
+                "",
+                "",
+            ]
+        return Skeleton(
+            code="\n".join(functions).rstrip() + "\n", imports=("from harness.rules import rule",)
+        )
+
+    def snippet(self, wanted: ExportWanted) -> ExportSnippet:
+        """See `harness.converters.base.ConverterEntry`."""
+        keywords = [f"input_names={wanted.names}"]
+        if wanted.opset is not None:
+            keywords.append(f"target_opset={wanted.opset}")
+        if wanted.dynamic is not None:
+            dims = [
+                f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in sorted(d_))}}}"
+                for name, d_ in wanted.dynamic.items()
+            ]
+            keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+        return ExportSnippet(
+            code=(
+                *(("dynamic = torch.export.Dim.DYNAMIC",) if wanted.dynamic is not None else ()),
+                "model = to_onnx(",
+                f"    Model().eval(), {wanted.arguments},",
+                *(f"    {keyword}," for keyword in keywords),
+                f"){self.model}",
+            ),
+            imports=(f"from {self.interpreter} import to_onnx",),
+            packages=(self.distribution,),
+        )
+
+
+class GraphBuilderConverter:
+    """Exports with one of the two.
+
+    Args:
+        exporter: Which.
+        public_api: Without effect: nothing is kept between calls.
+        book: Conversion functions in place of the exporter's.
+    """
+
+    def __init__(self, exporter: Exporter, public_api: bool, book: RuleBook | None = None) -> None:
+        self.name = exporter.name
+        self.version = exporter.version()
+        self._book = book
+        self._optimize = True
+        with quiet():
+            self._module: Any = importlib.import_module(exporter.interpreter)
+        self._dispatcher = self._module.Dispatcher(_by_key(book)) if book else None
+
+    def unoptimised(self) -> GraphBuilderConverter:
+        """See `harness.converters.base.HasUnoptimised`."""
+        other = copy.copy(self)
+        other._optimize = False
+        return other
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.converters.base.Converter`."""
+        if self._book:
+            self._book.start()
+        dynamic_shapes = None
+        if request.dynamic_dims is not None:
+            # The program takes all inputs as one variadic argument.
+            dynamic_shapes = (
+                tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in request.dynamic_dims),
+            )
+        with quiet(), torch.no_grad():
+            try:
+                found = self._module.to_onnx(
+                    request.program,
+                    request.inputs,
+                    input_names=list(request.input_names),
+                    output_names=list(request.output_names),
+                    target_opset=request.opset,
+                    dynamic_shapes=dynamic_shapes,
+                    dispatcher=self._dispatcher,
+                    optimize=self._optimize,
+                )
+            except Exception as error:
+                if self._lacks_conversion(error):
+                    raise UnsupportedOperator(_first_words(error)) from error
+                raise
+        model: onnx.ModelProto = getattr(found, "proto", found)
+        return model
+
+    def _lacks_conversion(self, error: Exception) -> bool:
+        if isinstance(error, self._module.FunctionNotFoundError | NotImplementedError):
+            return True
+        return isinstance(error, AssertionError) and str(error).lower().startswith(_REFUSALS)
+
+
+def _by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:
+    """The rules by the names that a dispatcher looks functions up under: ``celu_default``."""
+    return {
+        name.removeprefix("aten.").replace(".", "_"): function for name, function in book.functions().items()
+    }
+
+
+def _first_words(error: Exception) -> str:
+    words = str(error).partition("\n")[0]
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"

@@ -1,0 +1,195 @@
+"""ONNX operators as the specification of the installed `onnx` states them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import onnx
+import onnx.defs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """An input, an output or an attribute of an ONNX operator.
+
+    Attributes:
+        kind: ``input``, ``output`` or ``attribute``.
+        name: The specification's.
+        type: ``T`` or ``tensor(float)`` of an input, ``float`` or ``ints`` of an attribute.
+        required: Whether a node must have it.
+        default: Of an attribute, as text; "" for none.
+    """
+
+    kind: str
+    name: str
+    type: str
+    required: bool
+    default: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A version of an ONNX operator.
+
+    Attributes:
+        opset: The first opset that has it.
+        deprecated: Whether it withdraws the operator.
+        types: Type parameter → types that it allows, without ``tensor()``.
+        changes: What differs from the version before, in words.
+    """
+
+    opset: int
+    deprecated: bool
+    types: tuple[tuple[str, tuple[str, ...]], ...]
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxOperator:
+    """An operator of the specification, in its newest version.
+
+    Attributes:
+        name: ``Celu``.
+        domain: ``ai.onnx`` for the default one.
+        versions: Oldest first.
+        slots: Inputs, then attributes, then outputs.
+        composed: Whether the specification defines it by other operators (a function).
+        doc: The first paragraph of its text.
+    """
+
+    name: str
+    domain: str
+    versions: tuple[Version, ...]
+    slots: tuple[Slot, ...]
+    composed: bool
+    doc: str
+
+    @property
+    def first_opset(self) -> int:
+        """Of the first version."""
+        return self.versions[0].opset
+
+    @property
+    def deprecated_since(self) -> int | None:
+        """The opset that withdrew it."""
+        return self.versions[-1].opset if self.versions[-1].deprecated else None
+
+    @property
+    def node_slots(self) -> tuple[Slot, ...]:
+        """What a node is given: inputs and attributes."""
+        return tuple(slot for slot in self.slots if slot.kind != "output")
+
+
+@cache
+def _histories() -> dict[tuple[str, str], list[Any]]:
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found[schema.domain or "ai.onnx", schema.name].append(schema)
+    return {key: sorted(schemas, key=lambda s: s.since_version) for key, schemas in found.items()}
+
+
+def names() -> tuple[str, ...]:
+    """Operators of the default domain that are not withdrawn."""
+    return tuple(
+        name
+        for (domain, name), schemas in _histories().items()
+        if domain == "ai.onnx" and not schemas[-1].deprecated
+    )
+
+
+def find(name: str, domain: str = "ai.onnx") -> OnnxOperator:
+    """An operator.
+
+    Raises:
+        LookupError: the specification has none of that name.
+    """
+    history = _histories().get((domain, name))
+    if history is None:
+        raise LookupError(f"ONNX {onnx.__version__} has no operator {domain}.{name}")
+    # The version that withdraws an operator states little of it.
+    newest = history[-1]
+    return OnnxOperator(
+        name=name,
+        domain=domain,
+        versions=tuple(
+            _version(schema, before) for schema, before in zip(history, [None, *history], strict=False)
+        ),
+        slots=(
+            *(_input(parameter) for parameter in newest.inputs),
+            *(_attribute(attribute) for _, attribute in sorted(newest.attributes.items())),
+            *(Slot(kind="output", name=o.name, type=o.type_str, required=True) for o in newest.outputs),
+        ),
+        composed=bool(newest.has_function or newest.has_context_dependent_function),
+        doc=_first_paragraph(newest.doc),
+    )
+
+
+def _version(schema: Any, before: Any) -> Version:
+    types = _types(schema)
+    changes: list[str] = []
+    if before is not None:
+        old = dict(_types(before))
+        for parameter, allowed in types:
+            new = [t for t in allowed if t not in old.get(parameter, ())]
+            if new and parameter in old:
+                changes.append(f"{parameter} also {', '.join(new)}")
+        for what, now, then in (
+            ("attribute", set(schema.attributes), set(before.attributes)),
+            ("input", {i.name for i in schema.inputs}, {i.name for i in before.inputs}),
+        ):
+            if not schema.deprecated:
+                changes += [f"{what} {name} added" for name in sorted(now - then)]
+                changes += [f"{what} {name} removed" for name in sorted(then - now)]
+    if schema.deprecated:
+        changes.append("withdrawn")
+    return Version(
+        opset=schema.since_version, deprecated=schema.deprecated, types=types, changes=tuple(changes)
+    )
+
+
+def _types(schema: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(
+        (c.type_param_str, tuple(sorted(re.sub(r"^tensor\((.*)\)$", r"\1", t) for t in c.allowed_type_strs)))
+        for c in schema.type_constraints
+    )
+
+
+def _input(parameter: Any) -> Slot:
+    option = onnx.defs.OpSchema.FormalParameterOption
+    return Slot(
+        kind="input",
+        name=parameter.name,
+        type=parameter.type_str + ("…" if parameter.option == option.Variadic else ""),
+        required=parameter.option != option.Optional,
+    )
+
+
+def _attribute(attribute: Any) -> Slot:
+    default = ""
+    if attribute.default_value.name:
+        value = onnx.helper.get_attribute_value(attribute.default_value)
+        default = shown(value)
+    kind = str(attribute.type).rpartition(".")[2].lower()
+    return Slot(
+        kind="attribute", name=attribute.name, type=kind, required=attribute.required, default=default
+    )
+
+
+def shown(value: Any) -> str:
+    """An attribute's value as text; a float32 as shortly as it can be told."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(shown(v) for v in value)}]"
+    return str(value)
+
+
+def _first_paragraph(doc: str) -> str:
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", doc.strip())]
+    return next((p for p in paragraphs if p), "")

@@ -1,0 +1,366 @@
+"""`conformance explain`: what there is for an operator, checked against the specification and PyTorch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from harness_runs import output, rows, run_harness
+from onnx.reference import ReferenceEvaluator
+
+from harness.cli._group import conformance
+from harness.explain import known, onnx_operator
+from harness.explain.operator import find_operator
+from harness.rules.load import load_rules
+from harness.schema import UnknownOperator
+from harness.skeleton import Parameter
+
+
+def typed(*words: str | Path) -> Result:
+    return CliRunner().invoke(conformance, ["explain", *map(str, words)])
+
+
+def explained(*words: str | Path, status: int) -> Any:
+    done = typed(*words, "--try", "--examples", "6", "--backend", "ort-cpu", "--json")
+    assert done.exit_code == status, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def celu() -> Any:
+    return explained("aten::celu", status=0)
+
+
+@pytest.fixture(scope="module")
+def max_unpool2d() -> Any:
+    return explained("max_unpool2d", status=1)
+
+
+@pytest.fixture(scope="module")
+def elu() -> Any:
+    return explained("aten.elu", status=0)
+
+
+@pytest.fixture(scope="module")
+def upsample() -> Any:
+    return explained("aten::upsample_bilinear2d", status=0)
+
+
+def pairs(found: Any, overload: int = 0) -> dict[str, dict[str, Any]]:
+    """By ATen argument, and by ONNX name where no argument stands for it."""
+    lines = found["overloads"][overload]["pairs"]
+    return {
+        pair["aten"].split("=")[0].rpartition(" ")[2] if pair["aten"] else f"-{pair['onnx']}": pair
+        for pair in lines
+    }
+
+
+def how(found: Any, overload: int = 0) -> dict[str, str]:
+    return {c["converter"]: c["how"] for c in found["overloads"][overload]["conversions"]}
+
+
+@pytest.mark.parametrize("word", ["celu", "aten.celu", "aten::celu", "torch.ops.aten.celu"])
+def test_an_operator_is_found_under_every_spelling(word: str) -> None:
+    found = find_operator(word)
+    assert found.name == "aten::celu"
+    assert [o.name for o in found.overloads] == ["aten.celu.default", "aten.celu.out"]
+    assert [o.name for o in found.functional] == ["aten.celu.default"]
+    assert "pointwise" in found.overloads[0].tags
+
+
+def test_one_overload_is_found_alone_and_the_others_are_named() -> None:
+    found = find_operator("aten::upsample_bilinear2d.vec")
+    (vec,) = found.overloads
+    assert vec.composite
+    assert vec.functional
+    assert "core" in vec.tags
+    assert "aten.upsample_bilinear2d.default" in found.others
+
+
+def test_types_and_defaults_are_those_that_the_schema_prints() -> None:
+    (elu, _) = find_operator("elu").overloads
+    assert [(p.type, p.name, p.default) for p in elu.signature.parameters] == [
+        ("Tensor", "self", None),
+        ("Scalar", "alpha", "1"),
+        ("Scalar", "scale", "1"),
+        ("Scalar", "input_scale", "1"),
+    ]
+    (vec,) = find_operator("upsample_bilinear2d.vec").overloads
+    assert [p.type for p in vec.signature.parameters] == ["Tensor", "SymInt[]?", "bool", "float[]?"]
+    assert Parameter(name="x", type="SymInt[2]?").kind == "SymInt[]"
+    (sort,) = find_operator("sort.stable").overloads
+    assert [p.keyword for p in sort.signature.parameters] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("celuu", "near: aten.celu.default"),
+        ("aten::celu.Tensor", "there are aten.celu.default"),
+        ("append", "TorchScript"),
+    ],
+)
+def test_an_unknown_operator_is_refused_with_near_ones(word: str, said: str) -> None:
+    with pytest.raises(UnknownOperator, match=said):
+        find_operator(word)
+
+
+def test_the_command_refuses_an_unknown_operator_in_one_line() -> None:
+    done = typed("max_unpool2dd")
+    assert done.exit_code == 2
+    assert "near: aten.max_unpool2d.default" in done.stderr
+
+
+def test_celu(celu: Any) -> None:
+    assert (celu["onnx"]["name"], celu["onnx"]["domain"], celu["onnx"]["first_opset"]) == (
+        "Celu",
+        "ai.onnx",
+        12,
+    )
+    versions = {v["opset"]: dict(v["types"]) for v in celu["onnx"]["versions"]}
+    # Specification: float alone at first.
+    assert versions[12] == {"T": ["float"]}
+    assert celu["onnx"]["composed"] is True
+    assert how(celu) == {**how(celu), "dynamo": "own", "torchscript": "own"}
+    alpha = pairs(celu)["alpha"]
+    assert (alpha["onnx"], alpha["kind"], alpha["type"]) == ("alpha", "attribute", "float = 1")
+    # The exporters emit what the tried call was given.
+    (emitted,) = (e for e in celu["overloads"][0]["emitted"] if e["converter"] == "dynamo")
+    given = emitted["invocation"]["arguments"]["alpha"]
+    assert float(alpha["emitted"]["dynamo"]) == pytest.approx(given)
+    assert float(alpha["emitted"]["torchscript"]) == pytest.approx(given)
+    assert pairs(celu)["self"]["onnx"] == "X"
+    made = celu["overloads"][0]["decomposition"]
+    assert made["source"] == "table"
+    assert made["reaches"]
+    assert "aten.expm1.default" in made["operators"]
+    (spec,) = celu["spec"]
+    assert spec["agreed"] >= 1
+    assert celu["skeleton"] == ""
+
+
+def test_elu(elu: Any) -> None:
+    assert (elu["onnx"]["name"], elu["onnx"]["first_opset"]) == ("Elu", 1)
+    assert [v["opset"] for v in elu["onnx"]["versions"]] == [1, 6, 22]
+    found = pairs(elu)
+    assert found["alpha"]["onnx"] == "alpha"
+    assert found["scale"]["onnx"] == found["input_scale"]["onnx"] == ""
+    assert how(elu)["dynamo"] == how(elu)["torchscript"] == "own"
+    assert elu["overloads"][0]["decomposition"]["reaches"]
+
+
+def test_the_advice_on_elu_is_what_pytorch_computes() -> None:
+    x = torch.linspace(-3, 3, 41)
+    alpha, scale, input_scale = 1.5, 0.7, 2.0
+    advised = torch.where(x < 0, scale * torch.nn.functional.elu(input_scale * x, alpha), scale * x)
+    torch.testing.assert_close(torch.ops.aten.elu(x, alpha, scale, input_scale), advised)
+
+
+def test_upsample_bilinear2d(upsample: Any) -> None:
+    assert [a["overload"]["signature"]["overload"] for a in upsample["overloads"]] == [
+        "aten.upsample_bilinear2d.default",
+        "aten.upsample_bilinear2d.vec",
+    ]
+    assert (upsample["onnx"]["name"], upsample["onnx"]["first_opset"]) == ("Resize", 10)
+    added = {v["opset"]: " ".join(v["changes"]) for v in upsample["onnx"]["versions"]}
+    assert "attribute axes added" in added[18]
+    assert "input sizes added" in added[11]
+    first, second = pairs(upsample, 0), pairs(upsample, 1)
+    assert first["self"]["onnx"] == second["input"]["onnx"] == "X"
+    assert first["output_size"]["onnx"] == second["output_size"]["onnx"] == "sizes"
+    assert first["align_corners"]["onnx"] == "coordinate_transformation_mode"
+    assert first["scales_h"]["onnx"] == second["scale_factors"]["onnx"] == "scales"
+    assert first["-mode"]["why"] == "linear"
+    # Nothing of Resize is left out.
+    onnx_names = {pair["onnx"] for pair in first.values()}
+    assert onnx_names == {slot["name"] for slot in upsample["onnx"]["slots"] if slot["kind"] != "output"}
+    assert how(upsample, 0)["dynamo"] == how(upsample, 1)["dynamo"] == "own"
+    assert upsample["overloads"][1]["overload"]["composite"] is True
+
+
+def resize(x: torch.Tensor, size: list[int], mode: str) -> np.ndarray[Any, Any]:
+    """As the specification's own implementation does."""
+    node = onnx.helper.make_node(
+        "Resize", ["x", "", "", "s"], ["y"], mode="linear", coordinate_transformation_mode=mode
+    )
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [
+            onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, list(x.shape)),
+            onnx.helper.make_tensor_value_info("s", onnx.TensorProto.INT64, [4]),
+        ],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 19)])
+    sizes = np.array([*x.shape[:2], *size], dtype=np.int64)
+    (found,) = ReferenceEvaluator(model).run(None, {"x": x.numpy(), "s": sizes})
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("size", [[1, 1], [3, 5], [1, 9], [8, 2]])
+@pytest.mark.parametrize(("align_corners", "mode"), [(False, "half_pixel"), (True, "align_corners")])
+def test_the_advice_on_align_corners_is_what_pytorch_computes(
+    size: list[int], align_corners: bool, mode: str
+) -> None:
+    x = torch.rand(1, 2, 4, 6, generator=torch.Generator().manual_seed(0))
+    expected = torch.ops.aten.upsample_bilinear2d.default(x, size, align_corners)
+    np.testing.assert_allclose(resize(x, size, mode), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_other_half_pixel_differs_for_an_output_of_size_one() -> None:
+    x = torch.arange(4.0).view(1, 1, 1, 4)
+    assert torch.ops.aten.upsample_bilinear2d.default(x, [1, 1], False).item() == 1.5
+    assert resize(x, [1, 1], "pytorch_half_pixel").item() == 0.0
+
+
+def test_max_unpool2d(max_unpool2d: Any) -> None:
+    assert (max_unpool2d["onnx"]["name"], max_unpool2d["onnx"]["first_opset"]) == ("MaxUnpool", 9)
+    # torchlib has no function for it, but for all that PyTorch takes it apart into.
+    assert how(max_unpool2d)["dynamo"] == "decomposition"
+    assert how(max_unpool2d)["torchscript"] == "none"
+    assert max_unpool2d["missing"]["torchscript"] == ["aten.max_unpool2d.default"]
+    assert "dynamo" not in max_unpool2d["missing"]
+    assert max_unpool2d["overloads"][0]["decomposition"]["reaches"]
+    assert "MaxUnpool" not in max_unpool2d["emits"]["dynamo"]
+    found = pairs(max_unpool2d)
+    assert {name: found[name]["onnx"] for name in ("self", "indices", "output_size")} == {
+        "self": "X",
+        "indices": "I",
+        "output_size": "output_shape",
+    }
+    assert {"-kernel_shape", "-strides", "-pads"} <= set(found)
+    outcomes = {o["converter"]: o["counts"] for o in max_unpool2d["overloads"][0]["outcomes"]}
+    assert set(outcomes["torchscript"]) == {"unsupported"}
+    assert outcomes["dynamo"]["pass"] == 6
+
+
+def unpool(x: torch.Tensor, indices: torch.Tensor, size: list[int]) -> np.ndarray[Any, Any]:
+    """MaxUnpool as the table advises, by the specification's own implementation."""
+    planes = x.shape[0] * x.shape[1]
+    offsets = torch.arange(planes).view(*x.shape[:2], 1, 1) * size[0] * size[1]
+    kernel = [max(out - into + 1, 1) for out, into in zip(size, x.shape[2:], strict=True)]
+    node = onnx.helper.make_node("MaxUnpool", ["x", "i", "s"], ["y"], kernel_shape=kernel)
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [
+            onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, list(x.shape)),
+            onnx.helper.make_tensor_value_info("i", onnx.TensorProto.INT64, list(x.shape)),
+            onnx.helper.make_tensor_value_info("s", onnx.TensorProto.INT64, [4]),
+        ],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
+    feeds = {"x": x.numpy(), "i": (indices + offsets).numpy(), "s": np.array([*x.shape[:2], *size])}
+    (found,) = ReferenceEvaluator(model).run(None, feeds)
+    return np.asarray(found)
+
+
+def test_the_advice_on_max_unpool2d_is_what_pytorch_computes() -> None:
+    image = torch.rand(2, 3, 6, 8, generator=torch.Generator().manual_seed(0))
+    pooled, indices = torch.nn.functional.max_pool2d(image, 2, return_indices=True)
+    expected = torch.ops.aten.max_unpool2d(pooled, indices, [6, 8])
+    np.testing.assert_array_equal(unpool(pooled, indices, [6, 8]), expected.numpy())
+
+
+def test_an_operator_without_any_conversion(tmp_path: Path) -> None:
+    """Hermite polynomials: no operator of ONNX, no conversion, no decomposition."""
+    file = tmp_path / "hermite.py"
+    found = explained("special_hermite_polynomial_h", "--out", file, status=1)
+    assert found["onnx"] is None
+    about = found["overloads"][0]
+    assert {c["how"] for c in about["conversions"]} == {"none"}
+    assert about["decomposition"]["source"] == "none"
+    assert {"dynamo", "torchscript"} <= set(found["missing"])
+    assert file.read_text() == found["skeleton"]
+    rules = load_rules(str(file))
+    assert {"dynamo", "torchscript"} <= {rule.converter for rule in rules}
+    assert "aten.special_hermite_polynomial_h.default" in {rule.overload for rule in rules}
+
+
+def test_a_skeleton_is_a_file_of_rules_that_says_it_is_not_filled_in(tmp_path: Path) -> None:
+    file = tmp_path / "my_rules.py"
+    done = typed("celu", "--out", file, "--try", "--examples", "2", "--backend", "ort-cpu")
+    assert done.exit_code == 0, done.output
+    assert f"pytest harness --rules {file}" in done.stdout
+    options = ("--rules", file, "--examples", "8", "--no-blame", "--shrink", "0", "--dtype", "float32")
+    tried = run_harness(*options, "--converter", "dynamo", "--converter", "torchscript",
+                        "--results-dir", tmp_path / "run")  # fmt: skip
+    assert tried.returncode == 1, output(tried)
+    recorded = rows(tmp_path / "run", "converter", "outcome", "message", "rule")
+    assert {row["converter"] for row in recorded} == {"dynamo", "torchscript"}
+    for row in recorded:
+        assert row["outcome"] == "unsupported"
+        assert "aten::celu: this rule is not filled in yet" in row["message"]
+        assert row["rule"].startswith("my_rules.py:celu")
+
+
+def test_a_skeleton_filled_in_converts(tmp_path: Path) -> None:
+    file = tmp_path / "my_rules.py"
+    typed("celu", "--out", file, "--try", "--examples", "2", "--backend", "ort-cpu")
+    text = file.read_text()
+    before, between, after = text.split(
+        'raise NotImplementedError("aten::celu: this rule is not filled in yet")'
+    )
+    assert "@dynamo" in before
+    file.write_text(
+        before + "return op.Celu(self, alpha=float(alpha))" + between
+        + 'return g.op("Celu", self, alpha_f=alpha)' + after
+    )  # fmt: skip
+    options = ("--rules", file, "--examples", "8", "--no-blame", "--shrink", "0", "--dtype", "float32")
+    tried = run_harness(*options, "--results-dir", tmp_path / "run")
+    assert tried.returncode == 0, output(tried)
+    assert {row["outcome"] for row in rows(tmp_path / "run", "outcome")} == {"pass"}
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("x = 1\n")
+    assert typed("celu", "--out", file).exit_code == 2
+    assert file.read_text() == "x = 1\n"
+
+
+def test_outcomes_come_from_a_run_where_it_has_any(tmp_path: Path) -> None:
+    done = run_harness("--op", "celu", "--examples", "4", "--no-blame", "--record-only", "--dtype", "float32",
+                       "--results-dir", tmp_path / "run")  # fmt: skip
+    assert done.returncode == 0, output(done)
+    told = typed("celu", "--run", tmp_path / "run", "--examples", "2", "--backend", "ort-cpu", "--json")
+    found = json.loads(told.stdout)
+    assert "the run " in found["source"]
+    dynamo = [o for o in found["overloads"][0]["outcomes"] if o["converter"] == "dynamo"]
+    assert dynamo[0]["counts"] == {"pass": len(rows(tmp_path / "run"))}
+
+
+def test_every_name_in_the_table_exists() -> None:
+    operators = known._table()["operator"]
+    for entry in operators:
+        for name in entry["aten"]:
+            found = known.candidate(f"aten::{name}")
+            if found is None:
+                continue
+            slots = {slot.name for slot in onnx_operator.find(found.onnx).node_slots}
+            assert {m.onnx for m in found.arguments.values()} - {""} <= slots, name
+            assert set(found.others) <= slots, name
+            arguments = {p.name for o in find_operator(name).overloads for p in o.signature.parameters}
+            assert set(found.arguments) <= arguments, name
+
+
+def test_names_alone_find_most_operators() -> None:
+    for packet, name in {
+        "aten::_log_softmax": "LogSoftmax",
+        "aten::cumsum": "CumSum",
+        "aten::leaky_relu": "LeakyRelu",
+        "aten::max_pool2d": "MaxPool",
+        "aten::sum": "ReduceSum",
+    }.items():
+        found = known.candidate(packet)
+        assert found is not None
+        assert found.onnx == name
+    assert known.candidate("aten::special_hermite_polynomial_h") is None
