@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ from harness_runs import (
 )
 from planted._guilty import SIZE, VALUE
 
-from harness.invocation import Invocation
+from harness.invocation import Invocation, Recipe, TensorSpec
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import run_unit
 from harness.record import store
+from harness.replay import Replayed
 from harness.verdict.verdict import Outcome, Stage, Verdict
 
 INNOCENT = "ort-cpu"
@@ -278,3 +280,22 @@ def test_a_worker_that_is_killed_from_outside_costs_no_verdict() -> None:
     assert_complete(verdicts, invocations, INNOCENT)
     # The kernel's out-of-memory killer strikes so, too: at most the case under way pays for it.
     assert sum(v.outcome is not Outcome.PASS for v in verdicts) <= 1
+
+
+def test_a_fault_of_the_harness_is_nobody_elses() -> None:
+    shape = (2,)
+    unknown = Recipe(("no such domain",), "plain", 1)
+    bad = Invocation("aten.neg.default", (("self", TensorSpec(shape, "float32", (1,), 0, unknown)),))
+    good = unary("aten.neg.default", [1.0, 2.0])
+    unit = literal_unit([good], backends=["ort-cpu"])
+    unit = replace(unit, replay=(Replayed(good, bad),), settings=Settings(dynamic=True))
+    with Supervisor(timeout=30) as supervisor:
+        (verdict,) = [v for verdicts in run_unit(unit, supervisor) for v in verdicts]
+        (next_,) = [
+            v
+            for verdicts in run_unit(literal_unit([good], backends=["ort-cpu"]), supervisor)
+            for v in verdicts
+        ]
+    assert (verdict.outcome, verdict.blame) == (Outcome.CRASH, "unknown")
+    assert verdict.message.startswith("the harness itself failed, please report it: KeyError")
+    assert next_.outcome is Outcome.PASS

@@ -62,6 +62,7 @@ from harness.blame.testimony import (
     Role,
     Testimony,
 )
+from harness.pipeline.task import OWN_FAULT
 from harness.verdict.signature import normalise
 from harness.verdict.verdict import Outcome, Stage
 
@@ -96,6 +97,8 @@ def at_once(charge: Charge) -> Decision | None:
     # An exporter's first lines are about itself.
     lines = [normalise(charge.message)] if charge.stage is Stage.CONVERT else charge.message.splitlines()
     first = (lines or [""])[0][:200]
+    if charge.message.startswith(OWN_FAULT):
+        return Decision(UNKNOWN, "It failed over the case, which says nothing of anyone else.")
     if charge.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         who = RUNS_AT[charge.stage]
         name = {CONVERTER: charge.converter, BACKEND: charge.backend, PYTORCH: "PyTorch"}.get(who)

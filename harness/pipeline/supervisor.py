@@ -23,8 +23,10 @@ from typing import Any
 import psutil
 
 from harness.blame.decide import RUNS_AT
+from harness.blame.testimony import UNKNOWN
 from harness.invocation import Invocation
 from harness.pipeline.task import (
+    OWN_FAULT,
     Asking,
     Blamed,
     BlameTask,
@@ -318,7 +320,7 @@ def _after_death(
                 backend=backend,
                 stage=step.stage,
                 outcome=death.outcome,
-                blame=RUNS_AT[step.stage],
+                blame=UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[step.stage],
                 message=death.message,
             )
             for case in step.cases

@@ -203,9 +203,16 @@ class Started:
 
 @dataclass(frozen=True)
 class Finished:
-    """The task is done; `lost` tells that the process must not be used again (a lost device)."""
+    """The task is over; with `lost` it is not done, and the process must not be used again.
+
+    Attributes:
+        lost: That a device is lost, or what went wrong within the harness.
+    """
 
     lost: str = ""
 
+
+#: How the message of a failure begins that is the harness's own: nobody else may be blamed for it.
+OWN_FAULT = "the harness itself failed"
 
 Message: TypeAlias = "Ready | Step | list[Result] | Started | Resized | Asking | Blamed | Finished"

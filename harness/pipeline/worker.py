@@ -7,6 +7,7 @@ import fcntl
 import gc
 import os
 import sys
+import traceback
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,9 +19,10 @@ import torch
 from harness import backends, converters
 from harness.backends.base import Backend, DeviceLost
 from harness.converters.base import Converter
-from harness.pipeline.execute import Executor
+from harness.pipeline.execute import Executor, describe_error
 from harness.pipeline.resize import variants
 from harness.pipeline.task import (
+    OWN_FAULT,
     Asking,
     Blamed,
     BlameTask,
@@ -81,6 +83,11 @@ class _Worker:
                 self._execute(task)
         except DeviceLost as error:
             self._send(Finished(lost=str(error) or "the device was lost"))
+        except Exception as error:
+            # What converters, backends and PyTorch raise is caught where they are called.
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(where.filename).name}:{where.lineno}"
+            self._send(Finished(lost=f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"))
         else:
             self._send(Finished())
 

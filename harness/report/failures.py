@@ -70,6 +70,8 @@ class FailureGroup:
         message: The smallest case's failure in its own words.
         minimal: What a case of the group was shrunk to; None where none was.
         known: Entries of the list of known defects that match.
+        causes: What `harness.report.cause.cause_of` says of its rows: several where one wrong model fails in
+            several ways.
     """
 
     converter: str
@@ -90,6 +92,7 @@ class FailureGroup:
     message: str
     minimal: Minimal | None = None
     known: tuple[KnownIssue, ...] = ()
+    causes: frozenset[Cause] = frozenset()
 
     @cached_property
     def call(self) -> str:
@@ -211,6 +214,7 @@ class _Members:
     backends: set[str] = field(default_factory=set)
     #: Case, converter and backend, as a shrunk case names where it comes from.
     places: set[tuple[str, str, str]] = field(default_factory=set)
+    causes: set[Cause] = field(default_factory=set)
     known: dict[KnownIssue, None] = field(default_factory=dict)
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -224,7 +228,7 @@ class _Members:
 
     def take(self, other: _Members) -> None:
         """Everything of another group that is the same defect."""
-        for name in ("cases", "overloads", "dtypes", "converters", "backends", "places"):
+        for name in ("cases", "overloads", "dtypes", "converters", "backends", "places", "causes"):
             getattr(self, name).update(getattr(other, name))
         self.known.update(other.known)
 
@@ -249,6 +253,7 @@ def failure_groups(
         if _order(row, sizes) < _order(group.smallest, sizes):
             group.smallest = row
         group.add(row)
+        group.causes.add(cause)
         group.known.update(
             (issue, None) for issue in known if issue not in group.known and issue.matches(row)
         )
@@ -310,6 +315,7 @@ def _finish(
         message=row["message"],
         minimal=min(smaller, key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None),
         known=tuple(members.known),
+        causes=frozenset(members.causes),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from harness.dtypes import PRECISION
 from harness.verdict.judge import Array, Evidence, Judge, Mask
-from harness.verdict.kinds import kind_of
+from harness.verdict.kinds import kind_of, showing
 from harness.verdict.nearness import Oracle, right_elements, ulp
 from harness.verdict.needed import needed_tolerance
 from harness.verdict.tolerances import Tolerance
@@ -138,6 +138,7 @@ def _elementwise(
             problem = kind_of(judge, oracle, output, wrong, e, g)
         elif wrong_zero.any():
             problem, wrong = "sign of zero", wrong_zero
+        told = showing(problem, wrong, e, g) if problem else wrong
         errors = difference[finite]
         scale = np.abs(e[finite])
         relative = errors[scale > 0] / scale[scale > 0]
@@ -145,7 +146,7 @@ def _elementwise(
         needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
         return Comparison(
             problem=problem,
-            detail=_first(wrong, expected, got, output) if problem else "",
+            detail=_first(told, expected, got, output) if problem else "",
             max_abs_error=float(errors.max()) if errors.size else None,
             max_rel_error=float(relative.max()) if relative.size else None,
             max_ulp_error=float(ulps.max()) if ulps.size else None,

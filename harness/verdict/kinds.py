@@ -41,6 +41,22 @@ def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g:
     return OVERFLOW if left[wrong].sum() == infinite.sum() else INFINITIES
 
 
+def showing(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
+    """Of the elements marked in `wrong` those that show the kind, for whoever is told of one.
+
+    Args:
+        kind: As `kind_of` names it.
+        wrong: At least one element is marked.
+        e: PyTorch's result in float64.
+        g: The backend's, likewise.
+    """
+    if kind == NAN_POSITIONS:
+        return np.asarray(wrong & (np.isnan(e) != np.isnan(g)))
+    if kind in (OVERFLOW, INFINITIES):
+        return np.asarray(wrong & (np.isinf(e) | np.isinf(g)))
+    return wrong
+
+
 def _is_flushed(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> bool:
     smallest_normal = np.ldexp(1.0, MIN_EXPONENT[str(oracle.expected[output].dtype)])
     excused = (g == 0) & (np.abs(e) < smallest_normal)
