@@ -20,12 +20,13 @@ from planted._guilty import VALUE
 import cases
 from harness import schema
 from harness.golden.check import Change, check
+from harness.golden.dispute import disputed, undisputed
 from harness.golden.ending import PASSED, Ending
 from harness.golden.golden import Golden
 from harness.golden.record import record
 from harness.golden.store import DamagedGolden, read_set, write_set
 from harness.golden.verify import today
-from harness.invocation import Recipe
+from harness.invocation import Invocation, Recipe, TensorSpec
 from harness.pipeline.reference import run_reference
 from harness.record.errors import ResultsError
 from harness.verdict.compare import compare
@@ -109,6 +110,24 @@ def test_calls_that_kill_pytorch_are_passed_over(tmp_path: Path) -> None:
     assert len(goldens) == 3
     # Nor is an exporter taken for dead.
     assert Outcome.CRASH not in {ending.outcome for ending in endings.values()}
+
+
+def test_no_golden_is_made_of_memory_that_pytorch_has_not_written(original: Path) -> None:
+    def nothing(dtype: str) -> TensorSpec:
+        return TensorSpec((0, 3), dtype, (3, 1), 0, Recipe(("any",), "plain", 0))
+
+    # The sum over no rows is left as it was allocated.
+    call = Invocation(
+        "aten.multilabel_margin_loss_forward.default",
+        (("self", nothing("float64")), ("target", nothing("int64")), ("reduction", 2)),
+    )
+    reference = run_reference(call)
+    unwritten = Golden(
+        invocation=call, inputs=reference.feeds, expected=reference.expected, truth=reference.truth, models={}
+    )
+    _, goldens, _ = read_set(original)
+    found = disputed([unwritten, *goldens], timeout=60)
+    assert undisputed([unwritten, *goldens], found) == tuple(goldens)
 
 
 def test_recording_one_operator_again_keeps_the_others(copy: Path, original: Path) -> None:

@@ -106,6 +106,10 @@ def record(
     )
     for overload, why in done.lost.items():
         click.echo(f"{overload}: no goldens: {why}")
+    for difference in done.disputed:
+        click.echo(
+            f"left out, as PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}"
+        )
     goldens = sum(map(len, done.manifest.goldens.values()))
     click.echo(f"{goldens} goldens of {len(done.manifest.goldens)} operators in {directory}")
 

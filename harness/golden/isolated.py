@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,13 +32,17 @@ class Isolated:
     Args:
         timeout: Seconds that one call may take; the first one in a process imports what it needs, too.
         quiet: Throw away what the process prints: runtimes print from native code.
+        environment: Variables that it has beside this process's.
     """
 
-    def __init__(self, *, timeout: float = 60.0, quiet: bool = True) -> None:
+    def __init__(
+        self, *, timeout: float = 60.0, quiet: bool = True, environment: Mapping[str, str] | None = None
+    ) -> None:
         # Starting from nothing: what this process has imported or started is not in the other.
         self._context = multiprocessing.get_context("spawn")
         self._timeout = timeout
         self._quiet = quiet
+        self._environment = dict(environment or {})
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -90,7 +94,13 @@ class Isolated:
         if self._connection is None:
             ours, theirs = self._context.Pipe()
             self._process = self._context.Process(target=_serve, args=(theirs, self._quiet), daemon=True)
-            self._process.start()
+            before = dict(os.environ)
+            os.environ.update(self._environment)
+            try:
+                self._process.start()
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
             theirs.close()
             self._connection = ours
         return self._connection

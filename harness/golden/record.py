@@ -13,6 +13,7 @@ import torch
 import cases
 import harness
 from harness import converters
+from harness.golden.dispute import disputed, undisputed
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Golden
 from harness.golden.isolated import Died, Isolated
@@ -20,6 +21,7 @@ from harness.golden.make import Made, ask, candidates, make
 from harness.golden.manifest import MANIFEST_FILE, Manifest
 from harness.golden.run import ending_of, version_of
 from harness.golden.store import read_set, write_set
+from harness.golden.verify import Difference
 from harness.record.errors import ResultsError
 from harness.verdict.signature import normalise
 from harness.verdict.verdict import Outcome, Stage
@@ -35,10 +37,12 @@ class Recorded:
     Attributes:
         manifest: As written.
         lost: Overload → why it has no goldens.
+        disputed: Goldens that were not recorded, as PyTorch does not agree with itself about them.
     """
 
     manifest: Manifest
     lost: Mapping[str, str]
+    disputed: tuple[Difference, ...]
 
 
 def record(
@@ -97,6 +101,12 @@ def _record(
     if not complete and (directory / MANIFEST_FILE).exists():
         goldens, endings = _kept(directory, manifest, set(overloads))
     made, lost = _make(progress(overloads), manifest, endings, timeout)
+    found = disputed([golden for held in made.values() for golden in held], timeout=timeout)
+    for name, held in list(made.items()):
+        made[name] = undisputed(held, found)
+        if not made[name]:
+            lost[name] = "PyTorch disagrees with itself about every call that was chosen"
+            del made[name]
     goldens |= made
     for backend, process in processes.items():
         for golden in (golden for held in made.values() for golden in held):
@@ -104,7 +114,7 @@ def _record(
                 endings[golden.case_id, converter, backend] = ending_of(golden, converter, backend, process)
     registry = cases.load()
     families = {name: registry[name].family for name in goldens}
-    return Recorded(write_set(directory, goldens, endings, families, manifest), lost)
+    return Recorded(write_set(directory, goldens, endings, families, manifest), lost, tuple(found))
 
 
 def _make(

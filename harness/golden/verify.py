@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +20,10 @@ from harness.verdict.compare import compare
 from harness.verdict.judge import Array, Mask
 from harness.verdict.nearness import ulp
 from harness.verdict.rules import anything
+
+#: The fields of a `Difference` but for the golden; None where there is none.
+Said: TypeAlias = "tuple[bool, str, float | None] | None"
+Asked: TypeAlias = Callable[[Golden], Said]
 
 
 @dataclass(frozen=True)
@@ -43,17 +48,22 @@ class Difference:
 def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[Difference]:
     """Run the goldens in today's PyTorch, in a process that may die of it."""
     with Isolated(timeout=timeout) as process:
-        for golden in goldens:
-            try:
-                found = process.call(today, golden)
-            except Died as death:
-                found = True, str(death), None
-            if found is not None:
-                yield Difference(golden, *found)
+        yield from differences(goldens, today, process)
 
 
-def today(golden: Golden) -> tuple[bool, str, float | None] | None:
-    """The fields of a `Difference` but for the golden; None where every bit is the same."""
+def differences(goldens: Sequence[Golden], asked: Asked, process: Isolated) -> Iterator[Difference]:
+    """What `asked` says of the goldens in `process`, where that is anything."""
+    for golden in goldens:
+        try:
+            found = process.call(asked, golden)
+        except Died as death:
+            found = True, str(death), None
+        if found is not None:
+            yield Difference(golden, *found)
+
+
+def today(golden: Golden) -> Said:
+    """What this process's PyTorch makes of the golden; None where every bit is the same."""
     torch.set_num_threads(1)
     cases.load()
     try:

@@ -21,6 +21,8 @@ from harness.verdict.judge import Array, Evidence, Mask, OutputRule
 from harness.verdict.tolerances import DEFAULT
 
 FALSE_ALARM = 1e-9
+#: Standard deviations; a normal number is as far from its mean with a probability of 1e-32.
+_FARTHEST = 12.0
 
 #: From the arguments, an output in float64 and the spacing of numbers there: F just below and at each
 #: element, and which elements cannot occur at all.
@@ -102,7 +104,13 @@ def normal(mean: str = "mean", std: str = "std", default: tuple[float, float] = 
         z = (x - centre) / np.where(np.asarray(width) > 0, width, np.finfo(np.float64).tiny)
         return np.asarray(np.vectorize(_phi, otypes=[np.float64])(z))
 
-    return _continuous(cdf, lambda a, x: np.isfinite(x))
+    def support(a: Mapping[str, Any], x: Array) -> Mask:
+        centre, width = _number(a.get(mean, default[0])), _number(a.get(std, default[1]))
+        # With no width nothing but the mean is drawn, as it is rounded; nothing ever is so far out.
+        farthest = _FARTHEST * np.asarray(width) + 2.0**-7 * np.abs(centre)
+        return np.asarray(np.isfinite(x) & (np.abs(x - centre) <= farthest))
+
+    return _continuous(cdf, support)
 
 
 def _phi(z: float) -> float:
