@@ -26,6 +26,24 @@ def typed(*words: str | Path) -> Result:
     return CliRunner().invoke(conformance, ["explain", *map(str, words)])
 
 
+def test_help_has_an_example_and_the_exit_statuses() -> None:
+    done = typed("--help")
+    assert "conformance explain aten::celu" in done.stdout
+    assert "Exit status" in done.stdout
+
+
+def test_a_converter_that_is_unknown_is_refused_in_one_line() -> None:
+    done = typed("celu", "--converter", "dinamo")
+    assert done.exit_code == 2
+    assert "did you mean dynamo" in done.stderr
+
+
+def test_what_is_not_functional_is_said_to_be_none() -> None:
+    done = typed("relu_", "--try", "--backend", "onnx-reference")
+    assert done.exit_code == 0, done.output
+    assert "no overload of it is functional" in done.stdout
+
+
 def explained(*words: str | Path, status: int) -> Any:
     done = typed(*words, "--try", "--examples", "6", "--backend", "ort-cpu", "--json")
     assert done.exit_code == status, done.output
@@ -287,7 +305,8 @@ def test_an_operator_without_any_conversion(tmp_path: Path) -> None:
 
 def test_a_skeleton_is_a_file_of_rules_that_says_it_is_not_filled_in(tmp_path: Path) -> None:
     file = tmp_path / "my_rules.py"
-    done = typed("celu", "--out", file, "--try", "--examples", "2", "--backend", "ort-cpu")
+    words = ("--try", "--examples", "2", "--backend", "ort-cpu")
+    done = typed("celu", "--out", file, *words, "--converter", "dynamo", "--converter", "torchscript")
     assert done.exit_code == 0, done.output
     assert f"pytest harness --rules {file}" in done.stdout
     options = ("--rules", file, "--examples", "8", "--no-blame", "--shrink", "0", "--dtype", "float32")
@@ -304,7 +323,8 @@ def test_a_skeleton_is_a_file_of_rules_that_says_it_is_not_filled_in(tmp_path: P
 
 def test_a_skeleton_filled_in_converts(tmp_path: Path) -> None:
     file = tmp_path / "my_rules.py"
-    typed("celu", "--out", file, "--try", "--examples", "2", "--backend", "ort-cpu")
+    words = ("--try", "--examples", "2", "--backend", "ort-cpu")
+    typed("celu", "--out", file, *words, "--converter", "dynamo", "--converter", "torchscript")
     text = file.read_text()
     before, between, after = text.split(
         'raise NotImplementedError("aten::celu: this rule is not filled in yet")'

@@ -38,7 +38,7 @@ class _Statement:
 
     @property
     def first_line(self) -> int:
-        decorators = getattr(self.node, "decorator_list", [])
+        decorators: list[ast.expr] = getattr(self.node, "decorator_list", [])
         return min([self.node.lineno, *(d.lineno for d in decorators)])
 
     @property

@@ -37,6 +37,13 @@ from harness.record.run_info import newest
 @click.option(
     "--backend", "backends", multiple=True, metavar="NAME", help="Only these; all that can run by default."
 )
+@click.option(
+    "--converter",
+    "converters",
+    multiple=True,
+    metavar="NAME",
+    help="Only these; all that can run by default.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON in place of tables.")
 @click.pass_context
 def command(
@@ -48,6 +55,7 @@ def command(
     retry: bool,
     examples: int,
     backends: tuple[str, ...],
+    converters: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Explain an operator: what PyTorch, ONNX, converters and backends have for it.
@@ -58,8 +66,9 @@ def command(
     With --json: operator, overloads, onnx, candidate, emits, spec, source, unavailable, missing, skeleton.
     """
     # PyTorch takes seconds to import.
+    from harness import backends as known_backends
+    from harness import converters as known_converters
     from harness.availability import UnknownName
-    from harness.backends import find
     from harness.explain.explanation import explain
     from harness.explain.render import render
     from harness.schema import UnknownOperator
@@ -69,15 +78,18 @@ def command(
     recorded = None if retry else find_run(run) if run else newest(Path.cwd() / layout.DEFAULT_PARENT)
     try:
         for name in backends:
-            entry, argument = find(name)
-            problem = entry.probe(argument)
-            if problem:
+            entry, argument = known_backends.find(name)
+            if problem := entry.probe(argument):
                 raise click.UsageError(f"--backend {name}: {problem.reason}; to get it: {problem.install}")
+        for name in converters:
+            if problem := known_converters.find(name).probe():
+                raise click.UsageError(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
         found = explain(
             operator,
             run=recorded,
             examples=examples,
             backend_names=backends,
+            converter_names=converters,
             skeleton=skeleton or out is not None,
         )
     except (UnknownOperator, UnknownName) as error:

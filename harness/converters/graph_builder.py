@@ -27,7 +27,7 @@ from harness.skeleton import Skeleton, SkeletonWanted, body
 from harness.snippet import ExportSnippet, ExportWanted
 from harness.tensors import overload
 
-#: How an assertion begins that refuses an attribute or a dtype; both spellings are theirs.
+#: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.
 _REFUSALS = ("not implemented", "not impelmented")
 #: Their messages go on with a dump of the whole graph.
 _LONGEST = 500
@@ -59,16 +59,21 @@ class Exporter:
         """Why it cannot run here; None if it can."""
         missing = [name for name in (self.package, *self.needs) if importlib.util.find_spec(name) is None]
         if missing:
-            return Unavailable(reason=f"{' and '.join(missing)} is not installed", install=self.install)
+            verb = "is" if len(missing) == 1 else "are"
+            return Unavailable(reason=f"{', '.join(missing)} {verb} not installed", install=self.install)
         return None
 
     def version(self) -> str:
         """Of the package, installed or a mere checkout, and of PyTorch."""
-        try:
-            own = version(self.distribution)
-        except PackageNotFoundError:
-            own = str(importlib.import_module(self.package).__version__)
+        own = self._installed() or str(importlib.import_module(self.package).__version__)
         return f"{self.distribution} {own} torch {torch.__version__}"
+
+    def _installed(self) -> str | None:
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError:
+            # A clone on the path.
+            return None
 
     def conversions(self, name: str) -> tuple[str, ...]:
         """Its conversion function for an overload."""
@@ -118,7 +123,7 @@ class Exporter:
                 f"){self.model}",
             ),
             imports=(f"from {self.interpreter} import to_onnx",),
-            packages=(self.distribution,),
+            packages=(self.distribution,) if self._installed() else (),
         )
 
 
@@ -178,7 +183,8 @@ class GraphBuilderConverter:
     def _lacks_conversion(self, error: Exception) -> bool:
         if isinstance(error, self._module.FunctionNotFoundError | NotImplementedError):
             return True
-        return isinstance(error, AssertionError) and str(error).lower().startswith(_REFUSALS)
+        said = _first_words(error).lower()
+        return isinstance(error, AssertionError) and any(words in said for words in _REFUSALS)
 
 
 def _by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:

@@ -174,7 +174,7 @@ def _parsed(parameter: Parameter) -> str:
 
 def _skeleton(wanted: SkeletonWanted) -> Skeleton:
     signature = wanted.signatures[0]
-    imports = ("from harness.rules import torchscript",)
+    imports: tuple[str, ...] = ("from harness.rules import torchscript",)
     if len(wanted.signatures) > 1:
         # One function gets the calls of all overloads.
         lines = [

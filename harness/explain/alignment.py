@@ -87,8 +87,8 @@ def _meaning(parameter: Parameter, place: int, slots: Iterable[Slot], taken: set
             return Meaning(onnx=slot.name, why="the same name")
     by_name = {slot.name: slot for slot in free}
     for meaning in synonyms(parameter.name):
-        slot = by_name.get(meaning.onnx)
-        if slot is not None and _fits(parameter, slot):
+        found = by_name.get(meaning.onnx)
+        if found is not None and _fits(parameter, found):
             return meaning
     if place == 0 and parameter.kind in ("Tensor", "Tensor[]") and free and free[0].kind == "input":
         return Meaning(onnx=free[0].name, why="the first tensor")

@@ -18,8 +18,8 @@ import torch
 from harness.converters import kept_constants
 from harness.converters.dynamo import quiet
 from harness.invocation import Invocation
+from harness.pipeline.call import call_invocation
 from harness.pipeline.program import Exportable, Program
-from harness.pipeline.reference import call_invocation
 from harness.tensors import bind, build_tensors, overload
 
 _EXPORTER = "torch.onnx._internal.exporter"

@@ -113,6 +113,7 @@ def explain(
     run: Path | None,
     examples: int = 8,
     backend_names: Sequence[str] = (),
+    converter_names: Sequence[str] = (),
     skeleton: bool = False,
 ) -> Explanation:
     """Find out all about an operator.
@@ -122,6 +123,7 @@ def explain(
         run: A recorded run to take outcomes from; what it has none of is tried.
         examples: Calls to try.
         backend_names: To try on; none for all that can run here.
+        converter_names: To ask; none for all that can run here.
         skeleton: Also write a skeleton where nothing is missing.
 
     Raises:
@@ -132,7 +134,7 @@ def explain(
     operator = find_operator(word)
     cases.load()
     unavailable = _unavailable()
-    names = [e.name for e in converters.entries() if e.name not in unavailable]
+    names = list(converter_names) or [e.name for e in converters.entries() if e.name not in unavailable]
     targets = list(backend_names) or [
         e.name for e in backends.entries() if e.name not in unavailable and not e.name.endswith(":")
     ]

@@ -57,6 +57,11 @@ def _overloads(found: Explanation) -> Iterator[RenderableType]:
             words.append(f"operator case in cases/{case}.py" if case else "no operator case draws it")
         yield Padding(shown(overload.signature.schema, style="cyan"), (0, 0, 0, 2))
         yield Padding(shown(", ".join(words)), (0, 0, 0, 4))
+    if not found.overloads:
+        yield Padding(
+            Text("no overload of it is functional: exporters put functional operators in its place first"),
+            (0, 0, 0, 2),
+        )
     if found.operator.others:
         yield Padding(shown(f"not shown: {', '.join(found.operator.others)}"), (0, 0, 0, 2))
 
@@ -112,7 +117,7 @@ def _versions(operator: OnnxOperator) -> Iterator[RenderableType]:
     for version in operator.versions:
         types = ", ".join(f"{name}: {' '.join(allowed)}" for name, allowed in version.types)
         said = types if version is operator.versions[0] else "; ".join(version.changes)
-        said = said or "the same inputs, attributes and types, described anew"
+        said = said or "the same inputs, attributes and types; its text changed"
         yield Padding(shown(f"opset {version.opset}: {said}"), (0, 0, 0, 4))
 
 
@@ -177,7 +182,7 @@ def _backends(found: Explanation) -> Iterator[RenderableType]:
     elif found.onnx:
         yield Text(f"  the specification has no test of {found.onnx.name}")
     if not found.source:
-        yield Text("  no call of the operator was tried: no operator case draws it")
+        yield Text("  no call of the operator was tried: no operator case draws one")
         return
     yield Text(f"  the operator itself, from {found.source}")
     for about in found.overloads:

@@ -101,8 +101,9 @@ def _collect(operator: str) -> list[_Test]:
 
         collected = collect_testcases(operator)
     for case in collected:
-        nodes = [node.op_type for node in case.model.graph.node] if case.model is not None else []
-        if nodes == [operator] and case.data_sets:
+        if case.model is None or not case.data_sets:
+            continue
+        if [node.op_type for node in case.model.graph.node] == [operator]:
             sets = tuple((tuple(inputs), tuple(outputs)) for inputs, outputs in case.data_sets)
             found.append(_Test(case.name, case.model.SerializeToString(), sets))
     return found

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import onnx
 
 from harness import converters
@@ -15,8 +16,8 @@ from harness.explain.operator import signature
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import REGISTRY
 from harness.invocation import Invocation
+from harness.pipeline.call import call_invocation
 from harness.pipeline.program import Exportable, emitted_opset, export_request
-from harness.pipeline.reference import call_invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit, run_unit
@@ -226,9 +227,7 @@ def _nodes(model: onnx.ModelProto) -> list[Node]:
     ]
 
 
-def _array(value: object) -> object:
-    import numpy as np
-
+def _array(value: object) -> np.ndarray:
     array = np.asarray(value)
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
