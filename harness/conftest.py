@@ -364,7 +364,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     follower = config.pluginmanager.get_plugin("conformance-follower")
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
-            console.print(part)
+            console.print(part, soft_wrap=True)
     for label in _idle_rules(config):
         terminalreporter.write_line(
             f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",

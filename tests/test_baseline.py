@@ -21,6 +21,7 @@ from harness.baseline.recheck import rechecked
 from harness.cli._group import conformance
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
+from harness.verdict.verdict import Verdict
 
 Told = dict[str, set[str]]
 
@@ -199,7 +200,7 @@ def test_an_unchanged_tree_reports_nothing_with_ten_seeds() -> None:
     units = [Unit(overload=name, converter="dynamo", backends=("ort-cpu",), examples=32) for name in SOME]
     with Supervisor(timeout=120) as supervisor:
 
-        def verdicts(unit: Unit) -> list:
+        def verdicts(unit: Unit) -> list[Verdict]:
             return [verdict for some in run_unit(unit, supervisor) for verdict in some]
 
         first = [verdict for unit in units for verdict in verdicts(unit)]
