@@ -32,17 +32,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = json.loads(info.read_text())
     data["versions"]["backend ort-cpu"] = "1.0"
     info.write_text(json.dumps(data))
-    edited = []
+    edited: list[str] = []
     for line in (base / "pointwise.txt").read_text().splitlines():
-        words = line.split()
-        if words[:1] == ["float16"]:
-            cases = words[3]
+        parts = line.split()
+        if parts[:1] == ["float16"]:
+            cases = parts[3]
             edited += [
-                f"  float16 dynamo ort-cpu {cases} {words[4]} pass 0",
+                f"  float16 dynamo ort-cpu {cases} {parts[4]} pass 0",
                 f"    mismatch compare {cases} values",
             ]
-        elif words[:1] == ["float64"]:
-            edited.append(line.replace("pass 0", f"pass {words[3].partition('/')[0]}"))
+        elif parts[:1] == ["float64"]:
+            edited.append(line.replace("pass 0", f"pass {parts[3].partition('/')[0]}"))
         elif not (line.startswith("    ") and edited[-1].startswith("  float64")):
             edited.append(line)
     (base / "pointwise.txt").write_text("\n".join(edited) + "\n")

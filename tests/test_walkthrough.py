@@ -1,4 +1,4 @@
-"""The README's walk-through: a wrong rule is caught, blamed and shrunk, then mended, and the gate is green."""
+"""The README's walk-through: a wrong rule is caught, blamed and shrunk, then mended: the gate is green."""
 
 from __future__ import annotations
 
