@@ -335,14 +335,14 @@ def _shrink(config: pytest.Config, run: Session) -> None:
     if seconds is None:
         seconds = 0.0 if given.record_only else default_seconds(run.results_dir)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    gate = config.pluginmanager.get_plugin("conformance-follower").gate
-    if seconds > 0 and reporter is not None:
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    if seconds > 0 and reporter is not None and follower is not None:
         said = shrink_after_run(
             run.results_dir,
             seconds,
             timeout=given.timeout or float("inf"),
             memory_limit=int(given.memory_limit * 2**30),
-            cases=gate.worse_cases,
+            cases=follower.gate.worse_cases,
             rules=config.stash[_OPTIONS].rules,
             corpus=corpus_of(config.stash[_PLAN].units[0]),
         )
@@ -375,7 +375,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     follower = config.pluginmanager.get_plugin("conformance-follower")
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
-            console.print(part)
+            console.print(part, soft_wrap=True)
     for label in _idle_rules(config):
         terminalreporter.write_line(
             f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",

@@ -1,4 +1,4 @@
-"""A baseline on disk: what is damaged is said in a line, and nothing is mixed that does not belong together."""
+"""A baseline on disk: damage is said in a line, and nothing is mixed that does not belong together."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def test_a_run_against_a_damaged_or_missing_baseline_ends_at_once(base: Path, tm
     done = run_harness("--op", "relu", "--baseline", base)
     assert done.returncode == 4, output(done)
     assert f"{base}/activation.txt:1: not a line of a baseline" in done.stderr
-    with pytest.raises(ResultsError, match="holds no baseline .*conformance baseline RUN --out"):
+    with pytest.raises(ResultsError, match=r"holds no baseline .*conformance baseline RUN --out"):
         read_baseline(tmp_path / "nowhere")
 
 
 def given(**more: Any) -> SimpleNamespace:
     """pytest's options where nothing was said."""
-    options = {name: None for name in ("seed", "examples", "values", "opset", "replay")}
+    options = dict.fromkeys(("seed", "examples", "values", "opset", "replay"))
     return SimpleNamespace(
         **{
             **options,

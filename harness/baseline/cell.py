@@ -146,6 +146,12 @@ def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> li
     return [_cell(members[key], flaky) for key in sorted(members)]
 
 
+def digest_of(verdicts: Iterable[Verdict]) -> str:
+    """A hash of the ids of some cases, in any order."""
+    names = sorted(f"{v.case_id} {v.exported_invocation}" for v in verdicts)
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+
+
 def together(cells: Sequence[Cell]) -> Cell:
     """One cell of those of one operator that differ in dtype."""
     failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
@@ -201,12 +207,12 @@ def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> Cell:
         family=first.family,
         cases=len(verdicts),
         structures=_structures(verdicts),
-        digest=_digest(verdicts),
+        digest=digest_of(verdicts),
         passed=passed,
         ulps=ulps.counted(errors.values()),
         failing=_structures(v for members in failures.values() for v in members),
         failures=tuple(
-            Failure(*kind, len(members), _structures(members), _digest(members))
+            Failure(*kind, len(members), _structures(members), digest_of(members))
             for kind, members in sorted(failures.items())
         ),
         other=tuple(sorted(other.items())),
@@ -220,8 +226,3 @@ def _structure(verdict: Verdict) -> str:
 
 def _structures(verdicts: Iterable[Verdict]) -> int:
     return len({_structure(v) for v in verdicts})
-
-
-def _digest(verdicts: Iterable[Verdict]) -> str:
-    names = sorted(f"{v.case_id} {v.exported_invocation}" for v in verdicts)
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from harness.baseline.file import DRAWING, Baseline, drawing, is_baseline, of_run, read_baseline, updated
+from harness.baseline.file import Baseline, drawing, is_baseline, of_run, read_baseline, updated
 from harness.baseline.file import write_baseline as write
 from harness.baseline.recheck import Rechecked
 from harness.baseline.told import Comparison, Told, comparison, told
@@ -42,9 +42,9 @@ def prepare(given: Any) -> None:
     if given.baseline:
         _check(given)
         known = expected(given)
-        for name in DRAWING if known else ():
-            if getattr(given, name) in (None, []) and name in known.options:
-                setattr(given, name, known.options[name])
+        for name, value in (known.options if known else {}).items():
+            if getattr(given, name) in (None, []):
+                setattr(given, name, value)
         given.source = [_DRAWN]
     for name in ("seed", "examples", "values"):
         if getattr(given, name) is None:

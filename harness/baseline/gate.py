@@ -162,10 +162,9 @@ def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
             worse = True
             # A case that failed may fail in another way than it did: then no pass was lost.
             yield said(Finding.REGRESSION if lost > slack else Finding.NEW_FAILURE, failure, words)
-        elif expected is not None and count == failure.cases and expected.digest != failure.digest:
-            if not slack:
-                worse = True
-                yield said(Finding.REGRESSION, failure, f"{words}, but other ones")
+        elif not slack and expected is not None and _others(expected, failure):
+            worse = True
+            yield said(Finding.REGRESSION, failure, f"{words}, but other ones")
     if lost > slack and not worse:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in now.other if outcome != FLAKY)
         words = f"{_of(before.passed, before)} passed, now {now.passed} ({outcomes or 'the rest fails'})"
@@ -253,6 +252,11 @@ def probability(few: int, of_few: int, many: int, of_many: int) -> float:
         math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1)
     )
     return ways / math.comb(total, events)
+
+
+def _others(before: Failure, now: Failure) -> bool:
+    """Whether as many cases fail alike as did, and not the same ones."""
+    return before.cases == now.cases and before.digest != now.digest
 
 
 def _rules(before: Cell, now: Cell) -> tuple[str, str] | None:

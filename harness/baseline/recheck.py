@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harness.baseline import ulps
-from harness.baseline.cell import CellKey, cells_of, key_of, kind_of, passes
+from harness.baseline.cell import CellKey, cells_of, digest_of, key_of, kind_of, passes
 from harness.baseline.file import Baseline
 from harness.baseline.gate import DRIFT, Difference, Finding, compare
 from harness.invocation import Invocation
@@ -20,6 +22,8 @@ _CASES = 16
 _TIMES = 2
 #: Where some of them are flaky the others are run again this often, and all that there are.
 _TIMES_BESIDE_FLAKY = 10
+#: Sets of cases that are tried to tell the expected ones from the others.
+_MOST_TRIED = 2000
 
 
 @dataclass(frozen=True)
@@ -64,22 +68,41 @@ def rechecked(
     endings: dict[CaseKey, tuple[Verdict, Verdict]] = {}
     endings.update(_run_again(suspects, unit, supervisor, _TIMES))
     if not endings:
-        return Rechecked(tuple(_with_case(d, verdicts) for d in different), frozenset(), *counts)
+        return Rechecked(tuple(_with_case(d, expected, verdicts) for d in different), frozenset(), *counts)
     rest = [v for v in _suspects(different, verdicts, len(verdicts)) if v.case_key not in endings]
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
     stable = [v for v in verdicts if v.case_key not in flaky]
-    left = [_with_case(d, stable) for d in differences(flaky) if d.finding is not Finding.FLAKY]
+    left = [_with_case(d, expected, stable) for d in differences(flaky) if d.finding is not Finding.FLAKY]
     return Rechecked((*left, *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
 
 
-def _with_case(difference: Difference, verdicts: Sequence[Verdict]) -> Difference:
+def _with_case(difference: Difference, expected: Baseline, verdicts: Sequence[Verdict]) -> Difference:
     """The difference with the plainest of its cases, where it is about some."""
     if not difference.finding.fails:
         return difference
     about = [v for v in verdicts if key_of(v) in difference.keys and _is_about(difference, v)]
+    about = _unexpected(difference, expected, about)
     plainest = min(about, key=lambda v: (len(v.invocation), v.case_id), default=None)
     return difference if plainest is None else replace(difference, case_id=plainest.case_id)
+
+
+def _unexpected(difference: Difference, expected: Baseline, about: list[Verdict]) -> list[Verdict]:
+    """Those of the failing cases that did not fail alike before, as far as their hashes tell.
+
+    A baseline keeps a hash of the cases that fail alike: the few that make it are found by trying.
+    """
+    cell = expected.cells.get(difference.keys[0]) if len(difference.keys) == 1 else None
+    failures = () if cell is None else cell.failures
+    for known in failures:
+        if difference.failure is None or known.kind != difference.failure.kind:
+            continue
+        if known.cases > len(about) or math.comb(len(about), known.cases) > _MOST_TRIED:
+            continue
+        for some in itertools.combinations(about, known.cases):
+            if digest_of(some) == known.digest:
+                return [v for v in about if v not in some] or about
+    return about
 
 
 def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:

@@ -169,8 +169,8 @@ def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] 
         total[change.change] += 1
         counts[line][change.change] += 1
         examples[line].setdefault(change.change, change)
-        for side, row in zip(rules[line], (change.before, change.after), strict=True):
-            side.update([row["rule"]] if row and row["rule"] else ())
+        for side, one in zip(rules[line], (change.before, change.after), strict=True):
+            side.update([one["rule"]] if one and one["rule"] else ())
     return Diff(
         counts=total,
         overloads=tuple(

@@ -1,0 +1,84 @@
+"""`conformance upgrade`: goldens, baseline and what moved, with the versions, in one account."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from harness_runs import output, run_harness
+from recorded_run import conformance
+
+OTHER = ("-p", "no:cacheprovider")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with goldens and a baseline of erf, said to be made with an older ONNX Runtime.
+
+    It expects a mismatch of erf in float16 that there is none of any more, and passes in float64.
+    """
+    directory = tmp_path_factory.mktemp("project")
+    base = directory / "golden" / "baseline"
+    done = run_harness(
+        *("--op", "erf", "--examples", "24", "--shrink", "0", "--baseline", base, "--update-baseline"),
+        *("--results-dir", directory / "first"),
+    )
+    assert done.returncode == 0, output(done)
+    words = ("--op", "erf", "--count", "2", "--backend", "ort-cpu", "--converter", "dynamo")
+    made = conformance("golden", "record", *words, cwd=directory)
+    assert made.returncode == 0, made.stderr
+    info = base / "baseline.json"
+    data = json.loads(info.read_text())
+    data["versions"]["backend ort-cpu"] = "1.0"
+    info.write_text(json.dumps(data))
+    edited: list[str] = []
+    for line in (base / "pointwise.txt").read_text().splitlines():
+        parts = line.split()
+        if parts[:1] == ["float16"]:
+            cases = parts[3]
+            edited += [
+                f"  float16 dynamo ort-cpu {cases} {parts[4]} pass 0",
+                f"    mismatch compare {cases} values",
+            ]
+        elif parts[:1] == ["float64"]:
+            edited.append(line.replace("pass 0", f"pass {parts[3].partition('/')[0]}"))
+        elif not (line.startswith("    ") and edited[-1].startswith("  float64")):
+            edited.append(line)
+    (base / "pointwise.txt").write_text("\n".join(edited) + "\n")
+    return directory
+
+
+def test_an_account_of_what_moved_and_taking_it_over(project: Path) -> None:
+    done = conformance("upgrade", "--json", "--results-dir", "run", *OTHER, cwd=project)
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    assert data["versions"]["backend ort-cpu"]["before"] == "1.0"
+    assert data["goldens"]["count"] == 2
+    assert sum(data["goldens"]["backends"]["ort-cpu"].values()) == 2
+    assert {(d["finding"], d["dtype"]) for d in data["baseline"]["differences"]} == {
+        ("regression", "float64"),
+        ("expected failure that passes", "float16"),
+    }
+    assert {d["why"] for d in data["baseline"]["differences"]} == {"other versions: backend ort-cpu"}
+    assert data["worse"] == 1
+    taken = conformance("upgrade", "--accept", "--results-dir", "taken", *OTHER, cwd=project)
+    assert taken.returncode == 0, taken.stderr
+    assert "backend ort-cpu: 1.0 → " in taken.stdout
+    assert "PyTorch: 2 goldens: 2 the same to the bit" in taken.stdout
+    assert "1 finding worse than before" in taken.stdout
+    assert (
+        "Could not find an implementation for Erf" in (project / "golden/baseline/pointwise.txt").read_text()
+    )
+    assert '"1.0"' not in (project / "golden/baseline/baseline.json").read_text()
+    compared = conformance("diff", "golden/baseline", "taken", "--fail-on", "change", cwd=project)
+    assert compared.returncode == 0, compared.stdout
+
+
+def test_what_is_missing_or_unknown_is_said_in_a_line(project: Path, tmp_path: Path) -> None:
+    done = conformance("upgrade", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "golden/baseline holds no baseline" in done.stderr
+    done = conformance("upgrade", "--op", "erff", cwd=project)
+    assert done.returncode == 2
+    assert "near: aten.erf.default" in done.stderr
