@@ -389,8 +389,7 @@ def _values(evidence: Evidence, output: int) -> Mask:
 def least_squares(d: Draw) -> Arguments:
     # Blocks with a dominant diagonal, one below another: full rank, and as well conditioned as one of them.
     lead, side, blocks = _lead(d), d.choose(3, 1, 2, 4), d.choose(1, 2, 3)
-    shape = (*lead, blocks * side, side)
-    matrix = d.tensor(shape, domain=("dominant", side, 0), contiguous=blocks > 1)
+    matrix = d.tensor((*lead, blocks * side, side), None, ("dominant", side, 0), contiguous=blocks > 1)
     columns = () if not lead and d.boolean() else (d.size(1, 5),)
     return {
         "self": matrix,
