@@ -333,11 +333,10 @@ def solve_ldl(d: Draw) -> Arguments:
 def solve_kernel(d: Draw) -> Arguments:
     lead = _lead(d)
     matrix = _square(d, lead)
-    left = d.choose(OMIT, True, False)
-    side = matrix.shape[-1]
-    alone = not lead and left is not False and d.boolean()
-    vector = d.tensor((side,), domain=between(-4.0, 4.0))
-    right = vector if alone else _right(d, lead, side, left=left is not False)
+    left, side = d.choose(OMIT, True, False), matrix.shape[-1]
+    right = _right(d, lead, side, left=left is not False)
+    if not lead and left is not False and d.boolean():
+        right = d.tensor((side,), domain=between(-4.0, 4.0))
     return {"A": matrix, "B": right, "left": left, "check_errors": d.maybe(d.boolean)}
 
 
@@ -390,9 +389,7 @@ def _values(evidence: Evidence, output: int) -> Mask:
 def least_squares(d: Draw) -> Arguments:
     # Blocks with a dominant diagonal, one below another: full rank, and as well conditioned as one of them.
     lead, side, blocks = _lead(d), d.choose(3, 1, 2, 4), d.choose(1, 2, 3)
-    domain = ("dominant", side, 0)
-    # Runs of one block lie together of themselves; of several, all must.
-    matrix = d.tensor((*lead, blocks * side, side), domain=domain, contiguous=blocks > 1)
+    matrix = d.tensor((*lead, blocks * side, side), None, ("dominant", side, 0), contiguous=blocks > 1)
     columns = () if not lead and d.boolean() else (d.size(1, 5),)
     return {
         "self": matrix,

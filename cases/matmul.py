@@ -224,75 +224,7 @@ def multi_dot(d: Draw) -> Arguments:
     return {"tensors": [d.tensor(shape) for shape in shapes]}
 
 
-# Contractions
-
-_EQUATIONS = (
-    "ij,jk->ik",
-    "ij,kj->ik",
-    "bij,bjk->bik",
-    "bhqd,bhkd->bhqk",
-    "i,j->ij",
-    "i,i->",
-    "ij->ji",
-    "ij->j",
-    "ijk->",
-    "ii->i",
-    "ii",
-    "iij->j",
-    "ij,ij->ij",
-    "ij,j",
-    "ba,cb",
-    "...ij,...jk->...ik",
-    "...i->i...",
-    "i...,i...->...",
-    "ij,kj,k->i",
-    "bn,anm,bm->ba",
-    " a b , b C -> C a ",
-    ",ij->ij",
-)
-
-
-def _term(d: Draw, term: str, sizes: dict[str, int], ellipsis: Sequence[int]) -> tuple[int, ...]:
-    """The shape of one operand; a size of 1 broadcasts, save on a diagonal."""
-    letters = term.replace("...", ".")
-    shape: list[int] = []
-    for letter in letters:
-        if letter == ".":
-            shape.extend(d.broadcastable(ellipsis))
-        elif letters.count(letter) == 1 and d.integer(0, 11) == 11:
-            shape.append(1)
-        else:
-            shape.append(sizes[letter])
-    return tuple(shape)
-
-
-@ops.case("einsum", dtypes=NUMBERS, judge=ACCUMULATES)
-def einsum(d: Draw) -> Arguments:
-    # One of them long now and then, where the order of accumulation matters.
-    long = d.integer(0, 15) == 15
-    equation = "ij,jk->ik" if long else d.choose(*_EQUATIONS)
-    terms = equation.replace(" ", "").split("->")[0].split(",")
-    sizes = {letter: d.size(high=9) for letter in "".join(terms) if letter.isalpha()}
-    sizes |= {"j": 129} if long else {}
-    ellipsis = d.shape(0, 2, max_size=3)
-    tensors = [d.tensor(_term(d, term, sizes, ellipsis)) for term in terms]
-    return {"equation": equation, "tensors": tensors, "path": d.choose(OMIT, None)}
-
-
-@ops.case("tensordot", dtypes=NUMBERS, judge=ACCUMULATES)
-def tensordot(d: Draw) -> Arguments:
-    shape = (d.size(high=5), 129) if d.integer(0, 15) == 15 else d.shape(0, 5, max_size=5)
-    dims = d.dims(len(shape)) if shape else []
-    free = d.shape(0, 2, max_size=5)
-    other = [*(shape[i] for i in dims), *free]
-    order = [i % max(len(other), 1) for i in d.dims(len(other), min_count=len(other))] if other else []
-    places = [order.index(i) - (len(other) if d.boolean() else 0) for i in range(len(dims))]
-    return {
-        "self": d.tensor(shape),
-        "other": d.tensor([other[i] for i in order]),
-        "dims_self": dims,
-        "dims_other": places,
-    }
+# Products of other shapes
 
 
 @ops.case("kron", dtypes=ALL)

@@ -21,7 +21,7 @@ from harness_runs import PLUGINS, ROOT, environment
 
 import cases
 from harness.dtypes import ALL, INT_RANGE, WIDE_UNSIGNED, is_float
-from harness.generate.draws import draw_cases, draw_invocations
+from harness.generate.draws import draw_cases
 from harness.invocation import Invocation, TensorSpec
 from harness.pipeline.reference import NothingToCompare, run_reference
 from harness.schema import all_overloads
@@ -98,24 +98,6 @@ def test_dtypes_take_turns_in_few_draws() -> None:
         if len(found) == 12 and all(list(invocation.tensors()) for invocation in found):
             seen = {spec.dtype for invocation in found for spec in invocation.tensors()}
             assert len(seen & set(allowed)) >= min(len(allowed), 4), overload
-
-
-def test_wide_unsigned_integers_take_a_small_share_of_the_draws() -> None:
-    case = cases.load()["aten.eq.Tensor"]
-    assert set(WIDE_UNSIGNED) < set(case.dtypes)
-    calls = draw_invocations(case, seed=0, count=480)
-    share = Counter(call.dtype for call in calls)
-    wide = {dtype: share.pop(dtype) for dtype in WIDE_UNSIGNED}
-    assert 480 / 24 < sum(wide.values()) < 480 / 12
-    assert min(wide.values()) >= 480 / 16 // 3 - 1
-    # The others keep theirs: a tenth each, of what promotion leaves.
-    assert min(share.values()) > 480 / 16
-    # The dozen or so structures of a default run of one operator have one, not of the same dtype everywhere.
-    short = [Counter(call.dtype for call in draw_invocations(case, seed=seed, count=16)) for seed in range(6)]
-    assert all(sum(found[dtype] for dtype in WIDE_UNSIGNED) == 1 for found in short)
-    assert len({dtype for found in short for dtype in WIDE_UNSIGNED if found[dtype]}) > 1
-    alone = draw_cases(case, seed=0, structures=9, values=1, dtypes=WIDE_UNSIGNED)
-    assert {found.invocations[0].dtype for found in alone} == set(WIDE_UNSIGNED)
 
 
 def test_more_values_share_the_structure_and_differ() -> None:
