@@ -155,6 +155,13 @@ def test_what_chance_does_not_explain_counts_with_other_cases() -> None:
     assert set(found) == {Finding.REGRESSION, Finding.NEW_FINDING}
 
 
+def test_few_structures_are_enough_where_all_of_them_change() -> None:
+    for count, found in ((8, [Finding.REGRESSION]), (4, [Finding.NEW_FINDING])):
+        assert findings(rows(0, count), unsupported(rows(1, count)), OTHER_SEED) == found
+    assert findings(unsupported(rows(0, 8)), rows(1, 8), OTHER_SEED) == [Finding.IMPROVEMENT]
+    assert findings(rows(0, 8), rows(1, 8, fails=7), OTHER_SEED) == [Finding.NEW_FINDING]
+
+
 def test_the_values_of_one_structure_and_the_sizes_of_one_export_count_once() -> None:
     """Eight cases that fail for one reason are one event."""
     exported = unary("aten.relu.default", [1.0] * 999).json

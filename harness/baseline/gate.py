@@ -7,7 +7,7 @@ Where it has others (another seed, a changed operator case), chance decides whic
 rare one that was never drawn before is no regression. The cells of an operator are taken together then, and a
 difference counts if Fisher's exact test of the numbers of structures gives it a probability below `CHANCE`
 (R. A. Fisher, The Logic of Inductive Inference, J. R. Stat. Soc. 98, 1935): an operator that stops exporting
-does, a single new mismatch does not; such are only counted.
+does from eight structures on, a single new mismatch does not; such are only counted.
 
 Where even the budget is another one (``--examples``, ``--values``, ``--dtype``), shares cannot be compared:
 structures are drawn without repetition, so that more of them means rarer ones, and more values find more
@@ -30,6 +30,9 @@ from harness.baseline.file import DRAWING, Baseline
 #: backend and ten comparisons each give a false alarm in less than one run of a hundred: the test is exact,
 #: and what it can say is coarse, so that most comparisons cannot reach it at all.
 CHANCE = 1e-6
+#: The same where nothing passes any more that did, or nothing fails: of few operators chance can make that,
+#: and with eight structures of each no test can say more.
+CHANCE_OF_ALL = 1e-4
 
 #: Errors may grow by this factor; kernels that sum in another order stay well below. A power of two.
 DRIFT = 4.0
@@ -193,39 +196,40 @@ def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws)
             words += "; other cases are drawn than were for the baseline"
         return Difference(finding, now, keys, failure, words, bound, _rules(before, now))
 
-    def rarer(few: int, many: int) -> bool:
+    def commoner(few: int, many: int, chance: float = CHANCE) -> bool:
         """Whether `few` of what was drawn for the baseline and `many` now are no accident."""
-        return probability(few, before.structures, many, now.structures) < CHANCE
+        return probability(few, before.structures, many, now.structures) < chance
 
-    def commoner(many: int, few: int) -> bool:
-        return probability(few, now.structures, many, before.structures) < CHANCE
+    def rarer(many: int, few: int, chance: float = CHANCE) -> bool:
+        return probability(few, now.structures, many, before.structures) < chance
 
     same_budget = drawn is not Draws.OTHER_BUDGET
-    stuck = not now.passing and rarer(before.structures - before.passing, now.structures)
+    stuck = not now.passing and commoner(before.structures - before.passing, now.structures, CHANCE_OF_ALL)
+    chance = CHANCE_OF_ALL if stuck else CHANCE
     worse = False
     was = {failure.kind: failure for failure in before.failures}
     for kind, failure in {failure.kind: failure for failure in now.failures}.items():
         expected = was.get(kind)
         count, structures = (expected.cases, expected.structures) if expected else (0, 0)
         words = f"{_kind(failure)}: {_of(count, before)}, now {_of(failure.cases, now)}"
-        if (same_budget or stuck) and rarer(structures, failure.structures):
+        if (same_budget or stuck) and commoner(structures, failure.structures, chance):
             worse = True
-            lost = rarer(before.failing, now.failing)
+            lost = commoner(before.failing, now.failing, chance)
             yield said(Finding.REGRESSION if lost else Finding.NEW_FAILURE, failure, words)
         elif expected is None:
             yield said(Finding.NEW_FINDING, failure, words)
-    fewer = rarer(before.structures - before.passing, now.structures - now.passing)
-    more_fail = rarer(before.failing, now.failing)
+    fewer = commoner(before.structures - before.passing, now.structures - now.passing)
+    more_fail = commoner(before.failing, now.failing)
     if not worse and (stuck or (same_budget and (fewer or more_fail))):
         words = f"{_of(before.passed, before)} passed, now {_of(now.passed, now)}"
         yield said(Finding.REGRESSION, None, words)
     remaining = {failure.kind: failure for failure in now.failures}
+    chance = CHANCE if now.failing else CHANCE_OF_ALL
+    mended = (same_budget or not now.failing) and rarer(before.failing, now.failing, chance)
     for kind, failure in was.items():
-        cases, structures = (
-            (remaining[kind].cases, remaining[kind].structures) if kind in remaining else (0, 0)
-        )
-        mended = commoner(before.failing, now.failing) and (same_budget or not now.failing)
-        if mended and commoner(failure.structures, structures):
+        left = remaining.get(kind)
+        cases, structures = (left.cases, left.structures) if left else (0, 0)
+        if mended and rarer(failure.structures, structures, chance):
             words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(cases, now)}"
             yield said(Finding.IMPROVEMENT, failure, words)
     if not same_budget:

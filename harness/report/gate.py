@@ -95,7 +95,7 @@ def _said(value: object) -> str:
 def _within_chance(found: Comparison) -> Iterator[str]:
     chance = found.counts.get(Finding.NEW_FINDING, 0)
     if chance:
-        yield f"{count(chance, 'further kind')} of failure in cases that the baseline never ran: chance"
+        yield f"{count(chance, 'further kind')} of failure in cases new to the baseline: within chance"
 
 
 def markdown(found: Comparison, *, before: str, after: str, limit: int = 50) -> str:
