@@ -450,6 +450,9 @@ def test_what_cannot_be_reproduced_is_said_in_a_line(tmp_path: Path) -> None:
 
     said = invoke(call.case_id, "--run", failed)
     assert "converter planted-segfault has no stand-alone code" in said.output
+    early = record_of(tmp_path / "early", [call], stage=Stage.REFERENCE, outcome=Outcome.CRASH)
+    said = invoke(call.case_id, "--run", early)
+    assert "it ended before anything was exported" in said.output
 
 
 def test_a_script_that_does_not_show_the_failure_is_reported(tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ def write_script(failure: Failure) -> str:
     Raises:
         NoScript: its converter or backend has no stand-alone code, or PyTorch no longer accepts the case.
     """
+    if failure.stage is Stage.REFERENCE:
+        raise NoScript("it ended before anything was exported; try it with `conformance replay`")
     parts = _parts(failure)
     helpers: tuple[str, ...] = ()
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
