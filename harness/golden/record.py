@@ -154,15 +154,22 @@ def _surviving(name: str, manifest: Manifest, process: Isolated) -> Made:
             process.call(ask, invocation)
         except Died:
             deadly.add(invocation.case_id)
-    # Twice: what reads memory that is not its own dies by chance.
-    with suppress(Died):
-        return living(converter_names)
-    try:
-        return living(converter_names)
-    except Died as death:
-        ending = Ending(Stage.CONVERT, Outcome.CRASH, normalise(str(death)))
-    goldens = living(()).goldens
-    return Made(goldens, {(g.case_id, c, ""): ending for g in goldens for c in converter_names})
+    alive: list[str] = []
+    endings: dict[str, Ending] = {}
+    for converter in converter_names:
+        # Twice: what reads memory that is not its own dies by chance.
+        for _ in range(2):
+            try:
+                living((*alive, converter))
+            except Died as death:
+                endings[converter] = Ending(Stage.CONVERT, Outcome.CRASH, normalise(str(death)))
+            else:
+                alive.append(converter)
+                endings.pop(converter, None)
+                break
+    made = living(alive)
+    crashed = {(g.case_id, c, ""): ending for g in made.goldens for c, ending in endings.items()}
+    return Made(made.goldens, {**made.unconverted, **crashed})
 
 
 def _manifest(
