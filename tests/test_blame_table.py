@@ -44,6 +44,8 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("pytorch", [SAME, (R.DECOMPOSITION, F.CONTRADICTS)]),
     ("pytorch", [SAME, (R.FLOAT64, F.CONTRADICTS)]),
     ("unknown", [SAME, (R.FLOAT64, F.INEXACT)]),
+    ("unknown", [SAME, OTHER, (R.FLOAT64, F.CONFIRMS)]),
+    ("converter", [SAME, OTHER, (R.CONVERTER, F.RIGHT)]),
     ("unknown", [OTHER, (R.PLAIN, F.SAME)]),
     ("converter", [OTHER, (R.PLAIN, F.SAME), (R.CONVERTER, F.RIGHT)]),
     ("unknown", [(R.RUNTIME, F.DIED), (R.PLAIN, F.SAME), (R.CONVERTER, F.RIGHT)]),

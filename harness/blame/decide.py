@@ -26,8 +26,9 @@ A wrong result (`mismatch`); the first row that holds:
 | independent runtimes give the backend's answer (so in the rows to come); the decomposition too | pytorch |
 | float64 too, and PyTorch in the case's dtype does not | pytorch |
 | PyTorch in the case's dtype is itself far from float64 | unknown |
-| float64, the decomposition or the shape rules bear PyTorch out | converter |
 | another converter's export gives the backend's answer, so that PyTorch stands alone | unknown |
+| the exporter's optimiser breaks it, or another converter's export is right | converter |
+| other independent runtimes give yet another answer | unknown |
 | nothing else is known | converter |
 | every independent runtime that ran it is wrong, and another converter's export is right | converter |
 | anything else | unknown |
@@ -186,6 +187,10 @@ def _of_graph(converter: str, heard: _Heard) -> tuple[str, str]:
         return UNKNOWN, "PyTorch stands alone against two converters, and nothing confirms it."
     if heard.any(Role.UNOPTIMISED, Finding.RIGHT):
         return CONVERTER, f"{converter}'s optimiser breaks the graph: it is right before it."
+    if heard.any(Role.RUNTIME, Finding.OTHER, independent=True):
+        if heard.any(Role.CONVERTER, Finding.RIGHT):
+            return CONVERTER, f"No runtime gets PyTorch's result from {converter}'s graph."
+        return UNKNOWN, "The runtimes disagree about the model."
     return CONVERTER, f"The graph that {converter} emits is wrong: every backend agrees on its result."
 
 
