@@ -139,8 +139,12 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
 
 
 @cache
-def _symbolics() -> Any:
-    """The exporter's registry with the symbolics of all opsets, which register themselves at import."""
+def registered_symbolics() -> Any:
+    """The exporter's registry with the symbolics of all opsets, which register themselves at import.
+
+    Raises:
+        ImportError: PyTorch keeps them elsewhere now.
+    """
     package = importlib.import_module("torch.onnx._internal.torchscript_exporter")
     for module in pkgutil.iter_modules(package.__path__):
         if module.name.startswith("symbolic_opset"):
@@ -149,7 +153,7 @@ def _symbolics() -> Any:
 
 
 def _conversions(name: str) -> tuple[str, ...]:
-    group = _symbolics().get_function_group(packet(name).replace(".", "::", 1))
+    group = registered_symbolics().get_function_group(packet(name).replace(".", "::", 1))
     versions = sorted(group._functions) if group is not None else ()
     return tuple(f"symbolic_opset{version}" for version in versions)
 

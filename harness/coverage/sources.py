@@ -9,6 +9,7 @@ from functools import cache
 
 import torch
 
+from harness.converters.torchscript import registered_symbolics
 from harness.coverage.functional import dotted, functional_overloads
 from harness.tensors import overload
 
@@ -51,7 +52,7 @@ def torchscript() -> frozenset[str]:
         SourceMissing: PyTorch keeps its registry elsewhere now.
     """
     try:
-        from torch.onnx._internal.torchscript_exporter.registration import registry
+        registry = registered_symbolics()
     except ImportError as error:
         raise SourceMissing(f"the symbolic functions of this PyTorch were not found: {error}") from None
     packets = {dotted(name).rpartition(".")[0] for name in registry.all_functions()}
