@@ -97,7 +97,9 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
 
 def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     operators = [f"aten.{name}.default" for name in KERNELS]
-    record_ = record(tmp_path / "run", operators, KERNELS_METADATA, "--examples", "48")
+    # In float32 alone: in others the exporter and the runtime have defects of their own in these operators.
+    few = ("--dtype", "float32", "--examples", "48")
+    record_ = record(tmp_path / "run", operators, KERNELS_METADATA, *few)
     found = defaultdict(list)
     for row in record_:
         if row["outcome"] == "mismatch":
