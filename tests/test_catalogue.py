@@ -1,0 +1,71 @@
+"""The catalogue of defects: one entry per root cause, whichever runs found it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+from harness_runs import record_of, unary
+
+from harness.cli._group import conformance
+from harness.verdict.verdict import Outcome, Stage
+
+WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "backend", "signature": "values"}
+NO_KERNEL = {
+    "stage": Stage.LOAD,
+    "outcome": Outcome.UNSUPPORTED,
+    "blame": "backend",
+    "signature": "no kernel",
+}
+OPEN = {**WRONG, "blame": "spec"}
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(conformance, ["catalogue", *map(str, words)])
+
+
+def entries(*runs: Path) -> dict[str, list[str]]:
+    found = json.loads(invoke(*runs, "--json").output)
+    return {entry["overloads"][0]: entry["runs"] for entry in found["entries"]}
+
+
+def test_the_same_cause_in_two_runs_is_one_entry(tmp_path: Path) -> None:
+    few = record_of(tmp_path / "few", [unary("aten.neg.default", [1.0])], **WRONG)
+    neg = [unary("aten.neg.default", [2.0, 3.0]), unary("aten.neg.default", [4.0])]
+    many = record_of(tmp_path / "many", neg, **WRONG)
+    assert entries(few, many) == {"aten.neg.default": ["few", "many"]}
+    other = record_of(tmp_path / "other", [unary("aten.abs.default", [1.0])], **WRONG)
+    assert entries(few, other) == {"aten.neg.default": ["few"], "aten.abs.default": ["other"]}
+    text = invoke(few, many, other).output
+    assert "2 distinct defects by root cause" in text
+    # Each run with its cases and what it found.
+    assert "| many | 0 |  | 1 | 2 | 1 |" in text
+
+
+def test_gaps_and_what_is_left_open_are_no_defects(tmp_path: Path) -> None:
+    gap = record_of(tmp_path / "gap", [unary("aten.neg.default", [1.0])], **NO_KERNEL)
+    left_open = record_of(tmp_path / "open", [unary("aten.abs.default", [1.0])], **OPEN)
+    text = invoke(gap, left_open).output
+    assert "0 distinct defects" in text
+    assert "## Backends: gaps that are admitted" in text
+    assert "## Left open by a specification: nobody's defect" in text
+
+
+def test_the_words_of_a_runtime_cannot_break_the_table(tmp_path: Path) -> None:
+    words = "bad | cell <img src=x>\nsecond line"
+    run = record_of(tmp_path / "run", [unary("aten.neg.default", [1.0])], **WRONG, message=words)
+    out = tmp_path / "found.md"
+    assert invoke(run, "--out", out).exit_code == 0
+    (row,) = [line for line in out.read_text().splitlines() if "aten.neg.default" in line]
+    assert r"bad \| cell &lt;img src=x>" in row
+    assert "second" not in row
+    assert row.replace(r"\|", "").count("|") == 7
+
+
+def test_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    call = unary("aten.neg.default", [1.0])
+    runs = [record_of(tmp_path / name / "run", [call], **WRONG) for name in ("a", "b")]
+    done = invoke(*runs)
+    assert done.exit_code == 2
+    assert "two of the runs have the same name" in done.output
