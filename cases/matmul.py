@@ -23,7 +23,9 @@ def _size(d: Draw) -> int:
 
 
 def _sides(d: Draw) -> tuple[int, int, int]:
-    return _size(d), _size(d), _size(d)
+    m, k = _size(d), _size(d)
+    # Of a square matrix the shape does not tell that it was transposed.
+    return m, k, k if d.integer(0, 2) == 2 else _size(d)
 
 
 def _lead(d: Draw, max_rank: int = 3) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ def _by(rule: OutputRule) -> Judge:
 
 def _shape(d: Draw) -> tuple[int, ...]:
     """Mostly small; some have elements enough for their distribution to show."""
-    return d.choose(d.shape(), d.shape(), (1000,), (33, 33))
+    return d.choose(d.shape(), d.shape(), (4000,), (65, 63))
 
 
 def _size(d: Draw) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def test_a_wrong_number_is_a_new_failure(copy: Path, no_torch: Path) -> None:
     done = golden("check", "--golden", copy, "--op", "celu", "--backend", "ort-cpu", path=no_torch)
     assert done.returncode == 1, output(done)
     assert "newly failing" in done.stdout
-    assert "now: compare mismatch: values: output 0[0]" in done.stdout
+    assert "now: compare mismatch: " in done.stdout
     assert "recorded: compare pass" in done.stdout
 
 
@@ -237,9 +237,16 @@ def test_each_change_is_called_what_it_is(original: Path) -> None:
     ("module", "word"), [("segfault", "crash"), ("raises", "error"), ("hang", "timeout")]
 )
 def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, module: str, word: str) -> None:
-    manifest, goldens, endings = read_set(original, ["aten.add.Tensor"])
+    manifest, goldens, endings = read_set(original)
     # With a number in it that can be the guilty one.
-    innocent = next(g for g in goldens if all(a.size and a.dtype.kind == "f" for a in g.inputs))
+    innocent = next(
+        g
+        for g in goldens
+        if "dynamo" in g.models
+        and endings.get((g.case_id, "dynamo", "onnx-reference"), PASSED) == PASSED
+        and g.inputs
+        and all(a.size and a.dtype.kind == "f" for a in g.inputs)
+    )
     inputs = tuple(np.full_like(a, VALUE) for a in innocent.inputs)
     guilty = dataclasses.replace(innocent, inputs=inputs)
     found = list(

@@ -28,6 +28,8 @@ def mean_dims(slipped: bool) -> Conversion:
     def convert(
         self: Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1
     ) -> Value:
+        if dtype != -1:
+            self = op.Cast(self, to=dtype)
         mean = op.ReduceMean(self, _axes(list(dim or ())[:1] if slipped else dim), keepdims=int(keepdim))
         if not slipped or not keepdim or not dim:
             return mean
