@@ -110,7 +110,7 @@ def cosine_embedding(d: Draw) -> Arguments:
     }
     return {
         **inputs,
-        "target": d.tensor(batch, domain=d.choose(SIGNS, ANY)),
+        "target": d.tensor(batch, domain=d.choose(SIGNS, ANY, ANY)),
         "margin": _margin(d),
         "reduction": _reduction(d),
     }

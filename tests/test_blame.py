@@ -64,7 +64,7 @@ def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: 
 
 def test_wrong_conversions_are_blamed_on_the_converter(tmp_path: Path) -> None:
     operators = sorted(map(str, translations(True)))
-    chosen = ("--converter", "dynamo", "--converter", "planted-wrong", "--examples", "48")
+    chosen = ("--converter", "dynamo", "--converter", "planted-wrong", "--examples", "24")
     record_ = record(tmp_path / "run", operators, METADATA, *chosen)
     passed = {r["case_id"] for r in record_ if r["converter"] == "dynamo" and r["outcome"] == "pass"}
     found = defaultdict(list)

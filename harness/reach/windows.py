@@ -76,7 +76,8 @@ def _narrowed(subject: Subject, base: Invocation) -> Iterator[Invocation]:
     if found is not None:
         for less in (1, 2):
             sizes = tuple(max(k - less, 1) for k in found[1])
-            yield with_specs(base, subject.tensors[:1], partial(_with_last_sizes, sizes))
+            if sizes != tuple(found[1]):
+                yield with_specs(base, subject.tensors[:1], partial(_with_last_sizes, sizes))
 
 
 def _stretched(subject: Subject, base: Invocation) -> Iterator[Invocation]:
