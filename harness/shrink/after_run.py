@@ -65,5 +65,7 @@ def shrink_after_run(
             finished += minimal.finished
     except (ResultsError, WorkerFailed) as error:
         return f"shrinking stopped: {error}"
+    except Exception as error:
+        return f"shrinking failed, please report it: {type(error).__name__}: {error}"
     more = "" if finished == done else f", {done - finished} of them not to the end"
     return f"{done} failures shrunk in at most {seconds:.0f} s{more}; `conformance shrink` goes on"

@@ -102,6 +102,8 @@ def cast(spec: TensorSpec, dtype: str) -> TensorSpec | None:
     spec = literal(spec)
     assert isinstance(spec.values, Literal)
     numbers = spec.values.values
+    if any(isinstance(n, complex) for n in numbers):
+        return None
     if is_float(dtype):
         kind = torch.float64 if is_float(spec.dtype) else getattr(torch, spec.dtype)
         before = torch.tensor(numbers, dtype=kind)
@@ -112,7 +114,7 @@ def cast(spec: TensorSpec, dtype: str) -> TensorSpec | None:
     if dtype not in INT_RANGE or is_float(spec.dtype):
         return None
     low, high = INT_RANGE[dtype]
-    if not all(low <= n <= high for n in numbers if not isinstance(n, complex)):
+    if not all(low <= n <= high for n in numbers):  # type: ignore[operator]
         return None
     return replace(spec, dtype=dtype, values=Literal(tuple(int(n) for n in numbers)))  # type: ignore[arg-type]
 
