@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import onnx
 import torch
@@ -56,6 +56,16 @@ class ExportRequest:
     opset: int | None = None
     dynamic_dims: tuple[frozenset[int], ...] | None = None
     tentative: bool = False
+
+    @property
+    def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]] | None:
+        """`dynamic_dims` as `torch.export` takes them; None for a static export.
+
+        The program takes all inputs as one variadic argument.
+        """
+        if self.dynamic_dims is None:
+            return None
+        return (tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in self.dynamic_dims),)
 
 
 class Converter(Protocol):

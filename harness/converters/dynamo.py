@@ -50,11 +50,6 @@ class DynamoConverter:
         """See `harness.converters.base.Converter`."""
         if self._book:
             self._book.start()
-        dynamic_shapes = None
-        if request.dynamic_dims is not None:
-            dynamic_shapes = (
-                tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in request.dynamic_dims),
-            )
         constants = (
             contextlib.nullcontext()
             if self._public_api
@@ -68,7 +63,7 @@ class DynamoConverter:
                     input_names=list(request.input_names),
                     output_names=list(request.output_names),
                     opset_version=request.opset,
-                    dynamic_shapes=dynamic_shapes,
+                    dynamic_shapes=request.dynamic_shapes,
                     custom_translation_table=self._table,
                     dynamo=True,
                     optimize=self._optimize,

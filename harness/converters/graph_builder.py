@@ -13,6 +13,7 @@ import importlib.util
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -20,7 +21,7 @@ import onnx
 import torch
 
 from harness.availability import Unavailable
-from harness.converters.base import ExportRequest, UnsupportedOperator
+from harness.converters.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.converters.dynamo import quiet
 from harness.rules.load import RuleBook
 from harness.skeleton import Skeleton, SkeletonWanted, body
@@ -155,12 +156,6 @@ class GraphBuilderConverter:
         """See `harness.converters.base.Converter`."""
         if self._book:
             self._book.start()
-        dynamic_shapes = None
-        if request.dynamic_dims is not None:
-            # The program takes all inputs as one variadic argument.
-            dynamic_shapes = (
-                tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in request.dynamic_dims),
-            )
         with quiet(), torch.no_grad():
             try:
                 found = self._module.to_onnx(
@@ -169,7 +164,7 @@ class GraphBuilderConverter:
                     input_names=list(request.input_names),
                     output_names=list(request.output_names),
                     target_opset=request.opset,
-                    dynamic_shapes=dynamic_shapes,
+                    dynamic_shapes=request.dynamic_shapes,
                     dispatcher=self._dispatcher,
                     optimize=self._optimize,
                 )
@@ -197,3 +192,27 @@ def _by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:
 def _first_words(error: Exception) -> str:
     words = str(error).partition("\n")[0]
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+
+
+def plug_in(exporter: Exporter, *, tracker: str) -> None:
+    """Register the converter of one of these exporters.
+
+    Args:
+        exporter: What sets it apart.
+        tracker: ``owner/repository`` of its issues.
+    """
+    create = partial(GraphBuilderConverter, exporter)
+    register(
+        ConverterEntry(
+            name=exporter.name,
+            probe=exporter.probe,
+            create=create,
+            create_with_rules=create,
+            version=exporter.version,
+            summary=f"{exporter.interpreter}.to_onnx",
+            snippet=exporter.snippet,
+            tracker=tracker,
+            conversions=exporter.conversions,
+            skeleton=exporter.skeleton,
+        )
+    )
