@@ -7,7 +7,7 @@ that hands out none works like any other; its failures have no script.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +18,13 @@ class ExportWanted:
         examples: Name of the dict, graph input name → tensor.
         opset: To emit; None for the converter's default.
         dynamic: Graph input → its dimensions that stay dynamic; None for a static export.
+        rules: Overload → name of the user's conversion function, which the script defines.
     """
 
     examples: str
     opset: int | None = None
     dynamic: Mapping[str, tuple[int, ...]] | None = None
+    rules: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def arguments(self) -> str:

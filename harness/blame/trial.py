@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import onnx
 
 from harness import backends
 from harness.backends.base import Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
+from harness.blame.inputs import finite, with_inputs
 from harness.blame.testimony import Finding
 from harness.converters.base import Converter
 from harness.dtypes import PRECISION
@@ -99,6 +100,32 @@ class Trial:
         """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
         accused = self.accused
         return self.ask(accused.plain(), self.model) if isinstance(accused, HasPlain) else None
+
+    @cached_property
+    def on_finite_inputs(self) -> Trial | None:
+        """The same failure without infinities and NaN among the inputs.
+
+        None where they have none, or where it does not show at the same elements without them. A runtime
+        that computes 0 · inf where others copy a number has a defect of its own, which says nothing of the
+        failure.
+        """
+        invocation = with_inputs(self.invocation, finite)
+        if invocation == self.invocation or self.got is None:
+            return None
+        complaint = self.complaint
+        cases = [(k, invocation if k == complaint.case else other) for k, other in complaint.group.cases]
+        group = replace(complaint.group, cases=tuple(cases))
+        other = Trial(
+            replace(complaint, group=group), self.settings, self.converter, self.backend, self._exports
+        )
+        try:
+            if other.comparison is None or other.comparison.problem is None:
+                return None
+            shows = zip(self.wrong, other.wrong, strict=True)
+            return other if all(w.shape == o.shape and not (w & ~o).any() for w, o in shows) else None
+        except Exception:
+            # PyTorch or the backend does not take them: nothing can be learnt from them.
+            return None
 
     def differs(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
         """Elements of `outputs` that are wrong or not close to PyTorch's, per output; all of an output whose

@@ -17,6 +17,9 @@ from harness.record.select import Selection
 from harness.report import failures, known_issues
 from harness.report.reproduce import shown_path
 
+#: Distinct failures that a person is shown unasked.
+_SHOWN = 20
+
 
 @click.command(
     epilog=example(
@@ -29,11 +32,11 @@ from harness.report.reproduce import shown_path
 @run_argument
 @selecting("overload", "backend", "converter", "blame", "outcome", "stage", "dtype", "family")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Most to show; 0: all."
+    "--limit", type=click.IntRange(min=0), help="Most to show; 0: all.  [default: 20; all with --json]"
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, run: Path, selection: Selection, limit: int, as_json: bool) -> None:
+def command(ctx: click.Context, run: Path, selection: Selection, limit: int | None, as_json: bool) -> None:
     """List the distinct failures of a run, worst first.
 
     Failures of one defect are one entry, with the operators and dtypes that it touches, its smallest case,
@@ -49,6 +52,8 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int, as_
     gone = []
     if selection == Selection():
         gone = known_issues.no_longer_failing(known, store.read(run, known_issues.COLUMNS))
+    if limit is None:
+        limit = 0 if as_json else _SHOWN
     some = groups if limit == 0 else groups[:limit]
     if as_json:
         print_json(

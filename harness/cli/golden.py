@@ -122,7 +122,7 @@ def record(
 )
 @click.option("--converter", "converters", multiple=True, metavar="NAME", help="Whose models; repeatable.")
 @click.option(
-    "--timeout", type=float, default=60.0, show_default=True, help="Seconds that one model may take."
+    "--timeout", type=float, default=20.0, show_default=True, help="Seconds that one model may take."
 )
 @_all
 def check_command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 )
 @click.option("--backend", metavar="NAME", help="Likewise.")
 @click.option("--original", is_flag=True, help="The case as it was drawn, even where it has been shrunk.")
+@click.option(
+    "--rules",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Conversion functions that took part, repeatable; those of the run where its files are still there.",
+)
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, in the form of its tracker.")
 @click.option("--out", metavar="FILE", help="Where to; - for the terminal; repro_CASE.py or .md by default.")
 @click.option(
@@ -35,6 +43,7 @@ def command(
     converter: str | None,
     backend: str | None,
     original: bool,
+    rules: tuple[Path, ...],
     issue: bool,
     out: str | None,
     check: bool,
@@ -53,6 +62,8 @@ def command(
     from harness.repro.failure import find_failure
 
     failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
+    if rules:
+        failure = replace(failure, rule_files=rules)
     script, checked, text = _written(failure, issue, check)
     path = _place(out, failure, issue)
     if path is not None:

@@ -127,6 +127,9 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
             f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in d_)}}}" for name, d_ in wanted.dynamic.items()
         ]
         keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+    if wanted.rules:
+        table = ", ".join(f"torch.ops.{name}: {function}" for name, function in wanted.rules.items())
+        keywords.append(f"custom_translation_table={{{table}}}")
     return ExportSnippet(
         code=(
             *(("dynamic = torch.export.Dim.DYNAMIC",) if wanted.dynamic is not None else ()),

@@ -85,7 +85,7 @@ def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
     functions = {
         packet(name).replace(".", "::", 1): f for name, f in (book.functions() if book else {}).items()
     }
-    version = opset or torch.onnx._constants.ONNX_DEFAULT_OPSET
+    version = _rule_opset(opset)
     for name, function in functions.items():
         utils.register_custom_op_symbolic(name, function, version)
     try:
@@ -93,6 +93,10 @@ def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
     finally:
         for name in functions:
             utils.unregister_custom_op_symbolic(name, version)
+
+
+def _rule_opset(opset: int | None) -> int:
+    return int(opset or torch.onnx._constants.ONNX_DEFAULT_OPSET)
 
 
 #: How the symbolics begin to say that ONNX, or the exporter, has no such thing.
@@ -130,6 +134,11 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
     )
     return ExportSnippet(
         code=(
+            *(
+                f'torch.onnx.register_custom_op_symbolic("{packet(name).replace(".", "::", 1)}", {function}, '
+                f"{_rule_opset(wanted.opset)})"
+                for name, function in wanted.rules.items()
+            ),
             "buffer = io.BytesIO()",
             *export,
             "model = onnx.load_model_from_string(buffer.getvalue())",

@@ -61,7 +61,7 @@ def check(
     *,
     backends: Sequence[str],
     converters: Sequence[str] | None = None,
-    timeout: float = 60.0,
+    timeout: float = 20.0,
 ) -> Iterator[Checked]:
     """Run every stored model on every backend.
 

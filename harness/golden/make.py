@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,6 +26,7 @@ from harness.invocation import Invocation
 from harness.pipeline.execute import Executor
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.task import Group, Message, Result, Settings, Task
+from harness.verdict.judge import Judge
 from harness.verdict.nearness import SCALES
 from harness.verdict.rules import anything
 from harness.verdict.signature import normalise
@@ -70,9 +71,9 @@ def make(
     models: list[dict[str, bytes]] = [{} for _ in references]
     unconverted: dict[Key, Ending] = {}
     for name in converter_names:
-        with _known_memory() if anything in case.judge.rules.values() else nullcontext():
-            exported, endings = _export(references, name)
-        for i, model in exported.items():
+        with _memory(case.judge):
+            serialised, endings = _export(references, name)
+        for i, model in serialised.items():
             models[i][name] = model
         for i, ending in endings.items():
             unconverted[references[i].invocation.case_id, name, ""] = ending
@@ -91,6 +92,15 @@ def ask(invocation: Invocation) -> None:
     case = cases.load()[invocation.overload]
     with suppress(Exception):
         _golden(case, settled(case.judge, run_reference(invocation)), {})
+
+
+def exported(invocation: Invocation, converter_name: str) -> bytes | Ending:
+    """The serialised model of one golden alone, or how its export ended."""
+    torch.set_num_threads(1)
+    judge = cases.load()[invocation.overload].judge
+    with _memory(judge):
+        models, endings = _export([settled(judge, run_reference(invocation))], converter_name)
+    return models[0] if models else endings[0]
 
 
 def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes]) -> Golden:
@@ -176,6 +186,10 @@ class _Capture:
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> _Built:
         self.models.append(model)
         return _Built()
+
+
+def _memory(judge: Judge) -> AbstractContextManager[None]:
+    return _known_memory() if anything in judge.rules.values() else nullcontext()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from harness.golden.dispute import disputed, undisputed
 from harness.golden.ending import Ending, Key
 from harness.golden.golden import Golden
 from harness.golden.isolated import Died, Isolated
-from harness.golden.make import Made, ask, candidates, make
+from harness.golden.make import Made, ask, candidates, exported, make
 from harness.golden.manifest import MANIFEST_FILE, Manifest
 from harness.golden.run import ending_of, version_of
 from harness.golden.store import read_set, write_set
@@ -155,21 +155,32 @@ def _surviving(name: str, manifest: Manifest, process: Isolated) -> Made:
         except Died:
             deadly.add(invocation.case_id)
     alive: list[str] = []
-    endings: dict[str, Ending] = {}
     for converter in converter_names:
         # Twice: what reads memory that is not its own dies by chance.
         for _ in range(2):
-            try:
+            with suppress(Died):
                 living((*alive, converter))
-            except Died as death:
-                endings[converter] = Ending(Stage.CONVERT, Outcome.CRASH, normalise(str(death)))
-            else:
                 alive.append(converter)
-                endings.pop(converter, None)
                 break
     made = living(alive)
-    crashed = {(g.case_id, c, ""): ending for g in made.goldens for c, ending in endings.items()}
-    return Made(made.goldens, {**made.unconverted, **crashed})
+    goldens, unconverted = list(made.goldens), dict(made.unconverted)
+    for converter in (name for name in converter_names if name not in alive):
+        for i, golden in enumerate(goldens):
+            result = _exported(golden, converter, process)
+            if isinstance(result, Ending):
+                unconverted[golden.case_id, converter, ""] = result
+            else:
+                goldens[i] = replace(golden, models={**golden.models, converter: result})
+    return Made(tuple(goldens), unconverted)
+
+
+def _exported(golden: Golden, converter: str, process: Isolated) -> bytes | Ending:
+    """The model of one golden by a converter that does not survive some."""
+    try:
+        return process.call(exported, golden.invocation, converter)
+    except Died as death:
+        outcome = Outcome.TIMEOUT if death.hung else Outcome.CRASH
+        return Ending(Stage.CONVERT, outcome, normalise(str(death)))
 
 
 def _manifest(

@@ -40,6 +40,8 @@ class Failure:
         matters: What the failure depends on, as shrinking found out.
         versions: Package → version, of the run.
         system: Of the run's machine, as ``run.json`` has it.
+        rule: Of the user's conversion functions, those that took part; "" without any.
+        rule_files: Where the run had its rules from.
     """
 
     case_id: str
@@ -62,6 +64,8 @@ class Failure:
     matters: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     system: str = ""
+    rule: str = ""
+    rule_files: tuple[Path, ...] = ()
 
 
 def find_failure(
@@ -94,6 +98,7 @@ def find_failure(
     minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
     asked = info.options.get("opset")
     timeout = info.options.get("timeout")
+    files = info.options.get("rules")
     common = {
         "case_id": row.case_id,
         "converter": row.converter,
@@ -104,6 +109,8 @@ def find_failure(
         "timeout": float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
         "versions": dict(info.versions),
         "system": " ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
+        "rule": row.rule,
+        "rule_files": tuple(Path(str(file)) for file in files) if isinstance(files, list) else (),
     }
     found = minimal if minimal is not None and not original else row
     try:

@@ -19,6 +19,9 @@ from harness.repro import literals
 from harness.repro.call import CallSource
 from harness.repro.criterion import Criterion, criterion
 from harness.repro.failure import Failure
+from harness.repro.rules import rules_of
+from harness.rules.rule import RuleProblem
+from harness.rules.source import NotSeparable, RuleSource
 from harness.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.verdict.verdict import Outcome, Stage
 
@@ -55,6 +58,7 @@ class _Parts:
     examples: list[str]
     export: ExportSnippet
     run: RunSnippet
+    rules: RuleSource
 
 
 def title(failure: Failure) -> str:
@@ -98,8 +102,9 @@ def write_graph_script(failure: Failure) -> str:
     """
     parts = _parts(failure)
     body = [*_inputs(parts), *parts.export.code, "print(onnx.printer.to_text(model))"]
-    imports = _imports(["import onnx", "import torch", *parts.export.imports], body)
-    return _joined([*imports, "", "", *parts.source.module(), "", "", *body])
+    wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
+    imports = _imports(wanted, body)
+    return _joined([*imports, "", "", *_defined(parts), "", "", *body])
 
 
 def _parts(failure: Failure) -> _Parts:
@@ -114,9 +119,14 @@ def _parts(failure: Failure) -> _Parts:
         source.module()
     except Exception as error:
         raise NoScript(f"PyTorch rejects the call here ({type(error).__name__}: {error})") from error
-    export = entry(
-        ExportWanted(examples="examples" if examples else "inputs", opset=failure.opset, dynamic=dynamic)
+    try:
+        functions, rules = rules_of(failure)
+    except (RuleProblem, NotSeparable) as error:
+        raise NoScript(str(error)) from None
+    wanted = ExportWanted(
+        examples="examples" if examples else "inputs", opset=failure.opset, dynamic=dynamic, rules=functions
     )
+    export = entry(wanted)
     run = RunSnippet(load=())
     if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         run = _backend(failure, source)
@@ -124,7 +134,7 @@ def _parts(failure: Failure) -> _Parts:
             raise NoScript(
                 f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it"
             )
-    return _Parts(source, examples, export, run)
+    return _Parts(source, examples, export, run, rules)
 
 
 def _converter(name: str) -> Callable[[ExportWanted], ExportSnippet]:
@@ -162,6 +172,11 @@ def _criterion(failure: Failure, parts: _Parts) -> Criterion:
     cases.load()
     reference = run_reference(failure.invocation)
     return criterion(failure, judge_of(failure.invocation), reference, parts.source)
+
+
+def _defined(parts: _Parts) -> list[str]:
+    rules = list(parts.rules.code)
+    return [*rules, *(["", ""] if rules else []), *parts.source.module()]
 
 
 def _inputs(parts: _Parts) -> list[str]:
@@ -286,7 +301,7 @@ def _import_order(line: str) -> tuple[bool, str]:
 
 
 def _assembled(failure: Failure, parts: _Parts, helpers: tuple[str, ...], body: list[str]) -> str:
-    module = parts.source.module()
+    module = _defined(parts)
     packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
     wanted = [
         "from importlib.metadata import version",
@@ -294,6 +309,7 @@ def _assembled(failure: Failure, parts: _Parts, helpers: tuple[str, ...], body: 
         "import torch",
         *parts.export.imports,
         *parts.run.imports,
+        *parts.rules.imports,
     ]
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         wanted += ["import subprocess", "import sys"]

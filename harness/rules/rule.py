@@ -35,6 +35,11 @@ class Rule:
     label: str
     declared: tuple[str, int] = ("", 0)
 
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.label.rpartition(":")[2]
+
 
 #: Where the decorators put their rules while a file is loaded; None elsewhere.
 collecting: ContextVar[list[Rule] | None] = ContextVar("collecting", default=None)

@@ -36,11 +36,17 @@ class OtherBackend:
             )
             yield Testimony(Role.RUNTIME, Finding.SAME, words, trial.is_independent(self.name))
             return
+        same = "the same model"
+        if finding is Finding.OTHER and trial.on_finite_inputs:
+            tamer = trial.on_finite_inputs
+            again, its_detail = tamer.find(tamer.ask(backend, tamer.model))
+            if again is not Finding.OTHER:
+                finding, detail, same = again, its_detail, "the same model and finite inputs"
         words = {
-            Finding.RIGHT: f"{self.name} gives PyTorch's result for the same model.",
-            Finding.SAME: f"{self.name} gives {accused}'s result for the same model.",
-            Finding.OTHER: f"{self.name} gives another wrong result for the same model ({detail}).",
-            Finding.REFUSES: f"{self.name} fails on the same model too ({detail}).",
+            Finding.RIGHT: f"{self.name} gives PyTorch's result for {same}.",
+            Finding.SAME: f"{self.name} gives {accused}'s result for {same}.",
+            Finding.OTHER: f"{self.name} gives another wrong result for {same} ({detail}).",
+            Finding.REFUSES: f"{self.name} fails on {same} too ({detail}).",
             Finding.LACKS: f"{self.name} does not implement the model ({detail}).",
         }[finding]
         yield Testimony(Role.RUNTIME, finding, words, trial.is_independent(self.name))

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-import numpy as np
 import onnx
 
+from harness.blame.inputs import with_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.invocation import Invocation, Literal, TensorSpec
-from harness.pipeline.call import to_numpy
 from harness.pipeline.divide import extract
 from harness.pipeline.program import emitted_opset
 from harness.pipeline.reference import Reference, run_reference
-from harness.tensors import build_tensor
 from harness.verdict.compare import compare
 from harness.verdict.judge import Array
 from harness.verdict.verdict import Outcome
@@ -121,7 +117,7 @@ def _hangs_on(
     if question.calm is None:
         said = trial.complaint.message + (trial.plain.error if trial.plain else "")
         return trial.got is not None or any(n.op_type in said for n in asking)
-    calmed = _calmed(trial.invocation, question)
+    calmed = with_inputs(trial.invocation, question.calm)
     try:
         reference = run_reference(calmed)
     except Exception:
@@ -131,22 +127,6 @@ def _hangs_on(
         return False
     answer = trial.ask(trial.accused, trial.model, reference)
     return answer.outputs is not None and compare(trial.judge, reference, answer.outputs).problem is None
-
-
-def _calmed(invocation: Invocation, question: OpenQuestion) -> Invocation:
-    assert question.calm is not None
-    calm = question.calm
-
-    def change(spec: TensorSpec) -> TensorSpec:
-        flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)
-        before = to_numpy(build_tensor(flat))
-        after = calm(before)
-        if after is before or before.dtype.kind == "c":
-            return spec
-        wide = after.astype(np.float64) if str(after.dtype) == "bfloat16" else after
-        return replace(spec, values=Literal(tuple(wide.tolist())))
-
-    return invocation.map_tensors(change)
 
 
 register(lambda settings: [Specification()])

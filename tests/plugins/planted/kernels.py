@@ -6,17 +6,28 @@ None calls the operator that it replaces, which would call it in turn.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 
 import torch
 
+Kernel = Callable[[torch.Tensor], torch.Tensor]
+
 _calls = itertools.count()
+_NONE, _MEAN = 0, 1
+
+# Wrong for some layouts, sizes or calls.
 
 
 def neg_reads_the_storage(x: torch.Tensor) -> torch.Tensor:
     """Right for row-major inputs only."""
-    data = x if x.is_contiguous() else x.as_strided(x.shape, _row_major(x.shape))
-    return data * -1
+    return _storage(x) * -1
+
+
+def relu_reads_the_storage(x: torch.Tensor) -> torch.Tensor:
+    """Right for row-major inputs only."""
+    data = _storage(x)
+    return torch.where(data < 0, torch.zeros_like(data), data)
 
 
 def ceil_is_wrong_in_the_tail(x: torch.Tensor) -> torch.Tensor:
@@ -29,37 +40,156 @@ def ceil_is_wrong_in_the_tail(x: torch.Tensor) -> torch.Tensor:
     return flat.reshape(x.shape)
 
 
-def abs_reads_what_nobody_wrote(x: torch.Tensor) -> torch.Tensor:
+def trunc_reads_what_nobody_wrote(x: torch.Tensor) -> torch.Tensor:
     """Another result with every call."""
-    right = torch.where(x < 0, x * -1, x)
-    return right + (next(_calls) % 5)
+    return torch.where(x < 0, torch.floor(x * -1) * -1, torch.floor(x)) + (next(_calls) % 5)
+
+
+# Wrong in one dtype: float64 is right.
+
+
+def sinh_cancels_in_float32(x: torch.Tensor) -> torch.Tensor:
+    """As if it were computed from exponentials."""
+    return _in_float32(x, lambda v: (torch.exp(v) - torch.exp(v * -1)) / 2, _sinh)
+
+
+def asinh_cancels_in_float32(x: torch.Tensor) -> torch.Tensor:
+    """As if it were computed from its formula, which is inexact for negative numbers."""
+    return _in_float32(x, lambda v: torch.log(v + torch.sqrt(v * v + 1)), _asinh)
+
+
+def tan_is_coarse_in_float32(x: torch.Tensor) -> torch.Tensor:
+    """As if a constant had too few digits."""
+    return _in_float32(x, lambda v: torch.sin(v) / torch.cos(v) * (1 + 2**-16), _tan)
+
+
+# Wrong in every dtype.
 
 
 def leaky_relu_fixes_its_slope(x: torch.Tensor, negative_slope: float = 0.01) -> torch.Tensor:
-    """In every dtype."""
+    """Drops an attribute."""
     return torch.where(x > 0, x, x * 0.25)
 
 
 def silu_forgets_a_factor(x: torch.Tensor) -> torch.Tensor:
-    """In every dtype."""
+    """Another function."""
     return torch.sigmoid(x)
 
 
 def hardsigmoid_has_another_slope(x: torch.Tensor) -> torch.Tensor:
-    """In every dtype."""
+    """A wrong constant."""
     return torch.clamp(x / 5 + 0.5, 0, 1)
 
 
 def softplus_ignores_beta(x: torch.Tensor, beta: float = 1, threshold: float = 20) -> torch.Tensor:
-    """In every dtype."""
+    """Drops an attribute."""
     return torch.where(x > threshold, x, torch.log1p(torch.exp(x)))
 
 
-def floor_is_wrong_in_float32(x: torch.Tensor) -> torch.Tensor:
-    """Right in float64."""
-    right = torch.trunc(x)
-    right = torch.where(right > x, right - 1, right)
-    return right + 1 if x.dtype is torch.float32 else right
+def elu_drops_alpha(
+    x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
+) -> torch.Tensor:
+    """Drops an attribute."""
+    return torch.where(x > 0, x * scale, torch.expm1(x * input_scale) * scale)
+
+
+def gelu_is_always_tanh(x: torch.Tensor, *, approximate: str = "none") -> torch.Tensor:
+    """The approximation, asked for or not."""
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + torch.tanh(inner))
+
+
+def mse_loss_sums_for_the_mean(x: torch.Tensor, y: torch.Tensor, reduction: int = _MEAN) -> torch.Tensor:
+    """Confuses two reductions."""
+    squares = (x - y) * (x - y)
+    return squares if reduction == _NONE else squares.sum()
+
+
+def huber_loss_drops_delta(
+    x: torch.Tensor, y: torch.Tensor, reduction: int = _MEAN, delta: float = 1.0
+) -> torch.Tensor:
+    """Drops an attribute."""
+    size = torch.abs(x - y)
+    losses = torch.where(size <= 1, 0.5 * size * size, size - 0.5)
+    return losses if reduction == _NONE else losses.mean() if reduction == _MEAN else losses.sum()
+
+
+def addcmul_drops_value(
+    x: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, value: float = 1
+) -> torch.Tensor:
+    """Drops an attribute."""
+    return x + one * other
+
+
+def addcdiv_divides_the_sum(
+    x: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, value: float = 1
+) -> torch.Tensor:
+    """Precedence."""
+    return (x + value * one) / other
+
+
+def threshold_includes_its_bound(x: torch.Tensor, threshold: float, value: float) -> torch.Tensor:
+    """A bound that belongs to the other side."""
+    return torch.where(x < threshold, torch.full_like(x, value), x)
+
+
+def hardswish_has_another_slope(x: torch.Tensor) -> torch.Tensor:
+    """A wrong constant."""
+    return x * torch.clamp(x + 3, 0, 6) / 5
+
+
+def glu_swaps_its_halves(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """The gate for the values."""
+    one, other = x.chunk(2, dim)
+    return other * torch.sigmoid(one)
+
+
+def roll_goes_backwards(x: torch.Tensor, shifts: list[int], dims: list[int] = []) -> torch.Tensor:  # noqa: B006
+    """A sign."""
+    if not dims:
+        return _rolled(x.flatten(), 0, sum(shifts)).view(x.shape)
+    for dim, shift in zip(dims, shifts, strict=True):
+        x = _rolled(x, dim, shift)
+    return x.clone()
+
+
+def tril_drops_its_diagonal(x: torch.Tensor, diagonal: int = 0) -> torch.Tensor:
+    """Drops an attribute."""
+    rows, columns = (torch.arange(size) for size in x.shape[-2:])
+    return torch.where(rows[:, None] >= columns, x, torch.zeros((), dtype=x.dtype))
+
+
+def _in_float32(x: torch.Tensor, wrong: Kernel, right: Kernel) -> torch.Tensor:
+    """`right` is computed in float64, of what is a float32 or narrower."""
+    if x.dtype is torch.float32:
+        return wrong(x)
+    wide = right(x if x.is_complex() else x.double())
+    return wide.to(x.dtype if x.is_floating_point() or x.is_complex() else torch.float32)
+
+
+def _sinh(x: torch.Tensor) -> torch.Tensor:
+    return torch.expm1(x) / 2 - torch.expm1(x * -1) / 2
+
+
+def _asinh(x: torch.Tensor) -> torch.Tensor:
+    size = torch.where(x < 0, x * -1, x)
+    root = torch.log1p(size + size * size / (1 + torch.sqrt(size * size + 1)))
+    return torch.where(x < 0, root * -1, root)
+
+
+def _tan(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) / torch.cos(x)
+
+
+def _rolled(x: torch.Tensor, dim: int, shift: int) -> torch.Tensor:
+    size = x.shape[dim]
+    if not size:
+        return x
+    return x.index_select(dim, (torch.arange(size) + shift) % size)
+
+
+def _storage(x: torch.Tensor) -> torch.Tensor:
+    return x if x.is_contiguous() else x.as_strided(x.shape, _row_major(x.shape))
 
 
 def _row_major(shape: torch.Size) -> list[int]:
@@ -69,12 +199,27 @@ def _row_major(shape: torch.Size) -> list[int]:
 #: Operator → its wrong kernel.
 WRONG: dict[str, Callable[..., torch.Tensor]] = {
     "neg": neg_reads_the_storage,
+    "relu": relu_reads_the_storage,
     "ceil": ceil_is_wrong_in_the_tail,
-    "abs": abs_reads_what_nobody_wrote,
+    "trunc": trunc_reads_what_nobody_wrote,
+    "sinh": sinh_cancels_in_float32,
+    "asinh": asinh_cancels_in_float32,
+    "tan": tan_is_coarse_in_float32,
     "leaky_relu": leaky_relu_fixes_its_slope,
     "silu": silu_forgets_a_factor,
     "hardsigmoid": hardsigmoid_has_another_slope,
     "softplus": softplus_ignores_beta,
+    "elu": elu_drops_alpha,
+    "gelu": gelu_is_always_tanh,
+    "mse_loss": mse_loss_sums_for_the_mean,
+    "huber_loss": huber_loss_drops_delta,
+    "addcmul": addcmul_drops_value,
+    "addcdiv": addcdiv_divides_the_sum,
+    "threshold": threshold_includes_its_bound,
+    "hardswish": hardswish_has_another_slope,
+    "glu": glu_swaps_its_halves,
+    "roll": roll_goes_backwards,
+    "tril": tril_drops_its_diagonal,
 }
 
 _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
