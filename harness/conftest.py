@@ -44,6 +44,7 @@ _RECORDED = (
     "public_api",
     "no_blame",
     "changed_since",
+    "rules",
     "timeout",
 )
 

@@ -15,6 +15,7 @@ from harness.record.run_info import read_run_info
 from harness.record.store import resolve_case
 from harness.report import minimal as report
 from harness.report.plain import count
+from harness.rules.recorded import rule_files
 from harness.schema import UnknownOperator, match
 from harness.shrink.recorded import Failure, failures
 from harness.shrink.session import PER_FAILURE, shrink_run
@@ -53,7 +54,7 @@ from harness.shrink.session import PER_FAILURE, shrink_run
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Conversion functions that RUN tried, repeatable.",
+    help="Conversion functions that RUN tried, repeatable; its own files where they are still there.",
 )
 @click.option("--again", is_flag=True, help="Also failures that are shrunk already.")
 @json_option
@@ -91,7 +92,7 @@ def command(
         # Who names a case wants to see it.
         again=again or case is not None,
         timeout=timeout,
-        rules=[str(file.absolute()) for file in rules],
+        rules=[str(file.absolute()) for file in rules or rule_files(read_run_info(run))],
         corpus=_corpus(run),
         on_skipped=skipped,
     ):

@@ -14,6 +14,7 @@ from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.minimal import Minimal, read_minimal
 from harness.record.run_info import read_run_info
+from harness.rules.recorded import rule_files
 from harness.verdict.verdict import Outcome, Stage, Verdict
 
 
@@ -98,7 +99,6 @@ def find_failure(
     minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
     asked = info.options.get("opset")
     timeout = info.options.get("timeout")
-    files = info.options.get("rules")
     common = {
         "case_id": row.case_id,
         "converter": row.converter,
@@ -110,7 +110,7 @@ def find_failure(
         "versions": dict(info.versions),
         "system": " ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
         "rule": row.rule,
-        "rule_files": tuple(Path(str(file)) for file in files) if isinstance(files, list) else (),
+        "rule_files": rule_files(info),
     }
     found = minimal if minimal is not None and not original else row
     try:

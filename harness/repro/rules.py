@@ -16,7 +16,7 @@ def rules_of(failure: Failure) -> tuple[dict[str, str], RuleSource]:
         NotSeparable: a rule is no function of its own.
     """
     labels = set(failure.rule.split(", ")) - {""}
-    files = {file.name: file for file in failure.rule_files if file.is_file()}
+    files = {file.name: file for file in failure.rule_files}
     chosen = sorted({label.partition(":")[0] for label in labels})
     lost = [name for name in chosen if name not in files]
     if lost:
