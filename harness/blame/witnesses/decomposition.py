@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
@@ -14,6 +15,49 @@ from harness.blame.witness import Turn, register
 from harness.pipeline.call import to_numpy
 from harness.tensors import bind, build_tensors, output_tensors, overload
 from harness.verdict.compare import compare
+
+#: How often a definition may come back to its operator: once for each dimension, as `roll` does.
+_DEEPEST = 16
+
+
+class _Circular(Exception):
+    """The definition ends in the kernel itself, of which it says nothing."""
+
+
+class _InPlaceOfTheKernel(TorchDispatchMode):
+    """Takes the definition wherever the kernel would be called, within the definition too.
+
+    Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
+    calls the kernel (`asinh`): these would confirm whatever the kernel computes.
+
+    Args:
+        kernel: The operator.
+        definition: Its own.
+    """
+
+    def __init__(self, kernel: torch._ops.OpOverload, definition: Callable[..., Any]) -> None:
+        super().__init__()
+        self._kernel, self._definition = kernel, definition
+        self._depth = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        taken: Callable[..., Any] = func
+        if func is self._kernel:
+            if self._depth == _DEEPEST:
+                raise _Circular
+            taken = self._definition
+        elif func.namespace == "prims":
+            taken = func.impl_aten
+        else:
+            return func(*args, **(kwargs or {}))
+        self._depth += 1
+        try:
+            with self:
+                return taken(*args, **(kwargs or {}))
+        finally:
+            self._depth -= 1
 
 
 class Decomposition:
@@ -25,13 +69,15 @@ class Decomposition:
     def testify(self, trial: Trial) -> Iterator[Testimony]:
         """See `harness.blame.witness.Witness`."""
         call = bind(trial.invocation)
-        definition = _definition(overload(trial.invocation.overload))
+        kernel = overload(trial.invocation.overload)
+        definition = _definition(kernel)
         if trial.got is None or definition is None:
             return
         torch.default_generator.manual_seed(0)
-        with torch.no_grad(), warnings.catch_warnings():
+        tensors = build_tensors(trial.invocation)
+        with torch.no_grad(), warnings.catch_warnings(), _InPlaceOfTheKernel(kernel, definition):
             warnings.simplefilter("ignore")
-            results = output_tensors(call.with_target(definition)(build_tensors(trial.invocation)))
+            results = output_tensors(call.with_target(definition)(tensors))
         outputs = [to_numpy(t) for t in results]
         if compare(trial.judge, trial.reference, outputs).problem is None:
             yield Testimony(
