@@ -24,7 +24,7 @@ class _Circular(Exception):
     """The definition ends in the kernel itself, of which it says nothing."""
 
 
-class _InPlaceOfTheKernel(TorchDispatchMode):
+class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Takes the definition wherever the kernel would be called, within the definition too.
 
     Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
@@ -36,7 +36,7 @@ class _InPlaceOfTheKernel(TorchDispatchMode):
     """
 
     def __init__(self, kernel: torch._ops.OpOverload, definition: Callable[..., Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._kernel, self._definition = kernel, definition
         self._depth = 0
 
