@@ -202,3 +202,12 @@ def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None
     (verdict,) = verdicts_of(unary("aten.asinh.default", [1.0], "float64"))
     assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.LOAD, Outcome.UNSUPPORTED, "backend")
     assert "strict shape inference accept the model" in verdict.evidence
+
+
+def test_a_wrong_dtype_is_the_graphs_where_onnx_itself_says_so() -> None:
+    # Nobody else runs this model: onnx-reference fails on it.
+    data = tensor((1, 1), [1], "int64")
+    call = Invocation("aten.diagonal.default", (("self", data),))
+    (verdict,) = verdicts_of(call, converter="torchscript")
+    assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "dtype", "converter")
+    assert "By ONNX's own dtype rules the model gives what ort-cpu gives" in verdict.evidence

@@ -20,6 +20,9 @@ A wrong result (`mismatch`); the first row that holds:
 | the failure hangs on what the specification leaves open and the call does not ask | converter |
 | right with graph optimisations off, and no independent runtime gives the wrong answer | backend |
 | shape inference rejects the model | converter |
+| ONNX's dtype or shape rules say what the backend gives; PyTorch's decomposition too | pytorch |
+| ONNX's dtype or shape rules say what the backend gives | converter |
+| ONNX's dtype or shape rules say what PyTorch gives | backend |
 | some independent runtimes give PyTorch's answer, others the backend's | unknown |
 | an independent runtime gives PyTorch's answer; PyTorch's decomposition the backend's | unknown |
 | a runtime gives PyTorch's answer | backend |
@@ -157,6 +160,14 @@ def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
         return BACKEND, f"{backend}'s graph optimisation: right with optimisations off."
     if heard.any(Role.MODEL, Finding.INVALID):
         return CONVERTER, f"The model that {converter} emits is not valid."
+    if heard.any(Role.MODEL, Finding.SAME):
+        if heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
+            return PYTORCH, _DECOMPOSED
+        if heard.any(Role.UNOPTIMISED, Finding.RIGHT):
+            return CONVERTER, _OPTIMISED.format(converter)
+        return CONVERTER, f"The graph that {converter} emits is wrong by ONNX's own rules."
+    if heard.any(Role.MODEL, Finding.RIGHT):
+        return BACKEND, f"{backend} gives what ONNX's own rules forbid."
     if right and same:
         return UNKNOWN, "The runtimes disagree about the model."
     if right:
@@ -171,13 +182,15 @@ def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
     return UNKNOWN, "No witness tells the graph from the backend."
 
 
+_OPTIMISED = "{}'s optimiser breaks the graph: it is right before it."
+_DECOMPOSED = "PyTorch's kernel and its own decomposition of the operator disagree."
 _INVENTED = "The graph that {} emits rests on what the specification leaves open, which the call does not."
 
 
 def _of_graph(converter: str, heard: _Heard) -> tuple[str, str]:
     """Independent runtimes agree on the model's result, and it is not PyTorch's."""
     if heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
-        return PYTORCH, "PyTorch's kernel and its own decomposition of the operator disagree."
+        return PYTORCH, _DECOMPOSED
     if heard.any(Role.FLOAT64, Finding.CONTRADICTS):
         return PYTORCH, "PyTorch is off: the backend has the answer that PyTorch has in float64."
     if heard.any(Role.FLOAT64, Finding.INEXACT):
@@ -186,7 +199,7 @@ def _of_graph(converter: str, heard: _Heard) -> tuple[str, str]:
     if not confirmed and heard.any(Role.CONVERTER, Finding.SAME):
         return UNKNOWN, "PyTorch stands alone against two converters, and nothing confirms it."
     if heard.any(Role.UNOPTIMISED, Finding.RIGHT):
-        return CONVERTER, f"{converter}'s optimiser breaks the graph: it is right before it."
+        return CONVERTER, _OPTIMISED.format(converter)
     if heard.any(Role.RUNTIME, Finding.OTHER, independent=True):
         if heard.any(Role.CONVERTER, Finding.RIGHT):
             return CONVERTER, f"No runtime gets PyTorch's result from {converter}'s graph."
