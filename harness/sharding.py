@@ -64,10 +64,8 @@ class Shard:
             raise ValueError(f"{text}: not a part of a run: the third of eight is 3/8")
         index, count = map(int, found.groups())
         if not 1 <= index <= count:
-            raise ValueError(
-                f"{text}: shards are counted from 1: of {max(count, 1)} the last is "
-                f"{max(count, 1)}/{max(count, 1)}"
-            )
+            last = f"of {count} the last is {count}/{count}" if count else "there is at least one"
+            raise ValueError(f"{text}: shards are counted from 1: {last}")
         return cls(index, count)
 
     def __str__(self) -> str:
