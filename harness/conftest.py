@@ -87,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         action="append",
         default=[],
-        help="take over the verdicts of earlier runs (a run, or a directory of runs; repeatable) where nothing "
+        help="take over the verdicts of earlier runs (a run, or a directory of them; repeatable) where nothing "
         "that they hang on has changed: --reuse results",
     )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
