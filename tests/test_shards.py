@@ -91,9 +91,9 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
 
 def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
     one, two = copies(shards, tmp_path)
-    lost = read_run_info(one).operators
+    lost = list(read_run_info(one).operators)
     shutil.rmtree(one)
-    planned = read_run_info(two).operators
+    planned = list(read_run_info(two).operators)
     killed(two)
     done = conformance("merge", one, two, "--out", tmp_path / "m", cwd=tmp_path)
     assert done.returncode == 1, output(done)
