@@ -87,6 +87,9 @@ def drawing(then: RunInfo, now: RunInfo) -> Differences:
 
 
 def _runtimes(backend: str) -> list[str]:
+    if backend == "onnx-reference":
+        # It is a part of onnx.
+        return []
     own = [name for name, prefix in _RUNTIMES.items() if backend.startswith(prefix)]
     # Nobody knows what a backend of somebody else's runs.
     return own or list(_RUNTIMES)
