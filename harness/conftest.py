@@ -25,6 +25,8 @@ from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
+from harness.reuse import report as reused
+from harness.reuse.library import Library
 from harness.session import Session, corpus_of
 from harness.shrink.after_run import default_seconds, shrink_after_run
 
@@ -46,6 +48,7 @@ _RECORDED = (
     "changed_since",
     "rules",
     "timeout",
+    "memory_limit",
 )
 
 _OPTIONS = pytest.StashKey[Options]()
@@ -74,6 +77,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="REV",
         help="only operators whose case, rule (--rules) or converter changed since a git revision; where "
         "nothing did, the exit status is 0",
+    )
+    add(
+        "--shard",
+        metavar="I/N",
+        help="only the I-th of N parts of the run, to be put together by `conformance merge`: 3/8",
+    )
+    add(
+        "--reuse",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="take over the verdicts of earlier runs where nothing that they hang on has changed; a run or a "
+        "directory of runs, repeatable: --reuse results",
     )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
@@ -182,6 +198,7 @@ def _options(given: Any) -> Options:
         replay=replay,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         changed_since=given.changed_since,
+        shard=given.shard,
     )
 
 
@@ -206,6 +223,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             baseline=command_line.expected(given),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
+            library=Library([Path(directory) for directory in given.reuse]) if given.reuse else None,
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None
@@ -240,8 +258,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _item_id(unit: Unit) -> str:
-    mode = "" if unit.shape_mode == "static" else f"-{unit.shape_mode}"
-    return f"{unit.overload}-{unit.converter}{mode}"
+    return f"{unit.overload}-{unit.word}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note what the user deselected, so that the record does not lack it."""
+    run = session.config.stash.get(_SESSION, None)
+    given = [item.callspec.params.get("unit") for item in session.items if hasattr(item, "callspec")]
+    chosen = {(unit.overload, unit.word) for unit in given if isinstance(unit, Unit)}
+    # Under xdist the workers collect; the process that starts them has no items.
+    if run is not None and chosen:
+        units = session.config.stash[_PLAN].units
+        run.leave_out(unit for unit in units if (unit.overload, unit.word) not in chosen)
 
 
 @pytest.fixture(scope="session")
@@ -311,7 +339,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if run is None:
         return
     follower = session.config.pluginmanager.get_plugin("conformance-follower")
-    if follower is not None and not follower.cases and exitstatus == pytest.ExitCode.OK:
+    # A shard that no operator falls to has nothing to draw.
+    drew = follower is None or follower.cases or not session.config.stash[_PLAN].units
+    if not drew and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
     if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -385,5 +415,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
-        for line in follower.afterwords.lines():
+        for line in [*reused.lines(run.run_info), *follower.afterwords.lines()]:
             terminalreporter.write_line(line)
