@@ -40,7 +40,7 @@ def test_the_same_cause_in_two_runs_is_one_entry(tmp_path: Path) -> None:
     text = invoke(few, many, other).output
     assert "2 distinct defects by root cause" in text
     # Each run with its cases and what it found.
-    assert "| many | 0 |  | 1 | 2 | 1 |" in text
+    assert "| many |  |  | 0 |  | 1 | 2 | 1 |" in text
 
 
 def test_gaps_and_what_is_left_open_are_no_defects(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from harness.record import store
 from harness.record.minimal import Minimal, read_minimal
 from harness.record.run_info import RunInfo, read_run_info
-from harness.report.cause import cause_of
+from harness.report.cause import SPEECHLESS, cause_of
 from harness.report.failures import COLUMNS, FAILED, SPEC, FailureGroup, failure_groups
 from harness.report.known_issues import KnownIssue
 from harness.report.plain import count, listed
@@ -155,29 +155,26 @@ def _lines(found: Catalogue) -> Iterator[str]:
         "`conformance replay`."
     )
     yield ""
-    yield "| run | seed | cases an operator | operators | cases | defects found |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+    yield "| run | converters | backends | seed | cases an operator | operators | cases | defects found |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for run in found.runs:
-        examples = run.info.options.get("examples", "")
-        yield (
-            f"| {_cell(run.name)} | {run.info.seed} | {examples} | {run.overloads:,} | {run.cases:,} "
-            f"| {len(found.defects(run.name))} |"
-        )
+        said = [_cell(run.name), _named(run, "converter"), _named(run, "backend"), str(run.info.seed)]
+        said += [str(run.info.options.get("examples", "")), f"{run.overloads:,}", f"{run.cases:,}"]
+        yield f"| {' | '.join(said)} | {len(found.defects(run.name))} |"
     yield ""
     yield f"Versions: {_versions(found.runs)}."
     yield ""
     yield from _counts(found)
     for blame, title in _BLAMED.items():
         entries = [entry for entry in found.entries if (entry.group.blame or "unknown") == blame]
-        for part, heading in (
-            ([entry for entry in entries if entry.group.outcome is not _GAP], title),
-            ([entry for entry in entries if entry.group.outcome is _GAP], f"{title}: gaps that are admitted"),
-        ):
-            if part:
-                yield ""
-                yield f"## {heading}"
-                yield ""
-                yield from _table(part, several=len(found.runs) > 1)
+        defects = [entry for entry in entries if entry.group.outcome is not _GAP]
+        gaps = [entry for entry in entries if entry.group.outcome is _GAP]
+        if defects:
+            yield from ("", f"## {title}", "")
+            yield from _table(defects, several=len(found.runs) > 1)
+        if gaps:
+            yield from ("", f"## {title}: gaps that are admitted", "")
+            yield from _gaps(gaps)
 
 
 def _versions(runs: Sequence[CataloguedRun]) -> str:
@@ -209,10 +206,7 @@ def _table(entries: Sequence[Entry], *, several: bool) -> Iterator[str]:
     for entry in entries:
         group = entry.group
         path = listed(group.converters, 3) + (f" → {listed(group.backends, 3)}" if group.backends else "")
-        message = ((group.minimal.message if group.minimal else group.message).strip().splitlines() or [""])[
-            0
-        ]
-        wrong = [_cell(message, _WORDS)]
+        wrong = [_cell(_said(group), _WORDS)]
         if group.minimal and group.minimal.matters:
             wrong.append(_cell("; ".join(group.minimal.matters), _WORDS))
         wrong += [f"[known]({issue.link})" for issue in group.known[:2]]
@@ -226,6 +220,35 @@ def _table(entries: Sequence[Entry], *, several: bool) -> Iterator[str]:
         ]
         row += [_cell(", ".join(entry.runs))] * several
         yield f"| {' | '.join(row)} |"
+
+
+def _said(group: FailureGroup) -> str:
+    """What is wrong, in a line: an exporter's own first lines are about itself."""
+    if group.outcome not in SPEECHLESS:
+        return group.signature
+    message = group.minimal.message if group.minimal else group.message
+    return (message.strip().splitlines() or [""])[0]
+
+
+def _gaps(entries: Sequence[Entry]) -> Iterator[str]:
+    """What is admitted needs no proof: who, of which operators, in which words."""
+    yield "| at | who | operators | says |"
+    yield "| --- | --- | --- | --- |"
+    for entry in entries:
+        group = entry.group
+        who = group.backends if group.blame == "backend" else group.converters
+        row = [
+            str(group.stage),
+            _cell(listed(who, 3)),
+            _cell(listed(group.overloads, 4)),
+            _cell(group.cause, _WORDS),
+        ]
+        yield f"| {' | '.join(row)} |"
+
+
+def _named(run: CataloguedRun, option: str) -> str:
+    names = run.info.options.get(option)
+    return _cell(", ".join(map(str, names))) if isinstance(names, list) else ""
 
 
 def _cell(text: str, limit: int | None = None) -> str:
