@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 from harness.dashboard.runs import SiteRun, rows
 from harness.dashboard.vocabulary import Numbers, Vocabulary, column_numbers, combined_numbers
 from harness.record.errors import ResultsError
-from harness.verdict.verdict import Outcome, Stage
+from harness.verdict.verdict import CaseKey, Outcome, Stage
 
 COLUMNS = (
     "case_id",
@@ -183,6 +184,17 @@ class Words:
             case=np.asarray(case.to_pylist(), dtype=np.str_),
         )
         return _without_doubles(coded)
+
+    def keys_of(self, cases: Collection[CaseKey]) -> npt.NDArray[np.uint64]:
+        """The keys of cases, those left out that have a converter or backend without rows."""
+        keys = []
+        for case_id, exported, converter, backend in cases:
+            names = self._names.find(converter), self._names.find(backend)
+            column = None if None in names else self.columns.find(names)  # type: ignore[arg-type]
+            if column is not None:
+                identity = _identity(pa.array([case_id]))[0] ^ np.uint64(_hash(exported) if exported else 0)
+                keys.append((identity << np.uint64(16)) | np.uint64(column))
+        return np.array(keys, dtype=np.uint64)
 
     def _remember_families(self, operator: Numbers, family: pa.ChunkedArray) -> None:
         words: Vocabulary[str] = Vocabulary()

@@ -32,7 +32,7 @@ _TABLE = str.maketrans(_ESCAPES)
 
 def script(name: str, data: Any) -> str:
     """The script that hands `data` to the page under `name`."""
-    return f"conformanceData({_literal(compact(name))}, {_literal(compact(data))});\n"
+    return f"conformanceData({_literal(name)}, {_literal(compact(data))});\n"
 
 
 def write_script(directory: Path, name: str, data: Any) -> int:
