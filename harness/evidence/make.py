@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from harness.pipeline.reference import run_reference
 from harness.record.evidence import Graph, Script
 from harness.record.minimal import Minimal
 from harness.record.run_info import RunInfo
+from harness.repro.call import CallSource
 from harness.repro.failure import failure_of
 from harness.repro.script import write_script
 from harness.tensors import bind, build_tensors
@@ -50,7 +52,12 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         outputs=len(run_reference(invocation).expected),
         dynamic_dims=tuple(frozenset() for _ in invocation.tensors()),
     )
-    model = _converter(wanted.converter).convert(export_request([member], opset=opset, dynamic=False))
+    request = dataclasses.replace(
+        export_request([member], opset=opset, dynamic=False),
+        input_names=CallSource(invocation).names,
+        output_names=tuple(f"output{number}" for number in range(member.outputs)),
+    )
+    model = _converter(wanted.converter).convert(request)
     for node in model.graph.node:
         # Where a node comes from is long, and of the harness.
         del node.metadata_props[:]

@@ -14,11 +14,11 @@ from harness.invocation import InvalidInvocation, Invocation
 from harness.record import store
 from harness.record.minimal import Minimal, read_minimal
 from harness.record.schema import to_verdicts
-from harness.report.failures import failure_groups
+from harness.report.failures import FAILED, failure_groups
 from harness.verdict.verdict import Outcome, Stage, Verdict
 
 _COLUMNS = ("overload", "converter", "converter_version", "case_id", "stage", "outcome", "rule", "invocation", "exported_invocation", "dtype")
-_EXPORTED = {str(stage) for stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE)}
+_EXPORTED = {str(stage) for stage in (Stage.CHECK, Stage.LOAD, Stage.RUN, Stage.COMPARE)}
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,11 @@ def _plainness(row: Mapping[str, Any]) -> tuple[Any, ...]:
     empty = any(0 in shape for shape in shapes)
     return (
         row["outcome"] != Outcome.PASS,
+        row["stage"] == Stage.CHECK,
         empty,
         row["dtype"] != "float32",
-        # A tensor without dimensions hides what becomes of them.
-        any(not shape for shape in shapes),
+        # Dimensions that are not there, or of size 1, hide what becomes of them.
+        any(not shape or 1 in shape for shape in shapes),
         len(row["invocation"]),
         row["case_id"],
     )
@@ -96,8 +97,6 @@ def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list
     Raises:
         ResultsError: the run cannot be read.
     """
-    from harness.report.failures import FAILED
-
     table = store.read(run, where=FAILED).combine_chunks().sort_by("overload")
     minimals = read_minimal(run)
     found: list[Verdict] = []
