@@ -66,7 +66,7 @@ def make_sites(directory: Path) -> Sites:
     rules.write_text(RULE, encoding="utf-8")
     before, after = directory / "before", directory / "after"
     what = [word for name in OPERATORS for word in ("--op", name)]
-    what += ["--dtype", "float32", "--dtype", "int64", "--examples", "16", "--record-only"]
+    what += ["--dtype", "float32", "--dtype", "int64", "--examples", "24", "--values", "1", "--record-only"]
     what += ["--converter", "dynamo", "--converter", "torchscript"]
     what += ["--backend", "ort-cpu", "--backend", "onnx-reference"]
     for place, more in ((before, ()), (after, ("--rules", rules))):
@@ -108,8 +108,9 @@ def hostile_run(parent: Path) -> Path:
     for number, overload in enumerate(("aten.celu.default", f"aten.{SCRIPT.format('overload')}.default")):
         words: dict[str, Any] = {
             name: HOSTILE.format(name)
-            for name in ("family", "dtype", "converter_version", "backend_version", "signature", "message", "evidence", "rule")
+            for name in ("family", "dtype", "converter_version", "backend_version", "signature", "message", "evidence")
         }
+        words["rule"] = HOSTILE.format("rule") if number else ""
         invocation = unary("aten.celu.default", [float(number)])
         rows.append(
             row_of(

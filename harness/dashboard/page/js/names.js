@@ -58,7 +58,7 @@
     const tests = query.toLowerCase().replace(/::/g, ".").split(/\s+/).filter(Boolean).map(function (word) {
       if (!/[*?]/.test(word)) return (name) => name.includes(word);
       const pattern = new RegExp("^" + word.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".") + "$");
-      return (name) => pattern.test(name) || pattern.test(packet(name)) || pattern.test(name.replace(/^aten\./, ""));
+      return (name) => [name, packet(name)].some((one) => pattern.test(one) || pattern.test(one.replace(/^aten\./, "")));
     });
     return (name) => tests.every((test) => test(name.toLowerCase()));
   }

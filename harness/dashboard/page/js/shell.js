@@ -13,6 +13,11 @@
       fill(main, el("p.notice", {}, error.message));
       return;
     }
+    document.querySelector(".skip").addEventListener("click", function (event) {
+      // As a link it would be another address.
+      event.preventDefault();
+      main.focus();
+    });
     window.addEventListener("hashchange", () => route(true));
     route(false);
   }
@@ -78,7 +83,9 @@
       "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
     }, views[name].title)));
     // On a phone the tabs scroll.
-    document.querySelector("#views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const views_ = document.getElementById("views");
+    const tab = views_.querySelector("[aria-current]");
+    if (tab) views_.scrollLeft = tab.offsetLeft - views_.offsetLeft - (views_.clientWidth - tab.offsetWidth) / 2;
     tools(view, asked, run);
     notices(run);
     foot(run);

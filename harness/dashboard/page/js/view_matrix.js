@@ -86,10 +86,9 @@
         ...grid.column({
           title: name.replace("complex", "cplx").replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace(/^int/, "i"),
           field: key, class: "cell", hint: group.title + ", " + (leaf.dtype === "" ? "all dtypes" : name) + ": sort by this column",
-          cell: (row) => this.stateCell(row, leaf),
+          cell: (row) => this.stateCell(row, leaf), headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
         }),
         width: (leaf.dtype === "" ? 20 : 0) + this.width,
-        headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
       };
     }
 
