@@ -52,14 +52,18 @@ def write_runs(work: Path, operators: int, runs: int) -> list[Path]:
     directories = []
     for number in range(runs):
         moved = random.random(len(ends)) < (0.02 if number % 7 == 6 else 0.0005)
-        ends = np.where(moved, random.choice(len(ENDS), size=len(ends), p=(0.8, 0.06, 0.04, 0.03, 0.03, 0.03, 0.01)), ends)
+        ends = np.where(
+            moved, random.choice(len(ENDS), size=len(ends), p=(0.8, 0.06, 0.04, 0.03, 0.03, 0.03, 0.01)), ends
+        )
         ulps = np.where(moved, ulps * 3, ulps)
         directories.append(_write(work / "runs" / f"night-{number:02d}", table, ends, ulps, number, runs))
     return directories
 
 
 def _drawn(known: list[Any]) -> dict[str, list[Any]]:
-    table: dict[str, list[Any]] = {name: [] for name in ("case_id", "overload", "family", "dtype", "converter", "backend", "invocation")}
+    table: dict[str, list[Any]] = {
+        name: [] for name in ("case_id", "overload", "family", "dtype", "converter", "backend", "invocation")
+    }
     for case in known:
         for dtype in DTYPES:
             for number in range(CASES):
@@ -75,15 +79,27 @@ def _drawn(known: list[Any]) -> dict[str, list[Any]]:
 
 def _invocation(overload: str, dtype: str, number: int) -> str:
     shape = [1 + number % 4, 3]
-    tensor = {"shape": shape, "dtype": dtype, "strides": [3, 1], "offset": 0, "values": [number] * (3 * shape[0])}
+    tensor = {
+        "shape": shape,
+        "dtype": dtype,
+        "strides": [3, 1],
+        "offset": 0,
+        "values": [number] * (3 * shape[0]),
+    }
     arguments = {"self": {"tensor": tensor}, "ceil_mode": number % 2 == 0}
     return json.dumps({"overload": overload, "arguments": arguments}, separators=(",", ":"))
 
 
-def _write(directory: Path, table: dict[str, list[Any]], ends: Any, ulps: Any, number: int, runs: int) -> Path:
+def _write(
+    directory: Path, table: dict[str, list[Any]], ends: Any, ulps: Any, number: int, runs: int
+) -> Path:
     directory.mkdir(parents=True)
     started = datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=number)
-    versions = {"python": "3.11.7", "torch": f"2.{10 + number // 7}.0", "onnxruntime": f"1.{30 + number // 14}.0"}
+    versions = {
+        "python": "3.11.7",
+        "torch": f"2.{10 + number // 7}.0",
+        "onnxruntime": f"1.{30 + number // 14}.0",
+    }
     partial = number == runs - 3
     info = RunInfo(
         run_id=f"{started:%Y%m%dT%H%M%S}-000-{number:06x}",
@@ -126,7 +142,12 @@ def measure(site: Path, chromium: str) -> dict[str, float]:
     found: dict[str, float] = {}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=_FLAGS.split())
-        for name, path in (("overview", ""), ("matrix", "#/matrix?rows=open"), ("operator", None), ("compare", "#/compare")):
+        for name, path in (
+            ("overview", ""),
+            ("matrix", "#/matrix?rows=open"),
+            ("operator", None),
+            ("compare", "#/compare"),
+        ):
             if path is None:
                 path = f"#/operator/{json.loads((site / 'download/matrix.json').read_text())[0]['overload']}"
             page = browser.new_page(viewport={"width": 1440, "height": 900})
@@ -137,7 +158,11 @@ def measure(site: Path, chromium: str) -> dict[str, float]:
             found[f"{name}_ms"] = page.evaluate("performance.now()")
             if name == "matrix":
                 frames = page.evaluate(_SCROLL)
-                found |= {"frame_median_ms": float(np.median(frames)), "frame_p95_ms": float(np.percentile(frames, 95)), "frame_max_ms": max(frames)}
+                found |= {
+                    "frame_median_ms": float(np.median(frames)),
+                    "frame_p95_ms": float(np.percentile(frames, 95)),
+                    "frame_max_ms": max(frames),
+                }
             page.close()
         browser.close()
     return {name: round(value, 1) for name, value in found.items()}
@@ -161,7 +186,9 @@ _SCROLL = """() => new Promise((resolve) => {
 
 def main() -> None:
     """Run as a script."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--work", type=Path, required=True, help="where runs and site are written; made anew")
     parser.add_argument("--operators", type=int, default=1_000)
     parser.add_argument("--runs", type=int, default=30)

@@ -23,7 +23,15 @@ from harness.record.diff import COLUMNS, Change, case_changes, compare_runs
 from harness.record.evidence import read_graphs, read_scripts
 
 PHONE = {"width": 390, "height": 844}
-VIEWS = ("#/", "#/matrix", "#/failures", "#/tolerances", "#/compare", "#/model?ops=celu,erf,nothing", "#/data")
+VIEWS = (
+    "#/",
+    "#/matrix",
+    "#/failures",
+    "#/tolerances",
+    "#/compare",
+    "#/model?ops=celu,erf,nothing",
+    "#/data",
+)
 POOL = "aten.avg_pool2d.default"
 
 
@@ -56,7 +64,9 @@ def field(page: Page, label: str) -> Locator:
 
 def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> None:
     page = visit.open()
-    table = page.locator("section", has=page.get_by_role("heading", name="Operators by converter")).locator("table")
+    table = page.locator("section", has=page.get_by_role("heading", name="Operators by converter")).locator(
+        "table"
+    )
     said = {
         cells[0]: cells[1:]
         for cells in (line.locator("th, td").all_inner_texts() for line in table.locator("tbody tr").all())
@@ -89,7 +99,9 @@ def test_searching_filters_the_matrix_and_is_an_address(visit: Visit) -> None:
     expect(page.get_by_text("Nothing matches")).to_be_visible()
 
 
-def test_filters_leave_what_the_record_has_and_the_permalink_restores_them(visit: Visit, sites: Sites) -> None:
+def test_filters_leave_what_the_record_has_and_the_permalink_restores_them(
+    visit: Visit, sites: Sites
+) -> None:
     page = visit.open("#/matrix")
     field(page, "outcome").select_option("mismatch")
     field(page, "dtype").select_option("float32")
@@ -144,7 +156,11 @@ def test_two_clicks_lead_to_the_evidence(visit: Visit, sites: Sites) -> None:
     recorded = read_graphs(sites.after)[POOL, "dynamo"]
     expect(page.get_by_label("ONNX graph", exact=True).first).to_contain_text("AveragePool")
     assert page.get_by_label("ONNX graph", exact=True).first.inner_text().strip() == recorded.text.strip()
-    failing = {row["case_id"] for row in rows(sites.after) if row["overload"] == POOL and row["outcome"] not in ("pass", "skip")}
+    failing = {
+        row["case_id"]
+        for row in rows(sites.after)
+        if row["overload"] == POOL and row["outcome"] not in ("pass", "skip")
+    }
     cards = page.locator("details.card[id^=case-]")
     assert {(card.get_attribute("id") or "").removeprefix("case-") for card in cards.all()} <= failing
     said = cards.first.inner_text()
@@ -185,7 +201,9 @@ def test_comparing_says_what_the_diff_says(visit: Visit, sites: Sites, turned: b
     expected = compare_runs(*runs)
     tiles = [tile.inner_text().split("\n") for tile in page.locator("button.figure").all()]
     said = {name: int(number) for number, name in tiles}
-    assert said == {str(change): expected.counts[change] for change in Change if change is not Change.UNCHANGED}
+    assert said == {
+        str(change): expected.counts[change] for change in Change if change is not Change.UNCHANGED
+    }
     kind = Change.IMPROVED if turned else Change.REGRESSED
     assert said[kind] > 0
     page.locator("button.figure", has_text=kind).click()
@@ -212,7 +230,9 @@ def test_the_keyboard_suffices(visit: Visit) -> None:
     assert page.evaluate("document.activeElement.textContent") == "avg_pool2d"
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("aten.celu.default, dynamo")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith(
+        "aten.celu.default, dynamo"
+    )
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("aten.celu.default")
@@ -222,7 +242,9 @@ def test_the_keyboard_suffices(visit: Visit) -> None:
 
 def test_a_model_is_told_what_survives(visit: Visit, tmp_path: Path) -> None:
     page = visit.open("#/model")
-    page.get_by_label("Operators", exact=True).fill("aten::celu\n--op=aten.erf.default\ntorch.ops.aten.nonesuch")
+    page.get_by_label("Operators", exact=True).fill(
+        "aten::celu\n--op=aten.erf.default\ntorch.ops.aten.nonesuch"
+    )
     expect(page.locator(".tabulator-row")).to_have_count(3)
     expect(page.locator(".tabulator-row", has_text="nonesuch")).to_contain_text("not tested")
     expect(page.locator(".tabulator-row", has_text="celu")).to_contain_text("◐ passes partly")
@@ -232,7 +254,10 @@ def test_a_model_is_told_what_survives(visit: Visit, tmp_path: Path) -> None:
     again = visit.open("#" + page.url.split("#", 1)[1])
     expect(again.locator(".tabulator-row", has_text="erf")).to_contain_text("✓ passes wholly")
     file = tmp_path / "operators.json"
-    listed = {"operators": [{"name": "aten.erf.default", "nodes": 3}], "unmapped": [{"node": "Foo", "nodes": 2}]}
+    listed = {
+        "operators": [{"name": "aten.erf.default", "nodes": 3}],
+        "unmapped": [{"node": "Foo", "nodes": 2}],
+    }
     file.write_text(json.dumps(listed))
     again.get_by_label("File with operators").set_input_files(file)
     expect(again.locator(".tabulator-row")).to_have_count(2)

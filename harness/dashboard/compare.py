@@ -95,7 +95,9 @@ def _of_pair(before: State, after: State) -> int:
     if before.fails != after.fails:
         return _NUMBER[Change.REGRESSED if after.fails else Change.IMPROVED]
     if after.fails:
-        same = all(getattr(before, name) == getattr(after, name) for name in ("outcome", "stage", "signature"))
+        same = all(
+            getattr(before, name) == getattr(after, name) for name in ("outcome", "stage", "signature")
+        )
         return _NUMBER[Change.UNCHANGED if same else Change.FAILS_OTHERWISE]
     if any(Outcome(state.outcome).is_failure for state in (before, after)):
         return _NUMBER[Change.UNCHANGED]

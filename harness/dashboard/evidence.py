@@ -53,7 +53,10 @@ def operator_files(
     for run_number, names in sorted(by_run.items()):
         for name, data in _of_run(built.runs[run_number], names, known, wanted):
             number = place[name]
-            yield number, {"run": run_number, "schema": schemas.get(name, ""), "history": history[number], **data}
+            yield (
+                number,
+                {"run": run_number, "schema": schemas.get(name, ""), "history": history[number], **data},
+            )
     for name in set(built.names) - {name for names in by_run.values() for name in names}:
         # Every run that should have it has lost it.
         number = place[name]

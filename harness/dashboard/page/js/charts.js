@@ -60,7 +60,8 @@
       const values = series.flatMap((one) => one.values.filter((v) => v !== null));
       const low = Math.min(...values);
       const high = Math.max(...values);
-      const edge = Math.max((high - low) * 0.15, 1);
+      const step = high - low > 25 ? 10 : high - low > 6 ? 5 : 1;
+      const [bottom, top] = [Math.floor((low - step / 3) / step) * step, Math.ceil((high + step / 3) / step) * step];
       return {
         grid: { left: 8, right: 18, top: series.length > 1 ? 44 : 20, bottom: 8, containLabel: true },
         legend: { show: series.length > 1, type: "scroll", top: 0, left: 0, icon: "roundRect", itemWidth: 16, itemHeight: 4, textStyle: { color: c.ink, fontSize: 12 }, pageTextStyle: { color: c.soft } },
@@ -70,7 +71,7 @@
             ...points.filter((p) => p.value !== undefined && p.value !== null && p.value !== "-").map((p) => p.seriesName + ": " + words.few(p.value) + unit)].join("\n"),
         },
         xAxis: chart.axis(c, { type: "category", data: names, boundaryGap: false, splitLine: { show: false }, axisLabel: { color: c.soft, fontSize: 11.5, hideOverlap: true, formatter: (v) => String(v).slice(0, width < 500 ? 10 : 16) } }),
-        yAxis: chart.axis(c, { type: "value", min: Math.max(0, Math.floor(low - edge)), max: unit === "%" ? Math.min(100, Math.ceil(high + edge)) : Math.ceil(high + edge), axisLabel: { color: c.soft, formatter: (v) => words.few(v) + unit } }),
+        yAxis: chart.axis(c, { type: "value", min: Math.max(0, bottom), max: unit === "%" ? Math.min(100, top) : top, axisLabel: { color: c.soft, formatter: (v) => words.few(v) + unit } }),
         series: series.map((one, i) => ({
           name: one.name, type: "line", connectNulls: false, symbol: c.symbols[i % 4], cursor: click ? "pointer" : "default", triggerLineEvent: false,
           lineStyle: { width: 2, type: ["solid", "dashed", "dotted"][Math.floor(i / c.series.length) % 3] }, color: c.series[i % c.series.length],

@@ -34,11 +34,14 @@
         graph.text ? controls.code(graph.text, "ONNX graph") : el("p.quiet.small", {}, "No graph is recorded; `conformance graphs RUN` writes them.")));
   }
 
+  // Where no backend has taken part yet.
+  const BEFORE = new Set(["reference", "convert", "check"]);
+
   function findings(list) {
     return el("ul.list", {}, list.map((one) => el("li", {},
       el("strong.grow", {}, one.sentence),
       el("span.small", {}, words.number(one.fails) + " of " + words.number(one.cases) + " with, " + words.number(one.other_fails) + " of " + words.number(one.other_cases) + " without"),
-      el("span.quiet.small", {}, one.outcome + " at " + one.stage + ", " + one.converter + " → " + one.backend))));
+      el("span.quiet.small", {}, one.outcome + " at " + one.stage + ", " + one.converter + (BEFORE.has(one.stage) ? "" : " → " + one.backends.join(", "))))));
   }
 
   // Share of cases that pass, run by run.

@@ -87,7 +87,7 @@
     const tab = views_.querySelector("[aria-current]");
     if (tab) views_.scrollLeft = tab.offsetLeft - views_.offsetLeft - (views_.clientWidth - tab.offsetWidth) / 2;
     tools(view, asked, run);
-    notices(run);
+    notices(run, view);
     foot(run);
   }
 
@@ -102,12 +102,12 @@
       el("button", { type: "button", "aria-label": dark ? "Light colours" : "Dark colours", title: dark ? "Light colours" : "Dark colours", onclick: () => { Conformance.theme.toggle(); tools(view, asked, run); } }, dark ? "☀" : "☾"));
   }
 
-  function notices(run) {
+  function notices(run, view) {
     const said = [];
     if (run >= 0 && index.runs[run].state !== "complete") {
       said.push(el("div.notice", { role: "note" }, el("strong", {}, "This run is partial. "), index.runs[run].notes.join(" "), " What is missing counts as missing, never as passing."));
     }
-    if (index.aside.length) {
+    if (index.aside.length && ["overview", "compare", "data"].includes(view)) {
       said.push(el("div.notice", { role: "note" }, el("strong", {}, words.count(index.aside.length, "run") + (index.aside.length === 1 ? " was" : " were") + " set aside. "),
         index.aside.slice(0, 3).map((one) => one.name + ": " + one.message + ". "), index.aside.length > 3 ? el("a", { href: "#/data" }, "All of them") : null));
     }
