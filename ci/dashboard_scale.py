@@ -177,7 +177,8 @@ _SCROLL = """() => new Promise((resolve) => {
     frames.push(now - last);
     last = now;
     holder.scrollTop += 180;
-    if (frames.length < 150 && holder.scrollTop + holder.clientHeight < holder.scrollHeight) requestAnimationFrame(step);
+    const more = holder.scrollTop + holder.clientHeight < holder.scrollHeight;
+    if (frames.length < 150 && more) requestAnimationFrame(step);
     else resolve(frames.slice(1));
   };
   requestAnimationFrame(step);

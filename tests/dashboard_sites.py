@@ -22,10 +22,16 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 from harness.verdict.verdict import Outcome, Stage
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 OPERATORS = ("celu", "avg_pool2d", "erf")
 #: Drops alpha.
 RULE = """

@@ -115,7 +115,7 @@ def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> No
     built = build(runs)
     found = built.changes(0, 1)
     rows = [store.read(run, COLUMNS) for run in runs]
-    expected = Counter(one.change for one in case_changes(*rows, flaky=sorted(key)[:7]))
+    expected = Counter(one.change for one in case_changes(rows[0], rows[1], sorted(key)[:7]))
     assert Counter(CHANGES[number] for number in found.change.tolist()) == expected
     assert len(expected) >= 8
 
@@ -127,7 +127,7 @@ def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> N
     write_site(runs, site)
     index, states = site_data(site, "index"), site_data(site, "states")
     for number, run in enumerate(runs):
-        found = Counter()
+        found: Counter[tuple[object, ...]] = Counter()
         for part in site_data(site, f"ends/{number}")["parts"]:
             chunk = site_data(site, f"cases/{part['chunk']}")
             ended = [

@@ -76,12 +76,12 @@ def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> N
         column = counted.setdefault(f"{row['converter']} → {row['backend']}", Counter())
         column[row["overload"], row["outcome"] == "pass"] += row["outcome"] != "skip"
     assert said.keys() == counted.keys()
-    for column, cases in counted.items():
+    for name, cases in counted.items():
         operators = {overload for overload, _ in cases}
         whole = sum(not cases[overload, False] for overload in operators)
         none = sum(not cases[overload, True] for overload in operators)
-        numbers = [0 if word == "–" else int(word) for word in said[column][:3]]
-        assert numbers == [whole, len(operators) - whole - none, none], column
+        numbers = [0 if word == "–" else int(word) for word in said[name][:3]]
+        assert numbers == [whole, len(operators) - whole - none, none], name
     expect(page.locator(".notice")).to_contain_text("1 run was set aside. damaged:")
     expect(page.locator("canvas")).to_have_count(3)
 
@@ -212,8 +212,8 @@ def test_comparing_says_what_the_diff_says(visit: Visit, sites: Sites, turned: b
     expect(found.locator("tbody tr").first).to_contain_text(kind)
     assert "rule: rules.py:celu" in found.inner_text()
     changed = case_changes(*(store.read(run, COLUMNS) for run in runs))
-    ids = {one.row["case_id"] for one in changed if one.change is kind}
-    assert set(found.locator("tbody a").all_inner_texts()) <= ids
+    moved = {one.row["case_id"] for one in changed if one.change is kind}
+    assert set(found.locator("tbody a").all_inner_texts()) <= moved
     again = visit.open("#" + page.url.split("#", 1)[1])
     expect(again.get_by_label("Changed cases")).to_have_text(found.inner_text(), use_inner_text=True)
 
@@ -267,11 +267,10 @@ def test_a_model_is_told_what_survives(visit: Visit, tmp_path: Path) -> None:
 
 def test_tolerances_lead_to_the_worst_case(visit: Visit, sites: Sites) -> None:
     page = visit.open("#/tolerances?q=celu&dtype=float32")
-    worst = max(
-        (row for row in rows(sites.after) if (row["overload"], row["converter"], row["backend"], row["dtype"], row["outcome"])
-         == ("aten.celu.default", "torchscript", "ort-cpu", "float32", "pass")),
-        key=lambda row: (row["max_ulp_error"], -int(row["case_id"], 16)),
-    )  # fmt: skip
+    place = {"overload": "aten.celu.default", "converter": "torchscript", "backend": "ort-cpu"}
+    right = {**place, "dtype": "float32", "outcome": "pass"}
+    found = [row for row in rows(sites.after) if right.items() <= row.items()]
+    worst = max(found, key=lambda row: (row["max_ulp_error"], -int(row["case_id"], 16)))
     page.locator(".chip", has_text="torchscript → ort-cpu").click()
     expect(page.locator(".found h3")).to_have_text(f"Case {worst['case_id']}")
 
@@ -320,16 +319,23 @@ def test_text_has_contrast_in_both_colours(browser: Browser, sites: Sites) -> No
                 page.close()
 
 
-#: Texts with a contrast below 4.5 against the nearest ground.
+#: Texts with a contrast below 4.5 (WCAG 2.2, 1.4.3) against the nearest ground.
 _CONTRAST = """() => {
-  const parse = (c) => c.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] !== 0) return c; } return [255, 255, 255]; };
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const linear = (v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = parse(getComputedStyle(element).backgroundColor);
+      if (colour[3] !== 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const apart = ".absent, .dimmed, :disabled, .unseen, .missing, option";
   const found = [];
   for (const e of document.querySelectorAll("main *, header *")) {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-    if (!own || !e.checkVisibility() || e.matches(".absent, .dimmed, :disabled, .unseen, .missing, option")) continue;
+    if (!own || !e.checkVisibility() || e.matches(apart)) continue;
     const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
     if ((a + 0.05) / (b + 0.05) < 4.5) found.push(e.className + ": " + e.textContent.slice(0, 30));
   }

@@ -1,6 +1,6 @@
 """What became of every case from one run to another, on the numbers of `harness.dashboard.coded`.
 
-The rules are those of `harness.record.diff`; the page applies them in its script `changes.js` to any two runs.
+The rules are those of `harness.record.diff`; in the page, `changes.js` applies them to any two runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which argument values an operator fails with, read off the recorded calls: ``fails with ceil_mode=True``."""
+"""Which argument values an operator fails with, read off the record: ``fails with ceil_mode=True``."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def findings(calls: Sequence[Call]) -> list[Finding]:
     # Of properties that say the same of the same cases, the plainest is enough.
     found.sort(key=lambda pair: (-_clarity(pair[0]), len(pair[0].property), pair[0].property))
     kept: dict[frozenset[int], Finding] = {}
-    for told, numbers in found:
-        kept.setdefault(numbers, told)
+    for told, having_it in found:
+        kept.setdefault(having_it, told)
     return list(kept.values())[:_MOST]
 
 

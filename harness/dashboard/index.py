@@ -125,7 +125,7 @@ def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
         line = int(built.rank[run.operator[row]]), int(run.column[row])
         counts.setdefault(line, Counter())[change] += 1
         examples.setdefault(line, {}).setdefault(change, str(run.case[row]))
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "operator": operator,
             "column": column,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.dashboard.built import Built, build
-from harness.dashboard.cells import matrix_data
 from harness.dashboard.cases import CaseIndex
+from harness.dashboard.cells import matrix_data
 from harness.dashboard.downloads import write_downloads
-from harness.dashboard.embed import few, write_script, write_text
+from harness.dashboard.embed import write_script
 from harness.dashboard.evidence import Damaged, operator_files
 from harness.dashboard.index import index_data
 from harness.dashboard.runs import SetAside

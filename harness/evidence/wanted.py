@@ -135,14 +135,14 @@ def _of_operator(rows: pa.Table, minimals: Sequence[Minimal]) -> Iterator[Verdic
         places.setdefault(key, place)
     for group in failure_groups(rows, minimals):
         minimal = group.minimal
-        key = (minimal.case_id, minimal.converter, minimal.backend) if minimal else None
-        if key is None or key not in places:
+        shrunk = places.get((minimal.case_id, minimal.converter, minimal.backend)) if minimal else None
+        if shrunk is not None:
+            yield next(to_verdicts(rows.slice(shrunk, 1)))
+        else:
             # Before any backend every backend has the same failure.
-            key = next(
-                (
-                    k
-                    for k in places
-                    if k[:2] == (group.case_id, group.converter) and group.backend in ("", k[2])
-                )
+            smallest = next(
+                number
+                for (case_id, converter, backend), number in places.items()
+                if (case_id, converter) == (group.case_id, group.converter) and group.backend in ("", backend)
             )
-        yield next(to_verdicts(rows.slice(places[key], 1)))
+            yield next(to_verdicts(rows.slice(smallest, 1)))

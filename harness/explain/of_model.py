@@ -171,7 +171,7 @@ def _recorded(graphs: Mapping[tuple[str, str], Graph]) -> dict[str, list[str]]:
 
 
 def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:
-    """ONNX node type → overloads that it may stand for, by the table and the names of `conformance explain`."""
+    """ONNX node type → overloads that it may stand for, as `conformance explain` finds them."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for overload in covered:
         known = candidate(overload.rpartition(".")[0].replace(".", "::", 1))
