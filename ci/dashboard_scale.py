@@ -47,7 +47,7 @@ def write_runs(work: Path, operators: int, runs: int) -> list[Path]:
     known = list(cases.load().values())[:operators]
     random = np.random.default_rng(0)
     table = _drawn(known)
-    ends = random.choice(len(ENDS), size=len(table["case_id"]), p=(0.74, 0.06, 0.04, 0.06, 0.05, 0.04, 0.01))
+    ends = _first_night(random, len(table["case_id"]))
     ulps = np.where(random.random(len(ends)) < 0.5, 0.0, np.exp(random.normal(1, 2, len(ends))))
     directories = []
     for number in range(runs):
@@ -58,6 +58,18 @@ def write_runs(work: Path, operators: int, runs: int) -> list[Path]:
         ulps = np.where(moved, ulps * 3, ulps)
         directories.append(_write(work / "runs" / f"night-{number:02d}", table, ends, ulps, number, runs))
     return directories
+
+
+def _first_night(random: np.random.Generator, size: int) -> Any:
+    """Ends of all cases: of most operators all pass with a converter and a backend, of some all fail."""
+    columns = len(CONVERTERS) * len(BACKENDS)
+    per_operator = len(DTYPES) * CASES
+    shape = size // columns // per_operator, columns
+    fails = random.choice((0.0, 0.05, 0.4, 1.0), size=shape, p=(0.6, 0.15, 0.15, 0.1))
+    end = random.integers(1, len(ENDS), size=shape)
+    # Rows are in the order of operators, then dtypes and cases, then columns.
+    chance = np.repeat(fails[:, None, :], per_operator, axis=1).ravel()
+    return np.where(random.random(size) < chance, np.repeat(end[:, None, :], per_operator, axis=1).ravel(), 0)
 
 
 def _drawn(known: list[Any]) -> dict[str, list[Any]]:

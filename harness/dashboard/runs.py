@@ -77,9 +77,7 @@ class SiteRun:
             if shard.state != COMPLETE or shard.unfinished
         ]
         if not self.info.finished:
-            said.append(
-                "The run has not finished: it was killed, or goes on. What it lacks is shown as missing."
-            )
+            said.append("The run has not finished: it was killed, or goes on.")
         return said
 
 

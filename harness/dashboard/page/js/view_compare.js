@@ -81,7 +81,7 @@
         return el("button.figure" + how, { type: "button", "aria-pressed": String(kind === name), onclick: () => address.change({ change: kind === name ? "" : name, line: "" }) }, el("span", {}, el("b", {}, words.number(n)), name));
       }));
       this.shown = this.lines.filter((line) => match(index.operators[line.operator]) && (kind ? line.counts[kind] : true));
-      this.count.textContent = words.number(result.counts.unchanged || 0) + " cases unchanged; " + words.count(this.shown.length, "operator line") + " with a change" + (kind ? ": " + kind : "");
+      this.count.textContent = words.number(result.counts.unchanged || 0) + " cases unchanged; " + words.count(this.shown.length, "line") + " (operator, converter, backend) with a change" + (kind ? ": " + kind : "");
       this.chosen = params.get("line") || "";
       if (this.table) this.ready.then(() => this.table.replaceData(this.shown));
       else this.build();

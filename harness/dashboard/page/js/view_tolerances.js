@@ -59,7 +59,7 @@
     draw(pair) {
       if (!pair) return fill(this.chart, el("p.quiet", {}, "Nothing matches."));
       const { index, data } = this;
-      const rows = [...pair.by.entries()];
+      const rows = [...pair.by.entries()].sort(([a], [b]) => a - b);
       fill(this.chart,
         el("div.row.between", {}, el("h2", {}, el("a.mono", { href: address.format("operator", [index.operators[pair.operator]]) }, index.operators[pair.operator]), " in " + index.dtypes[pair.dtype]),
           el("div.chips", {}, rows.map(([column, row]) => el("a.chip", { href: address.format("operator", [index.operators[pair.operator]], { case: row[13] }) }, words.arrow(index.columns[column]) + ": worst case " + row[13])))),
