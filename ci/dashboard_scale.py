@@ -180,7 +180,7 @@ def measure(site: Path, chromium: str) -> dict[str, float]:
     return {name: round(value, 1) for name, value in found.items()}
 
 
-#: Scrolls through all rows and gives the milliseconds between frames.
+#: Scrolls as a fast wheel does, 60 pixels a frame, and gives the milliseconds between frames.
 _SCROLL = """() => new Promise((resolve) => {
   const holder = document.querySelector(".tabulator-tableholder");
   const frames = [];
@@ -188,7 +188,7 @@ _SCROLL = """() => new Promise((resolve) => {
   const step = (now) => {
     frames.push(now - last);
     last = now;
-    holder.scrollTop += 180;
+    holder.scrollTop += 60;
     const more = holder.scrollTop + holder.clientHeight < holder.scrollHeight;
     if (frames.length < 150 && more) requestAnimationFrame(step);
     else resolve(frames.slice(1));

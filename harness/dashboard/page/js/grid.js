@@ -13,7 +13,10 @@
       sorter: sort ? (a, b, rowA, rowB) => order(sort(rowA.getData()), sort(rowB.getData())) : undefined,
       cssClass: [number ? "number" : "", kind || ""].join(" ").trim(),
       // A button, so that the keyboard reaches it; the click goes up to the header.
-      titleFormatter: () => (sort || given.headerClick ? el("button.sorter", { type: "button", title: hint }, title) : el("span", { title: hint }, title)),
+      titleFormatter: () =>
+        sort || given.headerClick
+          ? el("button.sorter", { type: "button", title: hint }, title)
+          : el("span", { title: hint }, title),
       formatter(one) {
         const made = cell ? cell(one.getRow().getData(), one) : one.getRow().getData()[field];
         return made instanceof Node ? made : el("span", {}, made);
