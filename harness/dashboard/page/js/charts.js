@@ -210,8 +210,8 @@
         .map((end, i) => (bins[i] === 0 ? "≤ " + words.few(end) : words.few(bins[i]) + "–" + words.few(end))),
       "> " + words.few(bins[bins.length - 1]),
     ];
-    return chart.chart(250, label, (c) => ({
-      grid: { left: 8, right: 14, top: 34, bottom: 22, containLabel: true },
+    return chart.chart(260, label, (c) => ({
+      grid: { left: 8, right: 14, top: 48, bottom: 22, containLabel: true },
       legend: {
         type: "scroll",
         top: 0,

@@ -203,7 +203,7 @@
 
     // The rows for what was named: each overload of an operator that was named without one.
     judge(one, leaf, i) {
-      const { index, rows } = this;
+      const { index, run, rows } = this;
       const found = one.unmapped ? [] : names.find(one.word, index.operators, this.packets);
       if (!found.length)
         return [
@@ -230,7 +230,7 @@
           standing,
           found: cell,
           share: cell && cell.total ? cell.passes / cell.total : 0,
-          why: cell === null ? "not run with this dtype there" : "",
+          why: cell === null ? absent(index, run, rows, operator) : "",
         };
       });
     }
@@ -332,6 +332,15 @@
         nodes: row.nodes ?? "",
       }));
     }
+  }
+
+  // Why a run says nothing of an operator on a column.
+  function absent(index, run, rows, operator) {
+    if (rows.matrix.rows.has(operator)) return "not run with this dtype there";
+    const last = index.evidence[operator];
+    return last >= 0
+      ? "not in this run, last in that of " + words.when(index.runs[last].started)
+      : "missing in every run";
   }
 
   function rest(found) {
