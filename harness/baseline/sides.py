@@ -10,6 +10,7 @@ from harness.baseline.gate import compare
 from harness.baseline.told import Comparison, comparison, told
 from harness.record import layout
 from harness.record.errors import ResultsError
+from harness.record.run_info import newest
 from harness.record.why import version_changes
 
 
@@ -44,8 +45,8 @@ def find_side(word: str) -> Side:
     """What a word stands for.
 
     Args:
-        word: A directory with a run or a baseline; ``REVISION:PATH``, a baseline in a git revision; or
-            ``REVISION``, the one at ``golden/baseline`` there.
+        word: A directory with a run, a baseline, or runs, of which the newest counts; ``REVISION:PATH``, a
+            baseline in a git revision; or ``REVISION``, the one at ``golden/baseline`` there.
 
     Raises:
         ResultsError: it is nothing of these, or is damaged.
@@ -55,6 +56,8 @@ def find_side(word: str) -> Side:
         return Side(word, baseline=read_baseline(path))
     if layout.holds_run(path):
         return Side(path.name or word, run=path)
+    if (run := newest(path)) is not None:
+        return Side(run.name, run=run)
     if path.exists():
         raise ResultsError(
             f"{word} holds neither a run (no {layout.RUN_FILE}) nor a baseline (no baseline.json)"

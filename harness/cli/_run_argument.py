@@ -17,19 +17,21 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
-    """The run in the directory `given`, or the newest below ``results/``.
+    """The run in the directory `given`, or the newest of the runs in it, or the newest below ``results/``.
 
     Raises:
         ResultsError: there is none.
     """
     if given is not None:
         directory = Path(given)
-        if not layout.holds_run(directory):
+        # A directory of runs stands for its newest, be it a dataset or ``results/``.
+        found = directory if layout.holds_run(directory) else newest(directory)
+        if found is None:
             raise ResultsError(
                 f"{directory} holds no run; give the directory that holds its {layout.RUN_FILE}, "
                 "or leave it out for the newest"
             )
-        return directory
+        return found
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
         raise ResultsError(
