@@ -74,6 +74,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only operators whose case, rule (--rules) or converter changed since a git revision; where "
         "nothing did, the exit status is 0",
     )
+    add(
+        "--shard",
+        metavar="I/N",
+        help="only the I-th of N parts of the run, to be put together by `conformance merge`: 3/8",
+    )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
     add("--opset", help="to emit (the converter's own default)", **number)
@@ -181,6 +186,7 @@ def _options(given: Any) -> Options:
         replay=replay,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         changed_since=given.changed_since,
+        shard=given.shard,
     )
 
 
@@ -239,8 +245,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _item_id(unit: Unit) -> str:
-    mode = "" if unit.shape_mode == "static" else f"-{unit.shape_mode}"
-    return f"{unit.overload}-{unit.converter}{mode}"
+    return f"{unit.overload}-{unit.word}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note what the user deselected, so that the record does not lack it."""
+    run = session.config.stash.get(_SESSION, None)
+    given = [item.callspec.params.get("unit") for item in session.items if hasattr(item, "callspec")]
+    chosen = {(unit.overload, unit.word) for unit in given if isinstance(unit, Unit)}
+    # Under xdist the workers collect; the process that starts them has no items.
+    if run is not None and chosen:
+        units = session.config.stash[_PLAN].units
+        run.leave_out(unit for unit in units if (unit.overload, unit.word) not in chosen)
 
 
 @pytest.fixture(scope="session")
@@ -310,7 +326,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if run is None:
         return
     follower = session.config.pluginmanager.get_plugin("conformance-follower")
-    if follower is not None and not follower.cases and exitstatus == pytest.ExitCode.OK:
+    # A shard that no operator falls to has nothing to draw.
+    drew = follower is None or follower.cases or not session.config.stash[_PLAN].units
+    if not drew and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
     if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import cases
@@ -18,6 +18,7 @@ from harness.record.errors import ResultsError
 from harness.replay import Replayed
 from harness.rules.load import load_rules
 from harness.rules.rule import Rule, RuleProblem
+from harness.sharding import Shard, distribute
 from harness.sources import Source
 
 
@@ -51,6 +52,7 @@ class Options:
         rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
             without `converters` those that they are for.
         changed_since: A git revision: only what changed since then; None for all.
+        shard: ``3/8``: only the operators of that part; None for all.
     """
 
     ops: tuple[str, ...] = ()
@@ -69,6 +71,7 @@ class Options:
     replay: tuple[Replayed, ...] | None = None
     rules: tuple[str, ...] = ()
     changed_since: str | None = None
+    shard: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,8 @@ class Plan:
         unavailable: (kind, name, why) of what is registered and cannot run here.
         rules: Labels of the rules that are tried.
         changed: What changed since the revision that was asked for, in lines for a person.
+        shard: The part that `units` are; None for all.
+        whole: Per shard, one for a whole run, overload → its units' words, with blanks between.
     """
 
     units: tuple[Unit, ...]
@@ -92,6 +97,8 @@ class Plan:
     unavailable: tuple[tuple[str, str, Unavailable], ...]
     rules: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    shard: Shard | None = None
+    whole: tuple[Mapping[str, str], ...] = ()
 
 
 def make_plan(options: Options) -> Plan:
@@ -117,6 +124,7 @@ def make_plan(options: Options) -> Plan:
 
 def _make_plan(options: Options) -> Plan:
     _check_numbers(options)
+    shard = _shard(options.shard)
     for dtype in options.dtypes:
         if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
             raise UnknownName("dtype", dtype, (*ALL, *WIDE_UNSIGNED, *COMPLEX))
@@ -152,15 +160,41 @@ def _make_plan(options: Options) -> Plan:
     if not units:
         why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
         raise UsageProblem(f"nothing to run: {why}")
+    whole = _whole(units, shard)
+    if shard is not None:
+        units = tuple(unit for unit in units if unit.overload in whole[shard.index - 1])
     return Plan(
         units=units,
         sources=words,
         converters=tuple(dict.fromkeys(converter_names)),
         backends=backend_names,
         unavailable=unavailable,
-        rules=_labels(rules, converter_names, changed),
+        rules=_labels(_own(rules, whole, shard), converter_names, changed),
         changed=tuple(changed.lines(str(options.changed_since))) if changed is not None else (),
+        shard=shard,
+        whole=whole,
     )
+
+
+def _shard(text: str | None) -> Shard | None:
+    try:
+        return None if text is None else Shard.parse(text)
+    except ValueError as error:
+        raise UsageProblem(f"--shard {error}") from None
+
+
+def _whole(units: Sequence[Unit], shard: Shard | None) -> tuple[Mapping[str, str], ...]:
+    """The units of every shard as `Plan.whole` has them."""
+    words: dict[str, str] = {}
+    for unit in units:
+        words[unit.overload] = f"{words.get(unit.overload, '')} {unit.word}".strip()
+    parts = distribute(words, shard.count if shard else 1, REGISTRY)
+    return tuple({overload: words[overload] for overload in part} for part in parts)
+
+
+def _own(rules: Sequence[Rule], whole: Sequence[Mapping[str, str]], shard: Shard | None) -> list[Rule]:
+    """Of a shard's rules those that are for an operator of it: only these are sure to be called."""
+    return [rule for rule in rules if shard is None or rule.overload in whole[shard.index - 1]]
 
 
 def _labels(rules: Sequence[Rule], names: Sequence[str], changed: Changed | None) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ with Session(plan, Path("out")) as session:
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -128,6 +129,8 @@ class Session:
             seed=seed,
             options={**(options or {}), "converter": list(plan.converters), "backend": list(plan.backends)},
             versions={"harness": harness.__version__, **_versions(plan)},
+            shard=dataclasses.asdict(plan.shard) if plan.shard else None,
+            planned=plan.whole,
         )
         self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
         self._owns_run = joins is None
@@ -187,10 +190,22 @@ class Session:
             writer.flush()
             if memory is not None:
                 summary.remembered = memory.commit()
+        writer.done(unit.overload, unit.word)
         if baseline is not None:
             found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
         return summary
+
+    def leave_out(self, units: Iterable[Unit]) -> None:
+        """Note that planned units were deselected: the run lacks nothing without them.
+
+        Raises:
+            harness.record.errors.ResultsError: it cannot be written.
+        """
+        left = [(unit.overload, unit.word) for unit in units]
+        for writer in (self._writer, self._without):
+            if writer is not None and left:
+                writer.leave_out(left)
 
     def compared(self, summary: UnitSummary) -> dict[str, Any]:
         """How a unit compares with the baseline, as plain data; empty without one."""

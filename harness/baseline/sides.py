@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,6 +11,7 @@ from harness.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_b
 from harness.baseline.gate import compare
 from harness.baseline.told import Comparison, comparison, told
 from harness.record import layout
+from harness.record.completeness import completeness
 from harness.record.diff import Change, Diff, compare_runs
 from harness.record.errors import ResultsError
 from harness.record.run_info import newest
@@ -97,13 +99,24 @@ def compare_as_fits(before: Side, after: Side) -> Found:
 def compare_sides(before: Side, after: Side) -> Comparison:
     """What differs between two sides, by operator, dtype, converter and backend.
 
+    An operator of which a run lacks verdicts is left out: a part of its cases tells nothing of its cells.
+
     Raises:
         ResultsError: a run cannot be read.
     """
-    was, now = before.cells, after.cells
+    there = [completeness(side.run) if side.run is not None else None for side in (before, after)]
+    lacking = {name for one in there if one is not None for name in one.unfinished}
+    was, now = _without(before.cells, lacking), _without(after.cells, lacking)
     versions = version_changes(was.versions, now.versions)
     known = [(was.cells[key], now.cells[key]) for key in was.cells.keys() & now.cells.keys()]
     same = sum(a.digest == b.digest for a, b in known)
     # A run of one operator says nothing of the others; of two baselines each is whole.
     differences = compare(was, now, whole=before.run is None and after.run is None)
-    return comparison(was, now, [told(d, versions) for d in differences], same=same, other=len(known) - same)
+    found = comparison(was, now, [told(d, versions) for d in differences], same=same, other=len(known) - same)
+    return replace(found, missing=there[1].said if there[1] is not None else "")
+
+
+def _without(baseline: Baseline, overloads: Collection[str]) -> Baseline:
+    return replace(
+        baseline, cells={key: cell for key, cell in baseline.cells.items() if cell.overload not in overloads}
+    )

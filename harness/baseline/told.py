@@ -93,6 +93,7 @@ class Comparison:
         same: How many cells were compared case by case.
         other: How many by what chance allows.
         total: How many the baseline has.
+        missing: What the second side was to run and did not, in one line: nothing is known of that.
     """
 
     told: Sequence[Told]
@@ -102,6 +103,7 @@ class Comparison:
     same: int = 0
     other: int = 0
     total: int = 0
+    missing: str = ""
 
     @property
     def counts(self) -> dict[Finding, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from harness.record import layout
+from harness.record.completeness import completeness
 from harness.record.errors import ResultsError
 from harness.record.run_info import newest
 
@@ -31,6 +33,7 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
                 f"{directory} holds no run; give the directory that holds its {layout.RUN_FILE}, "
                 "or leave it out for the newest"
             )
+        warn_if_incomplete(found)
         return found
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
@@ -38,7 +41,19 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
             f"there is no run below {layout.DEFAULT_PARENT}/; make one with `pytest harness`, "
             "or name its directory"
         )
+    warn_if_incomplete(found)
     return found
+
+
+def warn_if_incomplete(run: Path) -> None:
+    """Say on stderr, in one line, what of a run is missing; nothing for a whole one.
+
+    What cannot be read is left to those who read it.
+    """
+    with contextlib.suppress(ResultsError):
+        missing = completeness(run).said
+        if missing:
+            click.echo(f"warning: {run} is incomplete: {missing}", err=True)
 
 
 def run_option(function: _Command) -> _Command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from harness.cli._output import emit, example, print_json, statuses
-from harness.cli._run_argument import find_run, json_option
+from harness.cli._run_argument import find_run, json_option, warn_if_incomplete
 
 
 @click.command(
@@ -15,7 +15,10 @@ from harness.cli._run_argument import find_run, json_option
         "conformance diff HEAD~1 golden/baseline --markdown",
         "conformance diff v1.0:golden/baseline results/RUN --json",
     )
-    + statuses("0; with --fail-on, 1 where something is worse, or where anything changed")
+    + statuses(
+        "0; with --fail-on, 1 where something is worse, or where anything changed, or where AFTER lacks "
+        "something that it was to run"
+    )
 )
 @click.argument("before")
 @click.argument("after", required=False)
@@ -38,7 +41,9 @@ def command(
     Two runs with the same cases are compared case by case; runs of other cases, and baselines, by operator,
     dtype, converter and backend, as `pytest harness --baseline` does it.
 
-    With --json: counts, versions, and overloads (case by case) or differences.
+    What AFTER was to run and did not (a lost shard, a session that was killed) is no change: it is said.
+
+    With --json: counts, missing, versions, and overloads (case by case) or differences.
     """
     from harness.baseline.sides import compare_as_fits, find_side
     from harness.record.diff import Change, Diff
@@ -46,6 +51,8 @@ def command(
 
     first = find_side(before)
     second = find_side(after) if after is not None else find_side(str(find_run(None)))
+    if first.run is not None:
+        warn_if_incomplete(first.run)
     found = compare_as_fits(first, second)
     if isinstance(found, Diff):
         if as_json:
@@ -55,15 +62,17 @@ def command(
         else:
             emit(changes.render(found))
         changed = any(n for change, n in found.counts.items() if change is not Change.UNCHANGED)
-        ctx.exit(_status(fail_on, worse=found.regressed, changed=changed))
+        ctx.exit(_status(fail_on, worse=found.regressed, changed=changed, missing=found.missing))
     if as_json:
         print_json(gate.as_json(found))
     elif markdown:
         click.echo(gate.markdown(found, before=first.name, after=second.name), nl=False)
     else:
         emit(gate.render(found, f"{first.name} → {second.name}"))
-    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.told)))
+    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.told), missing=found.missing))
 
 
-def _status(fail_on: str | None, *, worse: bool, changed: bool) -> int:
+def _status(fail_on: str | None, *, worse: bool, changed: bool, missing: str) -> int:
+    if fail_on is not None and missing:
+        return 1
     return int((fail_on == "regression" and worse) or (fail_on == "change" and changed))

@@ -57,6 +57,11 @@ class Unit:
     replay: tuple[Replayed, ...] | None = None
     settings: Settings = field(default_factory=Settings)
 
+    @property
+    def word(self) -> str:
+        """What tells it from the other units of its operator: ``dynamo``, ``dynamo-dynamic``."""
+        return self.converter if self.shape_mode == "static" else f"{self.converter}-{self.shape_mode}"
+
 
 def run_unit(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None] = lambda said: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness.record import store
+from harness.record.completeness import completeness
 from harness.record.flaky import read_flaky
 from harness.record.run_info import read_run_info
 from harness.record.why import version_changes, why
@@ -118,11 +119,13 @@ class Diff:
         counts: Change → cases, over all.
         overloads: Those with a change, in the order of their names.
         versions: Name → (version before, version after) where they differ; "" for one that took no part.
+        missing: What the second run was to run and did not, in one line: nothing is known of that.
     """
 
     counts: Mapping[Change, int]
     overloads: tuple[OverloadChanges, ...]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    missing: str = ""
 
     @property
     def regressed(self) -> bool:
@@ -133,12 +136,21 @@ class Diff:
 def compare_runs(before: Path, after: Path) -> Diff:
     """What changed from the run `before` to the run `after`.
 
+    What a run was to run and did not is no change.
+
     Raises:
         ResultsError: one of them cannot be read.
     """
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
     flaky = read_flaky(before) | read_flaky(after)
-    return diff(case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS), flaky), versions)
+    there = completeness(after)
+    lacking = {Change.NEW: completeness(before).unfinished, Change.GONE: there.unfinished}
+    changes = (
+        change
+        for change in case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS), flaky)
+        if change.row["overload"] not in lacking.get(change.change, ())
+    )
+    return replace(diff(changes, versions), missing=there.said)
 
 
 def case_changes(before: pa.Table, after: pa.Table, flaky: Collection[CaseKey] = ()) -> Iterator[CaseChange]:

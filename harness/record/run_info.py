@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -52,6 +52,13 @@ class RunInfo:
         seed: Of the generator.
         host: Operating system, processor, number of CPUs; nothing that names a person or a place.
         exit_status: pytest's, once finished.
+        shard: ``index`` (from 1) and ``count`` of a part of a run; None for a whole one.
+        planned: Per shard of the run, in their order (one for a whole run), overload → its units:
+            `harness.record.progress.Planned`. A shard knows those of all.
+        operators: Of this run, those of which something was to be run, once it has finished.
+        unfinished: Those of them of which verdicts are missing, likewise.
+        shards: Of a run that was merged: `harness.record.completeness.Part` as plain data, and where it was
+            run. Empty for others.
     """
 
     run_id: str
@@ -62,10 +69,21 @@ class RunInfo:
     options: Mapping[str, JSON] = field(default_factory=dict)
     host: Mapping[str, JSON] = field(default_factory=dict)
     exit_status: int | None = None
+    shard: Mapping[str, int] | None = None
+    planned: Sequence[Mapping[str, str]] = ()
+    operators: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
+    shards: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def begin(
-        cls, *, seed: int, options: Mapping[str, JSON], versions: Mapping[str, str] | None = None
+        cls,
+        *,
+        seed: int,
+        options: Mapping[str, JSON],
+        versions: Mapping[str, str] | None = None,
+        shard: Mapping[str, int] | None = None,
+        planned: Sequence[Mapping[str, str]] = (),
     ) -> RunInfo:
         """A run that starts now, on this machine, with what is installed here.
 
@@ -73,6 +91,8 @@ class RunInfo:
             seed: Of the generator.
             options: Must be plain JSON data.
             versions: Of converters and backends that are no distribution of `DISTRIBUTIONS`.
+            shard: See `RunInfo`; likewise `planned`.
+            planned: See `RunInfo`.
         """
         now = datetime.now(UTC)
         return cls(
@@ -82,11 +102,24 @@ class RunInfo:
             versions={**installed_versions(), **(versions or {})},
             options=dict(options),
             host=_host(),
+            shard=shard,
+            planned=planned,
         )
 
-    def ended(self, exit_status: int | None = None) -> RunInfo:
+    def ended(
+        self,
+        exit_status: int | None = None,
+        operators: Sequence[str] = (),
+        unfinished: Sequence[str] = (),
+    ) -> RunInfo:
         """The same run, finished now."""
-        return dataclasses.replace(self, finished=_iso(datetime.now(UTC)), exit_status=exit_status)
+        return dataclasses.replace(
+            self,
+            finished=_iso(datetime.now(UTC)),
+            exit_status=exit_status,
+            operators=operators,
+            unfinished=unfinished,
+        )
 
     @property
     def json(self) -> str:
@@ -111,6 +144,9 @@ class RunInfo:
         for name in ("versions", "options", "host"):
             if not isinstance(info.setdefault(name, {}), dict):
                 raise ValueError(f"`{name}` is not an object")
+        for name in ("planned", "operators", "unfinished", "shards"):
+            if not isinstance(info.setdefault(name, []), list):
+                raise ValueError(f"`{name}` is not a list")
         return cls(**info)
 
 

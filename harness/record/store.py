@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.record import layout, parquet
+from harness.record import layout, parquet, progress
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import SCHEMA, to_verdicts
@@ -40,9 +40,12 @@ def finish(results_dir: Path, exit_status: int | None = None) -> RunInfo:
         with layout.replacing(verdicts) as temporary, parquet.open_writer(temporary) as file:
             for rows in _merged(parts):
                 file.write_table(rows)
-    _remove_parts(results_dir)
-    info = info.ended(exit_status)
+    came = progress.read(results_dir)
+    planned = info.planned[info.shard["index"] - 1 if info.shard else 0] if info.planned else {}
+    info = info.ended(exit_status, came.operators(planned), came.unfinished(planned))
+    # Before what tells how far the run came is removed.
     write_run_info(results_dir, info)
+    _remove_parts(results_dir)
     return info
 
 
@@ -59,8 +62,7 @@ def read(
     Raises:
         ResultsError: there is no run, or a file of it is damaged.
     """
-    files = _files(results_dir)
-    tables = [parquet.read(file, columns, where) for file in files]
+    tables = [parquet.read(file, columns, where) for file in files(results_dir)]
     empty = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names]).empty_table()
     return pa.concat_tables([empty, *tables])
 
@@ -71,7 +73,7 @@ def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[
     Raises:
         ResultsError: see `read`.
     """
-    for file in _files(results_dir):
+    for file in files(results_dir):
         try:
             yield from to_verdicts(parquet.read(file, where=where))
         except ValueError as error:
@@ -107,7 +109,12 @@ def case(results_dir: Path, wanted: str) -> list[Verdict]:
     return list(verdicts(results_dir, pc.field("case_id") == resolve_case(results_dir, wanted)))
 
 
-def _files(results_dir: Path) -> list[Path]:
+def files(results_dir: Path) -> list[Path]:
+    """The files that hold a run's rows.
+
+    Raises:
+        ResultsError: there is no run.
+    """
     if not layout.holds_run(results_dir):
         raise ResultsError(f"{results_dir} holds no run; give the directory that holds its {layout.RUN_FILE}")
     finished = results_dir / layout.VERDICTS_FILE
@@ -133,7 +140,7 @@ def _merged(parts: Sequence[Path]) -> Iterator[pa.Table]:
 def _remove_parts(results_dir: Path) -> None:
     directory = results_dir / layout.PARTS_DIRECTORY
     try:
-        for file in directory.glob("*.parquet"):
+        for file in [*directory.glob("*.parquet"), *progress.files(results_dir)]:
             file.unlink()
         for leftover in directory.glob(".*.tmp"):
             leftover.unlink()

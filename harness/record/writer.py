@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from harness.record import layout, parquet
+from harness.record import layout, parquet, progress
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import to_table
@@ -72,6 +72,27 @@ class RunWriter:
             file.write_table(table)
         self._parts += 1
         self._rows.clear()
+
+    def done(self, overload: str, unit: str) -> None:
+        """Flush, and note that all rows of a unit are written.
+
+        Args:
+            overload: Its operator.
+            unit: ``dynamo`` or ``dynamo-dynamic``, as planned.
+
+        Raises:
+            ResultsError: it cannot be written.
+        """
+        self.flush()
+        progress.note(self._directory, self._worker, "done", [(overload, unit)])
+
+    def leave_out(self, units: Iterable[tuple[str, str]]) -> None:
+        """Note planned units, (overload, unit), that the user deselected.
+
+        Raises:
+            ResultsError: it cannot be written.
+        """
+        progress.note(self._directory, self._worker, "left", units)
 
     def close(self) -> None:
         """Flush; the run is left open for other workers and for `store.finish`."""

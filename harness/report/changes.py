@@ -52,6 +52,8 @@ def _lines(found: Diff, limit: int) -> Iterator[RenderableType]:
             yield Text(f"       {plain(example(line.examples[kind]), 240)}")
         if len(lines) > limit:
             yield Text(f"  and {count(len(lines) - limit, 'more operator')}")
+    if found.missing:
+        yield Text(f"not checked: {plain(found.missing)}", style="bold red")
     yield Text(summary(found))
 
 
@@ -65,6 +67,8 @@ def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
         limit: Most rows of each kind of change.
     """
     lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
+    if found.missing:
+        lines += ["", f"**Not checked**: {markdown_cell(found.missing)}."]
     if found.versions:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]
         lines += [
@@ -108,6 +112,7 @@ def as_json(found: Diff) -> dict[str, Any]:
     """The comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
     return {
         "counts": {str(kind): found.counts[kind] for kind in Change},
+        "missing": found.missing,
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "overloads": [
             {

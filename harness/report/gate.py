@@ -65,9 +65,11 @@ def _lines(
                 yield Text(f"      [{plain(one.why, 200)}]")
         if len(lines) > limit:
             yield Text(f"    and {len(lines) - limit} more")
+    if found.missing:
+        yield Text(f"  not checked: {plain(found.missing)}", style="bold red")
     if found.worse:
         yield Text(f"  {found.worse} worse than expected" + (f": {advice}" if advice else ""))
-    elif not any(finding is not Finding.NEW_FINDING for finding in found.counts):
+    elif not found.missing and not any(finding is not Finding.NEW_FINDING for finding in found.counts):
         yield Text("  nothing differs", style="green")
     yield from (Text(f"  {words}") for words in _within_chance(found))
 
@@ -109,6 +111,8 @@ def markdown(found: Comparison, *, before: str, after: str, limit: int = 50) -> 
     """
     lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", ""]
     lines.append(f"{summary(found)}; compared {_compared(found)}.")
+    if found.missing:
+        lines += ["", f"**Not checked**: {markdown_cell(found.missing)}.", ""]
     lines += [f"{markdown_cell(words)}." for words in (*_options(found), *_within_chance(found))]
     if found.versions:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]
@@ -137,6 +141,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
     return {
         "counts": {str(finding): found.counts.get(finding, 0) for finding in Finding},
         "worse": found.worse,
+        "missing": found.missing,
         "compared": {"same_cases": found.same, "other_cases": found.other, "expected": found.total},
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "options": {name: {"before": a, "after": b} for name, (a, b) in found.options.items()},

@@ -27,7 +27,10 @@ def header(plan: Plan, options: Options) -> list[str]:
         what = f"{options.examples} cases each, {options.shapes} shapes, seed {options.seed}"
     else:
         what = f"{len(options.replay)} recorded cases"
-    lines.append(f"plan: {operators} operator overload{'s' if operators > 1 else ''}, {what}")
+    lines.append(f"plan: {operators} operator overload{'' if operators == 1 else 's'}, {what}")
+    if plan.shard is not None:
+        whole = sum(len(part) for part in plan.whole)
+        lines.append(f"shard: {plan.shard}, {operators:,} of {whole:,} operator overloads")
     return lines
 
 
