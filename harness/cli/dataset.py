@@ -75,8 +75,8 @@ def add(ctx: click.Context, runs: tuple[Path, ...], dataset: str, replace: bool,
 def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
     """List the runs of a dataset, oldest first, and what is wrong with others.
 
-    With --json: runs (run_id, started, finished, exit_status, seed, verdicts, bytes, converters, backends,
-    versions), damaged, set_aside.
+    With --json: runs (run_id, started, finished, exit_status, seed, verdicts, bytes, unfinished,
+    converters, backends, versions), damaged, set_aside.
     """
     contents = Dataset(dataset).contents()
     runs = contents.chosen(last=last)
@@ -270,16 +270,21 @@ def _table(runs: list[Entry]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("run", "started", "converter → backend"):
         table.add_column(name, overflow="fold")
-    for name in ("verdicts", "size", "exit"):
+    for name in ("verdicts", "lacks", "size", "exit"):
         table.add_column(name, justify="right")
     for run in runs:
         info = run.info
         status = "-" if info.exit_status is None else str(info.exit_status)
         table.add_row(
             *map(Text, (plain(info.run_id), plain(info.started[:16]), plain(_path(run)))),
-            *(f"{run.rows:,}", _size(run.bytes), status),
+            *(f"{run.rows:,}", _lacks(run), _size(run.bytes), status),
         )
     return table
+
+
+def _lacks(run: Entry) -> str:
+    lacking = len(run.info.unfinished)
+    return f"{lacking:,} of {count(len(run.info.operators), 'operator')}" if lacking else ""
 
 
 def _path(run: Entry) -> str:
@@ -301,6 +306,7 @@ def _entry_data(run: Entry) -> dict[str, Any]:
         "seed": info.seed,
         "verdicts": run.rows,
         "bytes": run.bytes,
+        "unfinished": list(info.unfinished),
         "converters": _names(run, "converter"),
         "backends": _names(run, "backend"),
         "versions": dict(info.versions),

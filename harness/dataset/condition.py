@@ -25,6 +25,9 @@ def complaint(run: Path) -> str | None:
         info = read_run_info(run)
         if not re.fullmatch(r"[\w.-]+", info.run_id):
             return f"its run id {info.run_id!r} cannot name a directory"
+        if info.shard is not None:
+            part = f"{info.shard.get('index')}/{info.shard.get('count')}"
+            return f"it is shard {part} of a run: put them together with `conformance merge`"
         verdicts = run / layout.VERDICTS_FILE
         if info.finished is None or not verdicts.exists():
             return "it did not come to its end: it was killed, or it still goes on"

@@ -34,7 +34,7 @@ class Entry:
     """A run of a dataset.
 
     Attributes:
-        info: Its ``run.json``.
+        info: Its ``run.json``, which names what it lacks verdicts of, such as the operators of a lost shard.
         rows: Of its ``verdicts.parquet``.
         files: Name within the run → bytes.
     """
