@@ -25,6 +25,8 @@ from harness.report.afterwords import Afterwords
 from harness.report.header import header
 from harness.report.progress import Progress
 from harness.report.summary import print_summary
+from harness.reuse import report as reused
+from harness.reuse.library import Library
 from harness.session import Session, corpus_of
 from harness.shrink.after_run import default_seconds, shrink_after_run
 
@@ -45,6 +47,7 @@ _RECORDED = (
     "no_blame",
     "changed_since",
     "timeout",
+    "memory_limit",
 )
 
 _OPTIONS = pytest.StashKey[Options]()
@@ -78,6 +81,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--shard",
         metavar="I/N",
         help="only the I-th of N parts of the run, to be put together by `conformance merge`: 3/8",
+    )
+    add(
+        "--reuse",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="take over the verdicts of earlier runs (a run, or a directory of runs; repeatable) where nothing "
+        "that they hang on has changed: --reuse results",
     )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
@@ -211,6 +222,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             baseline=command_line.expected(given),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
+            library=Library([Path(directory) for directory in given.reuse]) if given.reuse else None,
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None
@@ -402,5 +414,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
-        for line in follower.afterwords.lines():
+        for line in [*reused.lines(run.run_info), *follower.afterwords.lines()]:
             terminalreporter.write_line(line)

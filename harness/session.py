@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,10 @@ from harness.plan import Plan
 from harness.record import layout, store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
+from harness.reuse.basis import basis
+from harness.reuse.carry_out import run_reusing
+from harness.reuse.library import Library
+from harness.reuse.report import conclude, notes
 from harness.sources.base import Notice
 from harness.sources.corpus import FromCorpus
 from harness.verdict.verdict import Verdict
@@ -107,6 +111,7 @@ class Session:
         baseline: What to compare with; failures that it expects are none.
         joins: A run that another process began, which this one adds to as `worker`.
         worker: Names this process's parts of the record.
+        library: Earlier runs, whose verdicts are taken over where running again could give no other.
 
     Raises:
         harness.record.errors.ResultsError: the directory cannot be written, or holds a run already.
@@ -124,6 +129,7 @@ class Session:
         baseline: Baseline | None = None,
         joins: RunInfo | None = None,
         worker: str = "main",
+        library: Library | None = None,
     ) -> None:
         self.run_info = joins or RunInfo.begin(
             seed=seed,
@@ -131,6 +137,7 @@ class Session:
             versions={"harness": harness.__version__, **_versions(plan)},
             shard=dataclasses.asdict(plan.shard) if plan.shard else None,
             planned=plan.whole,
+            basis=basis(plan.units, plan.sources, timeout, memory_limit),
         )
         self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
         self._owns_run = joins is None
@@ -140,6 +147,9 @@ class Session:
         if plan.rules:
             self._without = RunWriter(self.without_rules, self.run_info, worker)
         self._baseline = baseline
+        self._library = library
+        #: Why not more is reused, for a person.
+        self._notes = notes(library, self.run_info, plan.units) if library and self._owns_run else []
         #: Labels of the rules that took part in a case so far.
         self.fired: set[str] = set()
 
@@ -175,7 +185,7 @@ class Session:
         memory = _memory(unit) if writer is self._writer else None
         flushed = time.monotonic()
         try:
-            for verdicts in run_unit(unit, self._supervisor, summary.notices.append):
+            for verdicts in self._verdicts(unit, summary.notices.append):
                 writer.write(verdicts)
                 summary.add(verdicts)
                 if memory is not None:
@@ -195,6 +205,11 @@ class Session:
             found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
         return summary
+
+    def _verdicts(self, unit: Unit, notice: Callable[[Notice], None]) -> Iterator[list[Verdict]]:
+        if self._library is None:
+            return run_unit(unit, self._supervisor, notice)
+        return run_reusing(unit, self._supervisor, notice, self._library, self.run_info)
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Note that planned units were deselected: the run lacks nothing without them.
@@ -226,7 +241,9 @@ class Session:
             if self._owns_run:
                 store.finish(self.without_rules, exit_status)
         if self._owns_run:
-            store.finish(self.results_dir, exit_status)
+            self.run_info = store.finish(self.results_dir, exit_status)
+            if self._library is not None:
+                self.run_info = conclude(self.results_dir, self._library, self._notes)
 
 
 def corpus_of(unit: Unit) -> Corpus | None:

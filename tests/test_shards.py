@@ -10,7 +10,7 @@ import pytest
 from harness_runs import output, record_of, rows, run_harness, unary
 from recorded_run import conformance
 
-from harness.plan import Options, make_plan
+from harness.plan import Options, UsageProblem, make_plan
 from harness.record.errors import ResultsError
 from harness.record.merge import merge
 from harness.record.progress import note
@@ -33,11 +33,15 @@ def keys(run: Path) -> list[tuple[str, ...]]:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole run in `whole`, and its shards in `1` and `2`."""
     place = tmp_path_factory.mktemp("shards")
-    assert run_harness(*OPTIONS, "--results-dir", place / "whole").returncode == 0
     for index in range(1, COUNT + 1):
         done = run_harness(*OPTIONS, "--shard", f"{index}/{COUNT}", "--results-dir", place / str(index))
         assert done.returncode == 0, output(done)
         assert f"shard: {index}/{COUNT}" in done.stdout, output(done)
+    plan = make_plan(Options(ops=OPERATORS, examples=8, sources=("generated",)))
+    info = read_run_info(place / "1")
+    with Session(plan, place / "whole", options=info.options) as session:
+        for unit in plan.units:
+            session.run(unit)
     return place
 
 
@@ -182,12 +186,20 @@ def test_a_wrong_shard_is_one_line(word: str) -> None:
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_wrong_shard_ends_the_session(tmp_path: Path) -> None:
-    done = run_harness("--shard", "9/8", cwd=tmp_path)
-    assert done.returncode == 4, output(done)
-    assert done.stderr.strip().splitlines() == [
-        "ERROR: --shard 9/8: shards are counted from 1: of 8 the last is 8/8"
-    ]
+def test_a_wrong_shard_is_a_usage_error() -> None:
+    with pytest.raises(UsageProblem, match="^--shard 9/8: shards are counted from 1: of 8 the last is 8/8$"):
+        make_plan(Options(shard="9/8"))
+
+
+def test_a_run_takes_over_what_its_shards_found(shards: Path, tmp_path: Path) -> None:
+    done = run_harness(*OPTIONS, "--reuse", shards / "1", "--reuse", shards / "2", "--results-dir", tmp_path / "r")
+    assert done.returncode == 0, output(done)
+    assert "reused: 24 of 24 verdicts" in done.stdout, output(done)
+    assert keys(tmp_path / "r") == keys(shards / "whole")
+    assert all(row["reused_from"] for row in rows(tmp_path / "r", "reused_from"))
+    reused = read_run_info(tmp_path / "r").reused
+    assert reused is not None
+    assert reused["runs"].keys() == {read_run_info(shards / name).run_id for name in ("1", "2")}
 
 
 def test_operators_are_spread_evenly_and_stay_where_they_are() -> None:

@@ -11,8 +11,8 @@ a notebook runs the same units in the same way:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from harness import converters
 from harness.blame.inquiry import signature, with_blame
@@ -82,15 +82,31 @@ def run_unit(
         LookupError: an unknown converter or backend.
         harness.record.errors.ResultsError: a source's file cannot be read.
     """
-    parts = _find(unit, supervisor, notice)
+    parts = find_groups(unit, supervisor, notice)
     # A source at a time, so that what failed before is through before the rest begins.
     for name, groups in parts:
-        yield from _run(unit, supervisor, name, groups)
+        yield from run_part(unit, supervisor, name, groups)
 
 
-def _run(
-    unit: Unit, supervisor: Supervisor, source: str, groups: tuple[Group, ...]
+def run_part(
+    unit: Unit,
+    supervisor: Supervisor,
+    source: str,
+    groups: tuple[Group, ...],
+    chosen: Mapping[tuple[str, ...], tuple[Group, ...]] | None = None,
 ) -> Iterator[list[Verdict]]:
+    """Run the cases that a unit has of one source.
+
+    Args:
+        unit: What they are of.
+        supervisor: Its worker process runs them.
+        source: Name.
+        groups: The cases.
+        chosen: Backends → those of `groups` to run with them; None for all with all.
+
+    Yields:
+        As `run_unit` does.
+    """
     converter_version = converters.find(unit.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
@@ -99,16 +115,17 @@ def _run(
 
     task = Task(groups, unit.converter, unit.backends, unit.settings)
     held: list[Result] = []
-    for results in supervisor.run(task):
-        failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
-        held += failed
-        if len(failed) < len(results):
-            yield [verdict(r) for r in results if r not in failed]
+    for backends, some in (chosen or {unit.backends: groups}).items():
+        for results in supervisor.run(replace(task, groups=some, backends=backends)):
+            failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
+            held += failed
+            if len(failed) < len(results):
+                yield [verdict(r) for r in results if r not in failed]
     if held:
         yield [verdict(r) for r in with_blame(held, task, supervisor)]
 
 
-def _find(
+def find_groups(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None]
 ) -> list[tuple[str, tuple[Group, ...]]]:
     """The cases of a unit, each once, under the names of the sources that have any."""
@@ -183,6 +200,7 @@ def _verdict(
         load_ms=result.load_ms,
         run_ms=result.run_ms,
         structure_id=invocation.structure_id,
+        exported_id=group.exported.case_id,
         invocation=invocation.json,
         exported_invocation="" if unit.shape_mode == "static" else group.exported.json,
     )

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +210,8 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
         finished=max(shard.info.finished or shard.info.started for shard in shards),
         versions=_together([shard.info.versions for shard in shards]),
         host=_shared([shard.info.host for shard in shards]),
+        basis=_shared([shard.info.basis for shard in shards], own=True),
+        reused=_reused([shard.info.reused for shard in shards if shard.info.reused]),
         # What is missing is no success.
         exit_status=max([*statuses, 0 if whole else 1]),
         shard=None,
@@ -224,9 +227,26 @@ def _together(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {n: ", ".join(dict.fromkeys(some[n] for some in versions if n in some)) for n in names}
 
 
-def _shared(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all hosts have in common."""
-    return {n: v for n, v in hosts[0].items() if all(host.get(n) == v for host in hosts)}
+def _shared(facts: Sequence[Mapping[str, Any]], own: bool = False) -> dict[str, Any]:
+    """What all shards say alike; with `own` also what only some have anything to say of."""
+    names = dict.fromkeys(name for some in facts for name in some)
+    found = {}
+    for name in names:
+        said = [some[name] for some in facts if name in some]
+        if all(value == said[0] for value in said) and (own or len(said) == len(facts)):
+            found[name] = said[0]
+    return found
+
+
+def _reused(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if not reports:
+        return None
+    runs: Counter[str] = Counter()
+    for report in reports:
+        runs.update(report["runs"])
+    notes = dict.fromkeys(note for report in reports for note in report["notes"])
+    of = sum(report["of"] for report in reports)
+    return {"verdicts": runs.total(), "of": of, "runs": dict(runs), "notes": list(notes)}
 
 
 def _write(shards: Sequence[ShardRun], directories: Sequence[Path], out: Path, info: RunInfo) -> None:

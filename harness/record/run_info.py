@@ -57,6 +57,9 @@ class RunInfo:
             `harness.record.progress.Planned`. A shard knows those of all.
         operators: Of this run, those of which something was to be run, once it has finished.
         unfinished: Those of them of which verdicts are missing, likewise.
+        basis: What verdicts rest on beside versions: `harness.reuse.basis`.
+        reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
+            ``notes`` (why not more); None where nothing was to be reused.
         shards: Of a run that was merged: `harness.record.completeness.Part` as plain data, and where it was
             run. Empty for others.
     """
@@ -73,6 +76,8 @@ class RunInfo:
     planned: Sequence[Mapping[str, str]] = ()
     operators: Sequence[str] = ()
     unfinished: Sequence[str] = ()
+    basis: Mapping[str, str] = field(default_factory=dict)
+    reused: Mapping[str, Any] | None = None
     shards: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
@@ -84,6 +89,7 @@ class RunInfo:
         versions: Mapping[str, str] | None = None,
         shard: Mapping[str, int] | None = None,
         planned: Sequence[Mapping[str, str]] = (),
+        basis: Mapping[str, str] | None = None,
     ) -> RunInfo:
         """A run that starts now, on this machine, with what is installed here.
 
@@ -93,6 +99,7 @@ class RunInfo:
             versions: Of converters and backends that are no distribution of `DISTRIBUTIONS`.
             shard: See `RunInfo`; likewise `planned`.
             planned: See `RunInfo`.
+            basis: See `RunInfo`.
         """
         now = datetime.now(UTC)
         return cls(
@@ -104,6 +111,7 @@ class RunInfo:
             host=_host(),
             shard=shard,
             planned=planned,
+            basis=basis or {},
         )
 
     def ended(
@@ -141,7 +149,7 @@ class RunInfo:
         for name, kind in (("run_id", str), ("started", str), ("seed", int)):
             if not isinstance(info.get(name), kind):
                 raise ValueError(f"no `{name}`")
-        for name in ("versions", "options", "host"):
+        for name in ("versions", "options", "host", "basis"):
             if not isinstance(info.setdefault(name, {}), dict):
                 raise ValueError(f"`{name}` is not an object")
         for name in ("planned", "operators", "unfinished", "shards"):

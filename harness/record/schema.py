@@ -47,6 +47,8 @@ _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("exported_invocation", pa.string(), "JSON; empty where the invocation itself was exported"),
     ("needed_rtol", pa.float64(), "of the smallest (rtol, atol) that accepts all elements"),
     ("needed_atol", pa.float64(), "likewise, in the values' unit"),
+    ("exported_id", pa.string(), "content hash of what was exported for the case"),
+    ("reused_from", pa.string(), "the earlier run that found this; empty where its own did"),
 )
 
 SCHEMA = pa.schema(

@@ -82,6 +82,8 @@ class Verdict:
         invocation: JSON.
         exported_invocation: JSON of the invocation whose shapes were exported, for a dynamic export run
             at other shapes; "" where they are the same.
+        exported_id: Case id of what was exported for it; "" in records of earlier versions.
+        reused_from: Run id of the earlier run in which it was found; "" where it was found in its own.
     """
 
     case_id: str
@@ -116,6 +118,8 @@ class Verdict:
     structure_id: str = ""
     invocation: str = ""
     exported_invocation: str = ""
+    exported_id: str = ""
+    reused_from: str = ""
 
     @property
     def case_key(self) -> CaseKey:

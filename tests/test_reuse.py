@@ -1,0 +1,231 @@
+"""Verdicts of earlier runs are taken over, and never where running again could give another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_runs import rows
+
+from harness.generate.operator_case import REGISTRY
+from harness.plan import Options, make_plan
+from harness.record import layout, store
+from harness.record.errors import ResultsError
+from harness.record.flaky import write_flaky
+from harness.record.minimal import Minimal, add_minimal, read_minimal
+from harness.record.run_info import read_run_info
+from harness.record.writer import RunWriter
+from harness.reuse.library import Library
+from harness.session import Session
+from harness.verdict.verdict import Outcome, Stage, Verdict
+
+#: erf lacks kernels for float64, so that some of its cases fail.
+OPERATORS = ("aten::celu", "aten::erf")
+OPTIONS = Options(ops=OPERATORS, examples=24, sources=("generated",))
+
+RULE = """
+from onnxscript import opset18 as op
+from harness.rules import dynamo
+
+@dynamo("aten::celu")
+def celu(self, alpha=1.0):
+    return op.CastLike(op.Celu(op.Cast(self, to=1), alpha=alpha), self)
+"""
+
+
+def run(place: Path, options: Options = OPTIONS, reuse: Sequence[Path] = ()) -> Path:
+    plan = make_plan(options)
+    with Session(plan, place, library=Library(reuse) if reuse else None) as session:
+        for unit in plan.units:
+            session.run(unit)
+    return place
+
+
+def found(place: Path) -> list[dict[str, Any]]:
+    """What is the same however often it is run: all but times and where it was found."""
+    left_out = {"run_id", "convert_ms", "load_ms", "run_ms", "reused_from"}
+    kept = [{name: value for name, value in row.items() if name not in left_out} for row in rows(place)]
+    return sorted(kept, key=lambda row: (row["case_id"], row["exported_id"]))
+
+
+def reused(place: Path) -> dict[str, int]:
+    """Operator → how many of its verdicts were taken over."""
+    counts = dict.fromkeys({row["overload"] for row in rows(place, "overload")}, 0)
+    for row in rows(place, "overload", "reused_from"):
+        counts[row["overload"]] += bool(row["reused_from"])
+    return counts
+
+
+def notes(place: Path) -> list[str]:
+    report = read_run_info(place).reused
+    assert report is not None
+    assert report["verdicts"] == sum(reused(place).values())
+    return list(report["notes"])
+
+
+def altered(earlier: Path, place: Path, **changes: dict[str, str]) -> Path:
+    """A copy of a run whose ``run.json`` says otherwise."""
+    shutil.copytree(earlier, place)
+    data = json.loads((place / layout.RUN_FILE).read_text())
+    for field, values in changes.items():
+        data[field].update(values)
+    (place / layout.RUN_FILE).write_text(json.dumps(data))
+    return place
+
+
+def rewritten(earlier: Path, place: Path, verdicts: Sequence[Verdict], done: Sequence[str]) -> Path:
+    """A run like `earlier` with other rows, of which only some operators came to their end."""
+    info = replace(read_run_info(earlier), finished=None, operators=(), unfinished=())
+    with RunWriter(place, info) as writer:
+        writer.write(verdicts)
+        for overload in done:
+            writer.done(overload, "dynamo")
+    return place
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("reuse") / "earlier")
+
+
+def test_nothing_changed(earlier: Path, tmp_path: Path) -> None:
+    failing = next(v for v in store.verdicts(earlier) if v.outcome.is_failure)
+    minimal = Minimal(
+        **{name: getattr(failing, name) for name in ("case_id", "overload", "converter", "backend", "blame")},
+        stage=failing.stage,
+        outcome=failing.outcome,
+        signature=failing.signature,
+        evidence="",
+        message="",
+        minimal_id="0",
+        invocation=failing.invocation,
+    )
+    add_minimal(earlier, minimal)
+    again = run(tmp_path / "again", reuse=[earlier])
+    assert found(again) == found(earlier)
+    assert reused(again) == {"aten.celu.default": 24, "aten.erf.default": 24}
+    assert notes(again) == []
+    assert read_minimal(again) == [minimal]
+    # What was taken over can be taken over again, and still says where it was found.
+    shutil.rmtree(tmp_path / "third", ignore_errors=True)
+    third = run(tmp_path / "third", reuse=[tmp_path])
+    assert {row["reused_from"] for row in rows(third, "reused_from")} == {read_run_info(earlier).run_id}
+
+
+@pytest.mark.parametrize(
+    ("changes", "operators", "said"),
+    [
+        ({"versions": {"onnxruntime": "0.1"}}, 0, "onnxruntime 0.1 → "),
+        ({"versions": {"torch": "0.1"}}, 0, "torch 0.1 → "),
+        ({"versions": {"backend ort-cpu": "0.1"}}, 0, "nothing reused"),
+        ({"basis": {"harness source": "0"}}, 0, "harness source changed: nothing reused"),
+        ({"basis": {"processor": "0"}}, 0, "processor changed: nothing reused"),
+        ({"basis": {"opset": "17"}}, 0, "opset 17 → default: nothing reused"),
+        ({"basis": {"case aten.celu.default": "0"}}, 1, "operator cases changed: nothing of aten.celu.default"),
+        ({"versions": {"openvino": "0.1"}}, 1, "openvino 0.1 → "),
+    ],
+)
+def test_what_changed_is_run_again(
+    earlier: Path, tmp_path: Path, changes: dict[str, dict[str, str]], operators: int, said: str
+) -> None:
+    other = altered(earlier, tmp_path / "other", **changes)
+    again = run(tmp_path / "again", reuse=[other])
+    counts = reused(again)
+    assert any(said in note for note in notes(again)), notes(again)
+    assert found(again) == found(earlier)
+    if "openvino" in changes.get("versions", {}):
+        # It is a witness: no passing verdict hangs on it.
+        failing = [row for row in rows(again) if row["outcome"] not in ("pass", "skip")]
+        assert failing
+        assert not any(row["reused_from"] for row in failing)
+        assert sum(counts.values()) == 48 - len(failing) - _beside(again)
+    else:
+        assert counts == {"aten.celu.default": 0, "aten.erf.default": 24 * operators}
+
+
+def _beside(place: Path) -> int:
+    """How many cases pass that share an export with a failing one."""
+    passing = ("pass", "skip")
+    failing = {row["exported_id"] for row in rows(place) if row["outcome"] not in passing}
+    return sum(row["outcome"] in passing and row["exported_id"] in failing for row in rows(place))
+
+
+def test_other_draws_give_what_they_would(earlier: Path, tmp_path: Path) -> None:
+    options = replace(OPTIONS, ops=("aten::erf",), seed=1)
+    again = run(tmp_path / "again", options, reuse=[earlier])
+    assert notes(again) == ["seed 0 → 1: cases are drawn anew, and those reused that are the same"]
+    plain = run(tmp_path / "plain", options)
+    assert found(again) == found(plain)
+    assert 0 <= sum(reused(again).values()) < 24
+
+
+def test_an_edited_case_is_run_again(
+    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = REGISTRY["aten.celu.default"]
+    text = Path(case.declared[0]).read_text(encoding="utf-8")
+    for name, more in (("same.py", ""), ("other.py", "\n_NEW = 1\n")):
+        file = tmp_path / name
+        file.write_text(text + more, encoding="utf-8")
+        monkeypatch.setitem(REGISTRY, "aten.celu.default", replace(case, declared=(str(file), 1)))
+        again = run(tmp_path / f"again-{name}", reuse=[earlier])
+        assert reused(again) == {"aten.celu.default": 0 if more else 24, "aten.erf.default": 24}
+
+
+def test_an_edited_rule_is_run_again(tmp_path: Path) -> None:
+    file = tmp_path / "rules" / "my_rules.py"
+    file.parent.mkdir()
+    file.write_text(RULE, encoding="utf-8")
+    options = replace(OPTIONS, ops=("aten::celu",), examples=8, rules=(str(file),))
+    first = run(tmp_path / "first", options)
+    same = run(tmp_path / "same", options, reuse=[first])
+    assert reused(same) == {"aten.celu.default": 8}
+    assert {row["rule"] for row in rows(same, "rule")} == {"my_rules.py:celu"}
+    other = tmp_path / "wrong" / "my_rules.py"
+    other.parent.mkdir()
+    other.write_text(RULE.replace(", alpha=alpha", ", alpha=3.0"), encoding="utf-8")
+    again = run(tmp_path / "again", replace(options, rules=(str(other),)), reuse=[first])
+    assert reused(again) == {"aten.celu.default": 0}
+    assert "mismatch" in {row["outcome"] for row in rows(again, "outcome")}
+    # Without rules nothing changed.
+    assert reused(again / layout.WITHOUT_RULES_DIRECTORY) == {"aten.celu.default": 8}
+
+
+def test_what_may_end_otherwise_is_run_again(earlier: Path, tmp_path: Path) -> None:
+    verdicts = list(store.verdicts(earlier))
+    celu = [v for v in verdicts if v.overload == "aten.celu.default" and v.outcome is Outcome.PASS]
+    killed, hung = celu[0], next(v for v in celu if v.exported_id != celu[0].exported_id)
+    lost = {
+        killed.case_id: replace(killed, outcome=Outcome.CRASH, stage=Stage.RUN, blame="backend"),
+        hung.case_id: replace(hung, outcome=Outcome.TIMEOUT, stage=Stage.RUN, blame="backend"),
+    }
+    other = rewritten(
+        earlier,
+        tmp_path / "other",
+        [lost.get(v.case_id, v) for v in verdicts],
+        ["aten.celu.default"],
+    )
+    flaky = next(v for v in celu if v.exported_id not in (killed.exported_id, hung.exported_id))
+    write_flaky(other, {flaky.case_key})
+    again = run(tmp_path / "again", reuse=[other])
+    assert found(again) == found(earlier)
+    by_case = {row["case_id"]: row["reused_from"] for row in rows(again) if row["overload"] == killed.overload}
+    assert not any(by_case[v.case_id] for v in (killed, hung, flaky))
+    assert any(by_case.values())
+    # The other operator was under way when the run was killed.
+    assert reused(again)["aten.erf.default"] == 0
+
+
+def test_a_lost_directory_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="--reuse .*nowhere: no such directory"):
+        Library([tmp_path / "nowhere"])
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "run.json").write_text("{")
+    library = Library([tmp_path])
+    assert library.runs == ()
+    assert [note.startswith("set aside: ") for note in library.notices] == [True]
