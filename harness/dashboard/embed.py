@@ -1,0 +1,84 @@
+"""JSON inside a script that a page loads: how data reach a page that is opened from a file.
+
+A browser lets a page that comes from a file load scripts beside it and nothing else, so each piece of data is
+a script of one call. Its argument is JSON in a string: parsed as JSON it is data whatever it says, where an
+object literal would take a key ``__proto__`` for an instruction.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from harness.record import layout
+from harness.record.errors import ResultsError, reason
+
+#: What a script or the HTML parser around one would take for something else, inside a string literal.
+_ESCAPES = {
+    "\\": "\\\\",
+    "'": "\\'",
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+    "\r": "\\r",
+    "\n": "\\n",
+}
+_TABLE = str.maketrans(_ESCAPES)
+
+
+def script(name: str, data: Any) -> str:
+    """The script that hands `data` to the page under `name`."""
+    return f"conformanceData({_literal(name)}, {_literal(compact(data))});\n"
+
+
+def write_script(directory: Path, name: str, data: Any) -> int:
+    """Write ``directory/data/NAME.js``; its size in bytes.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    return write_text(directory / "data" / f"{name}.js", script(name, data))
+
+
+def write_text(path: Path, text: str) -> int:
+    """Write a file of the site at once, making its directory; its size in bytes.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(
+            f"cannot write {path}: {reason(error)}; choose another place with --out"
+        ) from None
+    # Half a surrogate pair, which a dying process may have printed, is no text in any file.
+    content = text.encode("utf-8", errors="replace")
+    with layout.replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return len(content)
+
+
+def compact(data: Any) -> str:
+    """JSON without blanks; keys keep their order.
+
+    Raises:
+        ValueError: a number that JSON does not have; `few` takes these out.
+    """
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def few(value: float | None) -> float | None:
+    """A measured number with six digits, as the page shows and compares it; None for what is no number."""
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.6g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
+
+
+def _literal(text: str) -> str:
+    return f"'{text.translate(_TABLE)}'"

@@ -1,0 +1,182 @@
+"""Which argument values an operator fails with, read off the recorded calls: ``fails with ceil_mode=True``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Fewest calls of different structure with a property, and without it, that say anything.
+_ENOUGH = 3
+#: By how much the failing share must differ between cases with a property and the rest.
+_DIFFERENCE = 0.5
+#: Or how unlikely it must be that all failing cases have a property by chance.
+_CHANCE = 1e-3
+_MOST = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A property of calls with which they fail more often than without.
+
+    Attributes:
+        property: ``ceil_mode=True``, ``self is empty``.
+        sentence: What was seen, in words, without the counts.
+        fails: Failing cases with the property.
+        cases: Cases with it.
+        other_fails: Failing cases without it.
+        other_cases: Cases without it.
+    """
+
+    property: str
+    sentence: str
+    fails: int
+    cases: int
+    other_fails: int
+    other_cases: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """One recorded call.
+
+    Attributes:
+        structure: Shared by calls that differ in values only: these speak for one call, not for many.
+        invocation: JSON.
+        fails: Whether it fails.
+    """
+
+    structure: str
+    invocation: str
+    fails: bool
+
+
+def findings(calls: Sequence[Call]) -> list[Finding]:
+    """What failing calls of one operator have in common and others lack, clearest first.
+
+    Args:
+        calls: Of one operator in one column: those that pass, and those that fail in one way.
+    """
+    failed = {number for number, one in enumerate(calls) if one.fails}
+    if not failed or len(failed) == len(calls):
+        return []
+    having: defaultdict[str, set[int]] = defaultdict(set)
+    for number, one in enumerate(calls):
+        for word in properties(one.invocation):
+            having[word].add(number)
+    found: list[tuple[Finding, frozenset[int]]] = []
+    for word, numbers in having.items():
+        told = _told(word, numbers, failed, calls)
+        if told is not None:
+            found.append((told, frozenset(numbers)))
+    # Of properties that say the same of the same cases, the plainest is enough.
+    found.sort(key=lambda pair: (-_clarity(pair[0]), len(pair[0].property), pair[0].property))
+    kept: dict[frozenset[int], Finding] = {}
+    for told, numbers in found:
+        kept.setdefault(numbers, told)
+    return list(kept.values())[:_MOST]
+
+
+def _told(word: str, numbers: set[int], failed: set[int], calls: Sequence[Call]) -> Finding | None:
+    rest = set(range(len(calls))) - numbers
+    if min(_structures(numbers, calls), _structures(rest, calls)) < _ENOUGH:
+        return None
+    cases, others = len(numbers), len(rest)
+    fails, other_fails = len(numbers & failed), len(rest & failed)
+    if fails < other_fails:
+        # It tells little of the failures.
+        return None
+    by_chance = (cases / len(calls)) ** _structures(numbers & failed, calls) if not other_fails else 1.0
+    if fails / cases - other_fails / others < _DIFFERENCE and by_chance > _CHANCE:
+        return None
+    if fails == cases:
+        sentence = f"fails exactly with {word}" if not other_fails else f"always fails with {word}"
+    else:
+        sentence = f"fails only with {word}" if not other_fails else f"mostly fails with {word}"
+    return Finding(
+        property=word,
+        sentence=sentence,
+        fails=fails,
+        cases=cases,
+        other_fails=other_fails,
+        other_cases=others,
+    )
+
+
+def _structures(numbers: Collection[int], calls: Sequence[Call]) -> int:
+    return len({calls[number].structure for number in numbers})
+
+
+def _clarity(found: Finding) -> float:
+    return found.fails / found.cases - found.other_fails / found.other_cases
+
+
+def properties(invocation: str) -> list[str]:
+    """What can be said of a call's arguments; nothing of one of another version."""
+    try:
+        arguments = json.loads(invocation)["arguments"]
+        return list(dict.fromkeys(_of_arguments(arguments)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
+    shapes = []
+    for name, value in arguments.items():
+        if isinstance(value, dict) and "tensor" in value:
+            spec = value["tensor"]
+            shapes.append(tuple(spec["shape"]))
+            yield from _of_tensor(name, spec)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{name} of {len(value)} tensors" if len(value) > 1 else f"{name} of one tensor"
+        else:
+            yield from _of_value(name, value)
+    if len(shapes) > 1:
+        yield "tensors of one shape" if len(set(shapes)) == 1 else "tensors of different shapes"
+
+
+def _of_tensor(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
+    shape = spec["shape"]
+    yield f"{name} of {spec['dtype']}"
+    yield f"{name} without dimensions" if not shape else f"{name} of {len(shape)} dimension{'s'[: len(shape) > 1]}"
+    if math.prod(shape) == 0:
+        yield f"{name} empty"
+    if 1 in shape:
+        yield f"{name} with a dimension of size 1"
+    if spec.get("offset") or not _is_contiguous(shape, spec.get("strides", [])):
+        yield f"{name} not contiguous"
+
+
+def _of_value(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        # A dtype, a layout, or a number that JSON does not have.
+        yield f"{name}={' '.join(map(str, value.values()))}"
+        return
+    yield f"{name}={_written(value)}"
+    if value is not None:
+        yield f"{name} given"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < 0:
+            yield f"{name} negative"
+        if isinstance(value, float) and not value.is_integer():
+            yield f"{name} with a fraction"
+    if isinstance(value, list):
+        yield f"{name} of {len(value)} numbers" if len(value) != 1 else f"{name} of one number"
+        if any(isinstance(n, int | float) and n < 0 for n in value):
+            yield f"{name} with a negative number"
+
+
+def _written(value: Any) -> str:
+    return f"[{', '.join(map(repr, value))}]" if isinstance(value, list) else repr(value)
+
+
+def _is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=False):
+        if size > 1 and stride != expected:
+            return False
+        expected *= max(size, 1)
+    return True

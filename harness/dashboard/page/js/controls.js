@@ -1,0 +1,85 @@
+// Fields, chips, and code with a button that copies it.
+(function () {
+  "use strict";
+  const { el, say } = Conformance;
+
+  function select(label, value, options, change) {
+    const field = el("select", { onchange: (event) => change(event.target.value), "data-field": label },
+      options.map(([option, words]) => el("option", { value: option, selected: String(option) === String(value) }, words)));
+    return el("label.field", {}, label, field);
+  }
+
+  function search(label, value, change) {
+    let waiting = 0;
+    const field = el("input", {
+      type: "search", value, placeholder: label, "aria-label": label, autocomplete: "off", spellcheck: "false",
+      oninput: function () {
+        clearTimeout(waiting);
+        waiting = setTimeout(() => change(field.value), 120);
+      },
+    });
+    return el("div.field.search", {}, field);
+  }
+
+  function check(label, value, change, title) {
+    const box = el("input", { type: "checkbox", checked: value, onchange: () => change(box.checked) });
+    return el("label.check", { title }, box, label);
+  }
+
+  // `wrap` folds long lines: for words rather than for code.
+  function code(text, label, wrap) {
+    const button = el("button", { type: "button", onclick: () => copy(text, button), "aria-label": "Copy " + label }, "Copy");
+    return el("div.code" + (wrap ? ".wrap" : ""), {}, el("pre", { tabindex: "0", "aria-label": label }, text), button);
+  }
+
+  async function copy(text, button) {
+    const done = (await byClipboard(text)) || bySelection(text);
+    button.textContent = done ? "Copied" : "Press Ctrl+C";
+    say(done ? "Copied" : "It could not be copied");
+    setTimeout(() => (button.textContent = button.dataset.words || "Copy"), 1500);
+  }
+
+  async function byClipboard(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return false; // Pages without HTTPS have no clipboard of this kind.
+    }
+  }
+
+  function bySelection(text) {
+    const area = el("textarea.unseen", { value: text });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+
+  function copyButton(words, text) {
+    const button = el("button", { type: "button", "data-words": words, onclick: () => copy(text(), button) }, words);
+    return button;
+  }
+
+  const BLAMES = {
+    converter: "the converter's defect", backend: "the backend's defect", pytorch: "PyTorch's defect",
+    spec: "the specification leaves it open: nobody's defect", unknown: "not decided", "": "not decided",
+  };
+
+  function blame(word) {
+    return el("span.chip", { title: BLAMES[word] || "" }, "blame: " + (word || "unknown"));
+  }
+
+  const GLYPHS = {
+    pass: "✓", mismatch: "≠", error: "✕", crash: "✕✕", timeout: "◷", unsupported: "∅", built: "◇", narrowed: "◇", skip: "–",
+  };
+
+  function outcome(word, stage) {
+    const at = stage && word !== "pass" && word !== "mismatch" ? word + " at " + stage : word;
+    const kind = word === "pass" ? "good" : ["built", "narrowed", "skip"].includes(word) ? "quiet" : "bad";
+    return el("span.chip.strong", {}, el("span.glyph." + kind, { "aria-hidden": "true" }, GLYPHS[word] || "•"), at);
+  }
+
+  Object.assign(Conformance, { controls: { select, search, check, code, copyButton, blame, outcome } });
+})();

@@ -1,0 +1,58 @@
+// Tables of the library: only the rows in sight are in the document, and cells are made of elements, never of HTML.
+(function () {
+  "use strict";
+  const { el } = Conformance;
+
+  // A column: {title, field, width, number, cell(row) → node or text, sort(row) → value, class}
+  function column(given) {
+    const { title, field, cell, number, sort, hint, class: kind, ...rest } = given;
+    return {
+      field,
+      title: " ",
+      headerSort: Boolean(sort),
+      sorter: sort ? (a, b, rowA, rowB) => order(sort(rowA.getData()), sort(rowB.getData())) : undefined,
+      cssClass: [number ? "number" : "", kind || ""].join(" ").trim(),
+      titleFormatter: () => el("span", { title: hint }, title),
+      formatter(one) {
+        const made = cell ? cell(one.getRow().getData(), one) : one.getRow().getData()[field];
+        return made instanceof Node ? made : el("span", {}, made);
+      },
+      ...rest,
+    };
+  }
+
+  function order(a, b) {
+    if (a === b) return 0;
+    if (a === null || a === undefined || a === "") return -1;
+    if (b === null || b === undefined || b === "") return 1;
+    return a < b ? -1 : 1;
+  }
+
+  function group(title, columns, hint) {
+    return { title: " ", columns, titleFormatter: () => el("span", { title: hint || title }, title) };
+  }
+
+  // Places a table in `box`; `ready(table)` once it can be talked to.
+  function grid(box, options) {
+    const table = new window.Tabulator(box, {
+      layout: "fitColumns",
+      renderVerticalBuffer: 300,
+      nestedFieldSeparator: false,
+      headerSortElement: () => "",
+      columnHeaderVertAlign: "bottom",
+      columnDefaults: { tooltip: false, headerTooltip: false, resizable: false, vertAlign: "middle" },
+      placeholder: "Nothing matches. Take a filter away.",
+      ...options,
+    });
+    Conformance.gridKeys(box, table);
+    return table;
+  }
+
+  // The height that is left below what is above the table, so that the page itself need not scroll.
+  function height(box, least) {
+    const top = box.getBoundingClientRect().top + window.scrollY;
+    return Math.max(least || 320, window.innerHeight - Math.min(top, window.innerHeight * 0.55) - 24);
+  }
+
+  Conformance.grid = { grid, column, group, height };
+})();

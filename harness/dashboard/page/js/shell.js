@@ -1,0 +1,116 @@
+// The frame: which view an address asks for, of which run, and what a reader must be told first.
+(function () {
+  "use strict";
+  const { el, fill, address, words, load, controls, views } = Conformance;
+  const main = document.getElementById("main");
+  let index = null;
+  let shown = null; // {view, run, instance}
+
+  async function start() {
+    try {
+      index = await load.get("index");
+    } catch (error) {
+      fill(main, el("p.notice", {}, error.message));
+      return;
+    }
+    window.addEventListener("hashchange", () => route(true));
+    route(false);
+  }
+
+  function route(moved) {
+    const asked = address.current();
+    const view = views[asked.view] ? asked.view : "overview";
+    if (!index.runs.length && view !== "data") {
+      frame("data", asked, -1);
+      return open("data", asked, -1, moved);
+    }
+    const wanted = asked.params.get("run");
+    const found = index.runs.findIndex((run) => run.id === wanted);
+    const run = found >= 0 ? found : index.runs.length - 1;
+    frame(view, asked, run);
+    open(view, asked, run, moved);
+  }
+
+  function open(view, asked, run, moved) {
+    const key = [view, run, views[view].whole ? asked.parts.join("/") : ""].join("|");
+    if (shown && shown.key === key && shown.instance && shown.instance.update) {
+      shown.instance.update(asked);
+      return;
+    }
+    Conformance.chart.stopAll();
+    if (shown && shown.instance && shown.instance.leave) shown.instance.leave();
+    main.replaceChildren();
+    shown = { key, instance: null };
+    const mine = shown;
+    const box = el("div");
+    main.append(box);
+    Promise.resolve()
+      .then(() => views[view].create(box, { index, run, asked }))
+      .then(function (instance) {
+        mine.instance = instance;
+        main.dataset.view = view;
+        if (shown === mine && instance && instance.update) instance.update(address.current());
+      })
+      .catch(function (error) {
+        // eslint-disable-next-line no-console
+        console.error(error);
+        fill(box, el("p.notice", {}, "This view could not be shown: " + error.message));
+      });
+    document.title = titleOf(view, asked);
+    if (moved) {
+      main.focus({ preventScroll: true });
+      window.scrollTo(0, 0);
+      Conformance.say(document.title);
+    }
+  }
+
+  function titleOf(view, asked) {
+    const words_ = view === "operator" && asked.parts[0] ? asked.parts[0] : views[view].title;
+    return words_ + " · ATen → ONNX conformance";
+  }
+
+  const TABS = ["overview", "matrix", "failures", "tolerances", "compare", "model", "data"];
+
+  function frame(view, asked, run) {
+    const kept = run >= 0 && run < index.runs.length - 1 ? { run: index.runs[run].id } : {};
+    fill(document.getElementById("views"), TABS.map((name) => el("a", {
+      href: address.format(name, [], ["overview", "matrix"].includes(name) ? kept : {}),
+      "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
+    }, views[name].title)));
+    tools(view, asked, run);
+    notices(run);
+    foot(run);
+  }
+
+  function tools(view, asked, run) {
+    const runs = index.runs.map((one, i) => [one.id, words.when(one.started) + (i === index.runs.length - 1 ? " (newest)" : "") + (one.state === "complete" ? "" : " – partial")]).reverse();
+    const field = runs.length > 1 && ["overview", "matrix"].includes(view)
+      ? el("select", { "aria-label": "Run", onchange: (e) => address.change({ run: e.target.value === index.runs[index.runs.length - 1].id ? "" : e.target.value }, true) },
+          runs.map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)))
+      : null;
+    const dark = Conformance.theme.current() === "dark";
+    fill(document.getElementById("tools"), field,
+      el("button", { type: "button", "aria-label": dark ? "Light colours" : "Dark colours", title: dark ? "Light colours" : "Dark colours", onclick: () => { Conformance.theme.toggle(); tools(view, asked, run); } }, dark ? "☀" : "☾"));
+  }
+
+  function notices(run) {
+    const said = [];
+    if (run >= 0 && index.runs[run].state !== "complete") {
+      said.push(el("div.notice", { role: "note" }, el("strong", {}, "This run is partial. "), index.runs[run].notes.join(" "), " What is missing counts as missing, never as passing."));
+    }
+    if (index.aside.length) {
+      said.push(el("div.notice", { role: "note" }, el("strong", {}, words.count(index.aside.length, "run") + (index.aside.length === 1 ? " was" : " were") + " set aside. "),
+        index.aside.slice(0, 3).map((one) => one.name + ": " + one.message + ". "), index.aside.length > 3 ? el("a", { href: "#/data" }, "All of them") : null));
+    }
+    fill(document.getElementById("notices"), said);
+  }
+
+  function foot(run) {
+    if (run < 0) return;
+    const one = index.runs[run];
+    const key = ["torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tensorrt"].filter((name) => one.versions[name]).map((name) => name + " " + one.versions[name]);
+    fill(document.getElementById("foot"), "Run " + one.id + " · " + words.when(one.started) + " UTC · " + key.join(" · ") + " · ", el("a", { href: "#/data" }, "All versions and downloads"));
+  }
+
+  start();
+})();
