@@ -35,8 +35,8 @@ def command(run: Path, against: str | None, chat: bool, link: str, as_json: bool
     It is red where something is worse than --against, or where verdicts are missing; without --against,
     failures alone make no run red.
 
-    With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, against,
-    worse, differences.
+    With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, reused,
+    against, worse, differences.
     """
     from harness.report import digest_text
     from harness.report.digest import digest

@@ -11,6 +11,7 @@ from harness.record.diff import Diff
 from harness.report import changes, gate
 from harness.report.digest import Digest, Standing
 from harness.report.plain import count, listed, markdown_cell, plain
+from harness.reuse.report import lines as reuse_lines
 
 #: Most rows of a table of the job page, and lines of each kind in a chat, where a message is read on a phone.
 _ROWS = 20
@@ -33,6 +34,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     yield f"Run `{plain(found.info.run_id)}`, {_when(found)}, seed {found.info.seed}." + (
         f" [Dashboard]({link})" if link else ""
     )
+    for line in reuse_lines(found.info):
+        yield f"\n{markdown_cell(line.strip())}."
     if not found.there.complete:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
@@ -151,6 +154,7 @@ def as_json(found: Digest) -> dict[str, Any]:
             for column in found.columns
         ],
         "failures": len(found.groups),
+        "reused": found.info.reused,
         "against": found.against,
         "worse": found.worse,
         "differences": found.differences,

@@ -31,6 +31,7 @@ VIEWS = frozenset(
         "cli",
         "coverage",
         "dashboard",
+        "dataset",
         "explain",
         "golden",
         "reach",
