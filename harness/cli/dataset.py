@@ -268,23 +268,24 @@ def _complaints(contents: Contents) -> list[str]:
 
 def _table(runs: list[Entry]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("run", "started", "converter → backend"):
+    table.add_column("run", no_wrap=True)
+    for name in ("started", "converter → backend"):
         table.add_column(name, overflow="fold")
-    for name in ("verdicts", "lacks", "size", "exit"):
+    for name in ("verdicts", "operators lost", "size", "exit"):
         table.add_column(name, justify="right")
     for run in runs:
         info = run.info
         status = "-" if info.exit_status is None else str(info.exit_status)
         table.add_row(
             *map(Text, (plain(info.run_id), plain(info.started[:16]), plain(_path(run)))),
-            *(f"{run.rows:,}", _lacks(run), _size(run.bytes), status),
+            *(f"{run.rows:,}", _lost(run), _size(run.bytes), status),
         )
     return table
 
 
-def _lacks(run: Entry) -> str:
+def _lost(run: Entry) -> str:
     lacking = len(run.info.unfinished)
-    return f"{lacking:,} of {count(len(run.info.operators), 'operator')}" if lacking else ""
+    return f"{lacking:,} of {len(run.info.operators):,}" if lacking else ""
 
 
 def _path(run: Entry) -> str:

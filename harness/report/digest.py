@@ -99,14 +99,14 @@ class Digest:
 
     @property
     def headline(self) -> str:
-        """``red: 2 worse than golden/baseline; shard 2/4 is missing``."""
-        parts = []
-        if self.against:
-            parts.append(f"{self.worse:,} worse than {self.against}" if self.worse else "nothing worse")
+        """``red: shard 2/4 is missing; 2 worse than golden/baseline``."""
+        parts = [] if self.there.complete else [self.there.said.partition(" (")[0]]
+        if self.worse:
+            parts.append(f"{self.worse:,} worse than {self.against}")
+        elif self.against:
+            parts.append("nothing else is worse" if parts else "nothing is worse")
         else:
             parts.append(count(len(self.groups), "distinct failure"))
-        if not self.there.complete:
-            parts.append(self.there.said.partition(" (")[0])
         word = "red" if self.red else "green" if self.against else "not compared"
         return f"{word}: {'; '.join(parts)}"
 

@@ -35,7 +35,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         f" [Dashboard]({link})" if link else ""
     )
     for line in reuse_lines(found.info):
-        yield f"\n{markdown_cell(line.strip())}."
+        yield f"\n{markdown_cell(line.strip()[:1].upper() + line.strip()[1:])}."
     if not found.there.complete:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
@@ -100,8 +100,9 @@ def chat(found: Digest, link: str = "") -> dict[str, Any]:
 def _chat(found: Digest, link: str) -> Iterator[str]:
     yield f"Conformance is {plain(found.headline, 300)}"
     for column in found.columns:
-        operators, whole = column.operators.total(), column.operators[Standing.WHOLE]
-        yield f"{plain(column.name)}: {whole:,} of {operators:,} operators pass wholly"
+        whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
+        words = f"{whole:,} of {column.operators.total() + lacking:,} operators pass wholly"
+        yield f"{plain(column.name)}: {words}" + (f", {lacking:,} lack verdicts" if lacking else "")
     worse = _worse(found)
     yield from (f"• {plain(line, 200)}" for line in worse[:_LINES])
     if len(worse) > _LINES:
