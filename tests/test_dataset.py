@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from dataset_places import KINDS, url
@@ -111,6 +112,20 @@ def test_duckdb_reads_it_by_run(kind: str, tmp_path: Path) -> None:
     assert one == (4,)
 
 
+def test_runs_of_older_versions_are_read_beside_newer_ones(tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    old, new = make_run(tmp_path, rows=2), make_run(tmp_path, rows=4)
+    file = old / layout.VERDICTS_FILE
+    pq.write_table(pq.read_table(file).drop_columns(["reused_from"]), file)
+    done("add", old, new, "--to", dataset)
+    with duckdb.connect() as connection:
+        found = connection.sql(
+            f"SELECT run_id, count(reused_from) FROM read_parquet('{dataset}/run_id=*/verdicts.parquet', "
+            "union_by_name = true) GROUP BY ALL"
+        ).fetchall()
+    assert sorted(found) == sorted([(old.name, 0), (new.name, 4)])
+
+
 def test_adding_again_changes_nothing_but_what_is_new(tmp_path: Path) -> None:
     run, dataset = make_run(tmp_path), tmp_path / "dataset"
     done("add", run, "--to", dataset)
@@ -199,6 +214,15 @@ def test_what_is_damaged_in_the_dataset_hinders_nothing(kind: str, tmp_path: Pat
     assert {aside["name"] for aside in listed["set_aside"]} == {cut.name, bent.name}
     done("add", cut, "--to", dataset)
     assert cut.name in ids(dataset)
+
+
+def test_a_shard_is_no_run(tmp_path: Path) -> None:
+    shard = make_run(tmp_path)
+    info = RunInfo.from_json((shard / layout.RUN_FILE).read_text())
+    write_run_info(shard, dataclasses.replace(info, shard={"index": 3, "count": 8}))
+    said = cli("add", shard, "--to", tmp_path / "dataset")
+    assert said.exit_code == 1
+    assert "set aside: it is shard 3/8 of a run: put them together with `conformance merge`" in said.output
 
 
 def test_jobs_that_add_at_the_same_time_do_no_harm(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -54,6 +54,18 @@ def warn_if_incomplete(run: Path) -> None:
         missing = completeness(run).said
         if missing:
             click.echo(f"warning: {run} is incomplete: {missing}", err=True)
+
+
+def runs_in(given: Sequence[Path]) -> list[Path]:
+    """The runs that are named, and all of a directory of runs, be it a dataset or ``results/``.
+
+    What is neither is left to those who read it.
+    """
+    found: list[Path] = []
+    for path in given:
+        below = sorted(p for p in path.iterdir() if layout.holds_run(p)) if path.is_dir() else []
+        found += below if below and not layout.holds_run(path) else [path]
+    return found
 
 
 def run_option(function: _Command) -> _Command:

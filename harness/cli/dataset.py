@@ -30,6 +30,7 @@ def command() -> None:
     A DATASET is a directory or a URL: nightly/, s3://bucket/conformance, gs://…, abfs://….
     A URL needs the package of its protocol (pip install s3fs) and takes credentials as fsspec does.
     DuckDB reads it as it is:  SELECT … FROM 'DATASET/run_id=*/verdicts.parquet'
+    (with read_parquet(…, union_by_name = true) where older versions lack a column).
     On a disk, DATASET/run_id=RUN_ID is a RUN of every other command, and DATASET its newest one.
     """
 

@@ -34,8 +34,10 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     yield f"Run `{plain(found.info.run_id)}`, {_when(found)}, seed {found.info.seed}." + (
         f" [Dashboard]({link})" if link else ""
     )
-    for line in reuse_lines(found.info):
-        yield f"\n{markdown_cell(line.strip()[:1].upper() + line.strip()[1:])}."
+    what, *why = reuse_lines(found.info) or [""]
+    if what:
+        yield f"\n{markdown_cell(what.capitalize())}."
+    yield from (f"- {markdown_cell(line)}" for line in why)
     if not found.there.complete:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
