@@ -103,8 +103,8 @@ def test_what_is_missing_is_red_and_counts_as_no_pass(tmp_path: Path) -> None:
 
 
 def test_what_was_reused_is_said(tmp_path: Path) -> None:
-    reused = {"verdicts": 5, "of": 6, "runs": {"yesterday": 5}, "notes": ["torch 1 → 2"]}
+    reused = {"verdicts": 5, "of": 6, "runs": {"20260101T1-x": 5}, "notes": ["torch 1 → 2"]}
     run = make_run(tmp_path / "run", rows(CELU), reused=reused)
     text = summary(run)
-    assert "\nReused: 5 of 6 verdicts, found in yesterday.\n- torch 1 → 2\n" in text
+    assert "\nReused: 5 of 6 verdicts, found in 20260101T1-x.\n- torch 1 → 2\n" in text
     assert (run / layout.RUN_FILE).exists()

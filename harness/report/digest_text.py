@@ -36,7 +36,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     )
     what, *why = reuse_lines(found.info) or [""]
     if what:
-        yield f"\n{markdown_cell(what.capitalize())}."
+        yield f"\n{markdown_cell(what[0].upper() + what[1:])}."
     yield from (f"- {markdown_cell(line)}" for line in why)
     if not found.there.complete:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
