@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import fsspec
+import fsspec.implementations.memory
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -207,13 +208,32 @@ def test_what_is_damaged_in_the_dataset_hinders_nothing(kind: str, tmp_path: Pat
     assert f"left out: {bent.name}" in fetched.stderr
     assert not (tmp_path / "out" / bent.name).exists()
 
-    assert cli("check", dataset, "--set-aside").exit_code == 1
+    assert cli("fetch", dataset, "--out", tmp_path / "out", "--set-aside").exit_code == 1
+    assert cli("fetch", dataset, "--out", tmp_path / "out").exit_code == 0
     assert cli("check", dataset).exit_code == 0
     listed = asked("list", dataset)
     assert [run["run_id"] for run in listed["runs"]] == [sound.name]
     assert {aside["name"] for aside in listed["set_aside"]} == {cut.name, bent.name}
     done("add", cut, "--to", dataset)
     assert cut.name in ids(dataset)
+
+
+def test_a_file_system_that_does_not_answer_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, run = url("memory", tmp_path), make_run(tmp_path)
+    done("add", run, "--to", dataset)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise TimeoutError("no answer")
+
+    with monkeypatch.context() as patch:
+        for name in ("get_file", "_open"):
+            patch.setattr(fsspec.implementations.memory.MemoryFileSystem, name, refuse)
+        said = cli("fetch", dataset, "--out", tmp_path / "out", "--set-aside")
+    assert said.exit_code == 1
+    assert "no answer" in said.stderr
+    assert ids(dataset) == [run.name]
 
 
 def test_a_shard_is_no_run(tmp_path: Path) -> None:
@@ -350,6 +370,6 @@ def test_a_run_of_another_name_or_time_is_told_as_damaged(tmp_path: Path) -> Non
     info = RunInfo.from_json((partition / layout.RUN_FILE).read_text())
     write_run_info(partition, dataclasses.replace(info, started="yesterday"))
     assert {bad["run_id"]: bad["reason"] for bad in asked("list", dataset)["damaged"]} == {
-        run.name: "run.json: `started` is no time: yesterday",
+        run.name: "its `started` is no time: yesterday",
         "other": f"run.json is of the run {run.name}",
     }

@@ -171,7 +171,9 @@ def test_a_night_without_any_shard_is_red_and_says_so(tmp_path: Path, chat: tupl
     assert "secret" not in said
     assert "red: there is no run" in (tmp_path / "out" / "summary.md").read_text()
     (message,) = posted
-    assert "red: there is no run (merge: no shard left anything" in json.loads(message)["text"]
+    assert json.loads(message)["text"].startswith(
+        "Conformance is red: there is no run\nFailed: merge: no shard left anything"
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from harness.cli._output import emit, example, line, print_json, statuses
 from harness.cli._run_argument import json_option
-from harness.dataset.dataset import Addition, Aside, Contents, Dataset, Entry, require_run
+from harness.dataset.contents import Aside, Contents, Damaged, Entry
+from harness.dataset.dataset import Addition, Dataset, require_run
 from harness.dataset.retention import Rules, keeping
 from harness.record.errors import ResultsError
 from harness.report.plain import count, plain
@@ -190,34 +191,42 @@ def keep(
     show_default=True,
     help="A directory for each run is made in it.",
 )
+@click.option("--set-aside", is_flag=True, help="Move a damaged one to DATASET/set-aside/.")
 @json_option
 @click.pass_context
 def fetch(
-    ctx: click.Context, dataset: str, names: tuple[str, ...], last: int | None, out: Path, as_json: bool
+    ctx: click.Context,
+    dataset: str,
+    names: tuple[str, ...],
+    last: int | None,
+    out: Path,
+    set_aside: bool,
+    as_json: bool,
 ) -> None:
     """Copy runs of a dataset to this machine, and print their directories, oldest first.
 
     A run is named by its id or the beginning of it; without a name it is all. One that is here already is
     not copied again.
 
-    With --json: fetched (run_id, path), damaged (run_id, reason).
+    With --json: fetched (run_id, path), damaged (run_id, reason, moved_to).
     """
     source = Dataset(dataset)
     contents = source.contents()
     fetched: list[tuple[str, Path]] = []
-    damaged = [(bad.run_id, bad.reason) for bad in contents.damaged]
+    damaged = list(contents.damaged)
     for run in contents.chosen(names, last):
         try:
             fetched.append((run.info.run_id, source.fetch(run, out)))
         except ResultsError as error:
-            damaged.append((run.info.run_id, str(error)))
-    for run_id, why in damaged:
-        click.echo(f"left out: {plain(run_id)}: {plain(why)}", err=True)
+            damaged.append(Damaged(run.info.run_id, str(error)))
+    moved = [(bad, _set_aside(source, bad) if set_aside else None) for bad in damaged]
+    for bad, to in moved:
+        click.echo(f"left out: {_damage(bad, to)}", err=True)
     if as_json:
         print_json(
             {
                 "fetched": [{"run_id": run_id, "path": str(path)} for run_id, path in fetched],
-                "damaged": [{"run_id": run_id, "reason": why} for run_id, why in damaged],
+                "damaged": [_damage_data(bad, to) for bad, to in moved],
             }
         )
     else:
@@ -240,15 +249,30 @@ def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> N
     With --json: damaged, a list of run_id, reason, moved_to (null where it was left).
     """
     target = Dataset(dataset)
-    found = [(bad, target.set_aside(bad) if set_aside else None) for bad in target.check()]
+    found = [(bad, _set_aside(target, bad) if set_aside else None) for bad in target.check()]
     if as_json:
-        print_json({"damaged": [{"run_id": b.run_id, "reason": b.reason, "moved_to": to} for b, to in found]})
+        print_json({"damaged": [_damage_data(bad, to) for bad, to in found]})
     else:
         for bad, to in found:
-            moved = f"; moved to {to}" if to else ""
-            emit(line(f"{plain(bad.run_id)}: {plain(bad.reason)}{moved}", "bold red"))
-        emit(Text(f"{count(len(found), 'damaged run')}" if found else "every run is sound"))
+            emit(line(_damage(bad, to), "bold red"))
+        emit(Text(count(len(found), "damaged run") if found else "every run is sound"))
     ctx.exit(int(bool(found)))
+
+
+def _set_aside(dataset: Dataset, bad: Damaged) -> str | None:
+    """Where a damaged run is now; None where it was left, for not being read at all."""
+    try:
+        return dataset.set_aside(bad)
+    except ResultsError:
+        return None
+
+
+def _damage(bad: Damaged, to: str | None) -> str:
+    return f"{plain(bad.run_id)}: {plain(bad.reason)}" + (f"; moved to {to}" if to else "")
+
+
+def _damage_data(bad: Damaged, to: str | None) -> dict[str, Any]:
+    return {"run_id": bad.run_id, "reason": bad.reason, "moved_to": to}
 
 
 def _say(done: Addition) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ def complaint(run: Path) -> str | None:
         info = read_run_info(run)
         if not re.fullmatch(r"[\w.-]+", info.run_id):
             return f"its run id {info.run_id!r} cannot name a directory"
+        if not is_time(info.started):
+            return f"its `started` is no time: {info.started}"
         if info.shard is not None:
             part = f"{info.shard.get('index')}/{info.shard.get('count')}"
             return f"it is shard {part} of a run: put them together with `conformance merge`"
@@ -42,6 +45,14 @@ def complaint(run: Path) -> str | None:
     except ResultsError as error:
         return str(error)
     return None
+
+
+def is_time(text: str) -> bool:
+    """Whether runs can be put in order by it: ISO 8601 with a time zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _batches(file: pq.ParquetFile, path: Path) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from harness.dataset.condition import complaint, rows_of
+from harness.dataset.condition import complaint, is_time, rows_of
+from harness.dataset.contents import Aside, Contents, Damaged, Entry, age
 from harness.dataset.place import Place
 from harness.record import layout
 from harness.record.errors import ResultsError, reason
@@ -27,94 +27,6 @@ REASON_FILE = "reason.json"
 _TAIL = 65_536
 #: Runs that are looked at at once: most of the time goes by waiting for a remote file system.
 _THREADS = 16
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A run of a dataset.
-
-    Attributes:
-        info: Its ``run.json``, which names what it lacks verdicts of, such as the operators of a lost shard.
-        rows: Of its ``verdicts.parquet``.
-        files: Name within the run → bytes.
-    """
-
-    info: RunInfo
-    rows: int
-    files: dict[str, int]
-
-    @property
-    def bytes(self) -> int:
-        """Of all its files."""
-        return sum(self.files.values())
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """A run that a dataset has and nobody can read.
-
-    Attributes:
-        run_id: As its directory says.
-        reason: What is wrong, in words.
-    """
-
-    run_id: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Aside:
-    """A run that was set aside.
-
-    Attributes:
-        name: Of its directory below ``set-aside/``.
-        reason: Why, in words.
-        since: When it was set aside; None where that is not known.
-    """
-
-    name: str
-    reason: str
-    since: datetime | None
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What a dataset has.
-
-    Attributes:
-        runs: The sound ones, oldest first.
-        damaged: The others.
-        aside: Those that were set aside.
-    """
-
-    runs: tuple[Entry, ...]
-    damaged: tuple[Damaged, ...]
-    aside: tuple[Aside, ...]
-
-    def chosen(self, names: Sequence[str] = (), last: int | None = None) -> list[Entry]:
-        """Runs by id, or by an unambiguous beginning of it; the newest `last`; or all. Oldest first.
-
-        Raises:
-            ResultsError: a name is none's or several runs'.
-        """
-        found = [self._named(name) for name in names] if names else list(self.runs)
-        found.sort(key=_age)
-        return found if last is None else found[-last:]
-
-    def _named(self, name: str) -> Entry:
-        exact = [run for run in self.runs if run.info.run_id == name]
-        found = exact or [run for run in self.runs if name and run.info.run_id.startswith(name)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise ResultsError(
-                f"{name!r} begins {len(found)} runs: {', '.join(run.info.run_id for run in found[:3])}"
-            )
-        for bad in self.damaged:
-            if bad.run_id == name:
-                raise ResultsError(f"run {name} is damaged ({bad.reason})")
-        newest = ", ".join(run.info.run_id for run in self.runs[-3:])
-        raise ResultsError(f"the dataset has no run {name!r}" + (f"; newest: {newest}" if newest else ""))
 
 
 class Became(StrEnum):
@@ -186,7 +98,7 @@ class Dataset:
         with ThreadPoolExecutor(_THREADS) as pool:
             found = list(pool.map(self._entry, there.keys(), there.values()))
         return Contents(
-            runs=tuple(sorted((run for run in found if isinstance(run, Entry)), key=_age)),
+            runs=tuple(sorted((run for run in found if isinstance(run, Entry)), key=age)),
             damaged=tuple(run for run in found if isinstance(run, Damaged)),
             aside=tuple(self._aside(list(files))),
         )
@@ -251,12 +163,9 @@ class Dataset:
             out.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{run_id}.", dir=out) as temporary:
                 fresh = Path(temporary) / run_id
-                for name in entry.files:
-                    (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-                    self.place.download(f"{PARTITION}{run_id}/{name}", fresh / name)
-                why = complaint(fresh)
+                why = self._downloaded(run_id, list(entry.files), fresh)
                 if why is not None:
-                    raise ResultsError(f"run {run_id} is damaged: {why.replace(str(fresh) + '/', '')}")
+                    raise ResultsError(f"run {run_id} is damaged: {why}")
                 if target.exists():
                     target.rename(Path(temporary) / "before")
                 fresh.rename(target)
@@ -274,19 +183,23 @@ class Dataset:
         """Remove a run that was set aside."""
         self._clear(f"{SET_ASIDE}/{aside.name}")
 
-    def set_aside(self, damaged: Damaged) -> str:
-        """Move a run that cannot be read out of the way.
+    def set_aside(self, damaged: Damaged) -> str | None:
+        """Move a run that nobody can read out of the way.
+
+        All of it is read first: that a file system does not answer is no damage.
 
         Returns:
-            Where it is now.
+            Where it is now; None where it is sound after all.
         """
-        partition = f"{PARTITION}{damaged.run_id}"
+        partition, aside = f"{PARTITION}{damaged.run_id}", f"{SET_ASIDE}/{damaged.run_id}"
+        why = self._wrong(damaged.run_id)
+        if why is None:
+            return None
         names = sorted(self.place.files(partition), key=lambda name: not name.endswith(layout.VERDICTS_FILE))
-        aside = f"{SET_ASIDE}/{damaged.run_id}"
         for name in names:
             self.place.move(name, f"{aside}/{name.removeprefix(partition + '/')}")
         self.place.remove(names, partition)
-        self.place.write(_reason(damaged.reason), f"{aside}/{REASON_FILE}")
+        self.place.write(_reason(why), f"{aside}/{REASON_FILE}")
         return self.place.named(aside)
 
     def check(self) -> list[Damaged]:
@@ -296,14 +209,30 @@ class Dataset:
             ResultsError: there is no dataset.
         """
         contents = self.contents()
-        found = list(contents.damaged)
+        found = {bad.run_id: bad for bad in contents.damaged}
         for entry in contents.runs:
-            with tempfile.TemporaryDirectory() as temporary:
-                try:
-                    shutil.rmtree(self.fetch(entry, Path(temporary)))
-                except ResultsError as error:
-                    found.append(Damaged(entry.info.run_id, str(error)))
-        return found
+            why = self._wrong(entry.info.run_id)
+            if why is not None:
+                found[entry.info.run_id] = Damaged(entry.info.run_id, why)
+        return list(found.values())
+
+    def _wrong(self, run_id: str) -> str | None:
+        """What is wrong with a run, of which all is read; None for a sound one."""
+        partition = f"{PARTITION}{run_id}/"
+        names = [name.removeprefix(partition) for name in self.place.files(partition.rstrip("/"))]
+        with tempfile.TemporaryDirectory() as temporary:
+            return self._downloaded(run_id, names, Path(temporary) / run_id)
+
+    def _downloaded(self, run_id: str, names: Sequence[str], directory: Path) -> str | None:
+        """Copy a run's files; what is wrong with them."""
+        for name in names:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            self.place.download(f"{PARTITION}{run_id}/{name}", directory / name)
+        why = complaint(directory)
+        if why is not None:
+            return why.replace(f"{directory}/", "")
+        found = read_run_info(directory).run_id
+        return f"{layout.RUN_FILE} is of the run {found}" if found != run_id else None
 
     def _entry(self, run_id: str, files: dict[str, int]) -> Entry | Damaged:
         partition = f"{PARTITION}{run_id}"
@@ -315,8 +244,8 @@ class Dataset:
             return Damaged(run_id, f"{layout.RUN_FILE}: {reason(error)}")
         if info.run_id != run_id:
             return Damaged(run_id, f"{layout.RUN_FILE} is of the run {info.run_id}")
-        if not _is_time(info.started):
-            return Damaged(run_id, f"{layout.RUN_FILE}: `started` is no time: {info.started}")
+        if not is_time(info.started):
+            return Damaged(run_id, f"its `started` is no time: {info.started}")
         try:
             with self.place.open(f"{partition}/{layout.VERDICTS_FILE}") as file:
                 rows = rows_of(file)
@@ -383,14 +312,3 @@ def _files(run: Path) -> list[Path]:
 
 def _reason(why: str) -> str:
     return json.dumps({"reason": why, "since": datetime.now(UTC).isoformat(timespec="seconds")}) + "\n"
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _age(entry: Entry) -> tuple[str, str]:
-    return entry.info.started, entry.info.run_id
