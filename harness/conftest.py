@@ -87,8 +87,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         action="append",
         default=[],
-        help="take over the verdicts of earlier runs (a run, or a directory of runs; repeatable) where nothing "
-        "that they hang on has changed: --reuse results",
+        help="take over the verdicts of earlier runs where nothing that they hang on has changed; a run or a "
+        "directory of runs, repeatable: --reuse results",
     )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")

@@ -47,8 +47,9 @@ def run(place: Path, options: Options = OPTIONS, reuse: Sequence[Path] = ()) -> 
 
 
 def found(place: Path) -> list[dict[str, Any]]:
-    """What is the same however often it is run: all but times and where it was found."""
-    left_out = {"run_id", "convert_ms", "load_ms", "run_ms", "reused_from"}
+    """What is the same however often it is run: all but times and where it was found, and messages, which
+    name nodes by their place in a batch (signatures do not)."""
+    left_out = {"run_id", "convert_ms", "load_ms", "run_ms", "reused_from", "message"}
     kept = [{name: value for name, value in row.items() if name not in left_out} for row in rows(place)]
     return sorted(kept, key=lambda row: (row["case_id"], row["exported_id"]))
 
@@ -126,7 +127,11 @@ def test_nothing_changed(earlier: Path, tmp_path: Path) -> None:
         ({"basis": {"harness source": "0"}}, 0, "harness source changed: nothing reused"),
         ({"basis": {"processor": "0"}}, 0, "processor changed: nothing reused"),
         ({"basis": {"opset": "17"}}, 0, "opset 17 → default: nothing reused"),
-        ({"basis": {"case aten.celu.default": "0"}}, 1, "operator cases changed: nothing of aten.celu.default"),
+        (
+            {"basis": {"case aten.celu.default": "0"}},
+            1,
+            "operator cases changed: nothing of aten.celu.default",
+        ),
         ({"versions": {"openvino": "0.1"}}, 1, "openvino 0.1 → "),
     ],
 )
@@ -164,9 +169,7 @@ def test_other_draws_give_what_they_would(earlier: Path, tmp_path: Path) -> None
     assert 0 <= sum(reused(again).values()) < 24
 
 
-def test_an_edited_case_is_run_again(
-    earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edited_case_is_run_again(earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = REGISTRY["aten.celu.default"]
     text = Path(case.declared[0]).read_text(encoding="utf-8")
     for name, more in (("same.py", ""), ("other.py", "\n_NEW = 1\n")):
@@ -214,7 +217,9 @@ def test_what_may_end_otherwise_is_run_again(earlier: Path, tmp_path: Path) -> N
     write_flaky(other, {flaky.case_key})
     again = run(tmp_path / "again", reuse=[other])
     assert found(again) == found(earlier)
-    by_case = {row["case_id"]: row["reused_from"] for row in rows(again) if row["overload"] == killed.overload}
+    by_case = {
+        row["case_id"]: row["reused_from"] for row in rows(again) if row["overload"] == killed.overload
+    }
     assert not any(by_case[v.case_id] for v in (killed, hung, flaky))
     assert any(by_case.values())
     # The other operator was under way when the run was killed.
@@ -222,7 +227,7 @@ def test_what_may_end_otherwise_is_run_again(earlier: Path, tmp_path: Path) -> N
 
 
 def test_a_lost_directory_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match="--reuse .*nowhere: no such directory"):
+    with pytest.raises(ResultsError, match=r"--reuse .*nowhere: no such directory"):
         Library([tmp_path / "nowhere"])
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "run.json").write_text("{")

@@ -91,9 +91,9 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
 
 def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
     one, two = copies(shards, tmp_path)
-    lost = read_run_info(one).operators
+    lost = list(read_run_info(one).operators)
     shutil.rmtree(one)
-    planned = read_run_info(two).operators
+    planned = list(read_run_info(two).operators)
     killed(two)
     done = conformance("merge", one, two, "--out", tmp_path / "m", cwd=tmp_path)
     assert done.returncode == 1, output(done)
@@ -187,12 +187,14 @@ def test_a_wrong_shard_is_one_line(word: str) -> None:
 
 
 def test_a_wrong_shard_is_a_usage_error() -> None:
-    with pytest.raises(UsageProblem, match="^--shard 9/8: shards are counted from 1: of 8 the last is 8/8$"):
+    with pytest.raises(UsageProblem, match=r"^--shard 9/8: shards are counted from 1: of 8 the last is 8/8$"):
         make_plan(Options(shard="9/8"))
 
 
 def test_a_run_takes_over_what_its_shards_found(shards: Path, tmp_path: Path) -> None:
-    done = run_harness(*OPTIONS, "--reuse", shards / "1", "--reuse", shards / "2", "--results-dir", tmp_path / "r")
+    done = run_harness(
+        *OPTIONS, "--reuse", shards / "1", "--reuse", shards / "2", "--results-dir", tmp_path / "r"
+    )
     assert done.returncode == 0, output(done)
     assert "reused: 24 of 24 verdicts" in done.stdout, output(done)
     assert keys(tmp_path / "r") == keys(shards / "whole")

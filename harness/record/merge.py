@@ -215,9 +215,9 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
         # What is missing is no success.
         exit_status=max([*statuses, 0 if whole else 1]),
         shard=None,
-        operators=sorted(name for part in parts for name in part["operators"]),
-        unfinished=sorted(name for part in parts for name in part["unfinished"]),
-        shards=parts,
+        operators=tuple(sorted(name for part in parts for name in part["operators"])),
+        unfinished=tuple(sorted(name for part in parts for name in part["unfinished"])),
+        shards=tuple(parts),
     )
 
 

@@ -155,6 +155,7 @@ class RunInfo:
         for name in ("planned", "operators", "unfinished", "shards"):
             if not isinstance(info.setdefault(name, []), list):
                 raise ValueError(f"`{name}` is not a list")
+            info[name] = tuple(info[name])
         return cls(**info)
 
 
