@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.dashboard.coded import CodedRun
-from harness.dashboard.embed import few
+from harness.dashboard.embed import endless
 from harness.dashboard.vocabulary import Numbers
 
 #: Length of a case id of this version of the record.
@@ -84,8 +84,7 @@ class CaseIndex:
                 "chunk": chunk,
                 "states": _run_lengths(states),
                 "at": np.diff(places, prepend=0).tolist(),
-                # An infinite error is compared with nothing.
-                "ulps": [few(value) if np.isfinite(value) else -1 for value in run.ulp[errors].tolist()],
+                "ulps": list(map(endless, run.ulp[errors].tolist())),
             }
 
 

@@ -80,5 +80,10 @@ def few(value: float | None) -> float | None:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 2**53 else rounded
 
 
+def endless(value: float | None) -> float | None:
+    """An error, which is never negative, as `few` has it; −1 for an infinite one."""
+    return -1 if value == math.inf else few(value)
+
+
 def _literal(text: str) -> str:
     return f"'{text.translate(_TABLE)}'"

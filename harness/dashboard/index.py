@@ -19,7 +19,7 @@ from harness.record.why import version_changes, why
 #: Lines of what moved that the overview shows; the comparison shows all.
 _LINES = 60
 #: Failures that it shows.
-_FAILURES = 12
+_FAILURES = 16
 
 
 def index_data(built: Built, failures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

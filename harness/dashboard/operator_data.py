@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.dashboard.embed import few
+from harness.dashboard.embed import endless
 from harness.dashboard.findings import Call, findings
 from harness.invocation import InvalidInvocation, Invocation
 from harness.record.evidence import Graph, Script
@@ -46,6 +46,8 @@ COLUMNS = (
 )
 #: Cases of one group, and cases in all, that an operator's page lists.
 _OF_A_GROUP, _IN_ALL = 12, 240
+#: Findings that it lists of one converter and backend.
+_FINDINGS = 10
 _EXPECTED = re.compile(r"expected (?P<expected>.+?), got (?P<got>.+)", re.DOTALL)
 #: A message longer than this is cut: it is in the record.
 _WORDS = 2_000
@@ -157,13 +159,13 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             way = row["outcome"], row["stage"], row["signature"]
             failed[column][way].append(Call(row["structure_id"], row["invocation"], True))
     for column, ways in sorted(failed.items()):
-        told: set[str] = set()
-        for (outcome, stage, _), theirs in sorted(ways.items(), key=lambda item: (-len(item[1]), item[0])):
-            for found in findings([*theirs, *passed[column]]):
-                if found.property not in told:
-                    told.add(found.property)
-                    place = dict(zip(("converter", "backend"), column, strict=True))
-                    yield {**place, "outcome": outcome, "stage": stage, **asdict(found)}
+        told = [
+            {**dict(zip(("converter", "backend"), column, strict=True)), "outcome": outcome, "stage": stage, **asdict(found)}
+            for (outcome, stage, _), theirs in ways.items()
+            for found in findings([*theirs, *passed[column]])
+        ]
+        told.sort(key=lambda one: (one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"], -one["fails"]))
+        yield from told[:_FINDINGS]
 
 
 def _graphs(
@@ -240,8 +242,8 @@ class _Cases:
                     "outcome": row["outcome"],
                     "blame": row["blame"],
                     "message": row["message"][: _WORDS // 4],
-                    "ulp": few(row["max_ulp_error"]),
-                    "abs": few(row["max_abs_error"]),
+                    "ulp": endless(row["max_ulp_error"]),
+                    "abs": endless(row["max_abs_error"]),
                     "wrong": row["mismatched_elements"],
                     "elements": row["total_elements"],
                 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.dashboard.built import Built
-from harness.dashboard.embed import few
+from harness.dashboard.embed import endless, few
 from harness.record import store
 from harness.report.tolerance import COLUMNS, COMPARED, Distribution, distributions
 from harness.verdict.verdict import Outcome
@@ -42,11 +42,11 @@ def tolerance_data(built: Built, found: list[Distribution]) -> dict[str, Any]:
                 d.shape_mode,
                 d.cases,
                 d.wrong,
-                few(d.median_ulp),
-                few(d.p99_ulp),
-                few(d.max_ulp),
-                few(d.rtol),
-                few(d.atol),
+                endless(d.median_ulp),
+                endless(d.p99_ulp),
+                endless(d.max_ulp),
+                endless(d.rtol),
+                endless(d.atol),
                 few(d.default_rtol),
                 few(d.default_atol),
                 d.worst_case,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from harness.pipeline.program import varying_dims
 from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.minimal import Minimal, read_minimal
-from harness.record.run_info import read_run_info
+from harness.record.run_info import RunInfo, read_run_info
 from harness.verdict.verdict import Outcome, Stage, Verdict
 
 
@@ -89,7 +89,21 @@ def find_failure(
     known = store.resolve_case(results_dir, shrunk[0].case_id if shrunk else wanted)
     rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
     row = _failing(rows, converter, backend)
-    info = read_run_info(results_dir)
+    return failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
+
+
+def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo) -> Failure:
+    """A failed row of a run, in its shrunk form where one is given.
+
+    Args:
+        results_dir: The run.
+        row: Of it.
+        minimals: Its shrunk cases.
+        info: Its ``run.json``.
+
+    Raises:
+        ResultsError: the case is of another version.
+    """
     key = row.case_id, row.converter, row.backend
     minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
     asked = info.options.get("opset")
@@ -105,12 +119,12 @@ def find_failure(
         "versions": dict(info.versions),
         "system": " ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
     }
-    found = minimal if minimal is not None and not original else row
+    found = minimal if minimal is not None else row
     try:
         invocation = Invocation.from_json(found.invocation)
         exported = Invocation.from_json(found.exported_invocation or found.invocation)
     except InvalidInvocation as error:
-        raise ResultsError(f"{results_dir}: case {known} cannot be read: {error}") from None
+        raise ResultsError(f"{results_dir}: case {row.case_id} cannot be read: {error}") from None
     dims = None
     if row.shape_mode == "dynamic":
         others = [invocation]

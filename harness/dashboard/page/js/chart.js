@@ -10,6 +10,10 @@
     return {
       ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), accent: of("accent"),
       whole: of("s-whole"), part: of("s-part"), none: of("s-none"), unjudged: of("s-unjudged"), missing: of("s-missing"),
+      // Letters on the bars.
+      on: document.documentElement.dataset.theme === "dark"
+        ? { whole: "#0b1722", part: "#ffffff", none: "#1f0e02", unjudged: "#ffffff", missing: "#170d26" }
+        : { whole: "#ffffff", part: "#1b2027", none: "#ffffff", unjudged: "#1b2027", missing: "#ffffff" },
       // Okabe and Ito's colours, told apart in every kind of colour blindness; with shapes and dashes beside them.
       series: document.documentElement.dataset.theme === "dark"
         ? ["#56b4e9", "#e69f00", "#2dc79b", "#e58bbd", "#f0e442", "#ef8036", "#9db8ff", "#c9ced6"]

@@ -5,18 +5,22 @@
   const KINDS = ["whole", "part", "none", "unjudged", "missing"];
   // Stripes tell the two apart that are hard to tell by colour, and mark what is missing.
   const STRIPES = {
-    none: { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [2, 5], rotation: -Math.PI / 4, color: "rgba(255,255,255,0.35)" },
+    none: { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [2, 5], rotation: -Math.PI / 4, color: "rgba(255,255,255,0.16)" },
     missing: { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [3, 3], rotation: Math.PI / 4, color: "rgba(255,255,255,0.55)" },
   };
 
   // Bars of operators by how they stand. rows: [{name, counts: [whole, part, …]}], first on top.
-  function standings(rows, label, click, narrowNames) {
-    const height = 28 * rows.length + 58;
+  function standings(rows, label, click, dense) {
+    const step = dense ? 21 : 30;
+    // On a phone the legend takes two lines.
+    const extra = (width, kinds) => (width < 130 * kinds ? 20 : 0);
+    const height = step * rows.length + 44 + extra(window.innerWidth - 60, 3);
+    const share = (row, i) => (dense ? (100 * row.counts[i]) / Math.max(1, sum(row)) : row.counts[i]);
     return chart.chart(height, label, function (c, width) {
       const kinds = KINDS.filter((_, i) => rows.some((row) => row.counts[i]));
-      const room = Math.min(narrowNames || 260, Math.max(90, Math.round(width * 0.32)));
+      const room = Math.min(dense ? 170 : 260, Math.max(90, Math.round(width * 0.32)));
       return {
-        grid: { left: 4, right: 18, top: 30, bottom: 4, containLabel: true },
+        grid: { left: 4, right: 18, top: 30 + extra(width, kinds.length), bottom: 4, containLabel: true },
         legend: {
           top: 0, left: 0, itemWidth: 12, itemHeight: 10, itemGap: 12, textStyle: { color: c.soft, fontSize: 12 }, selectedMode: false,
           formatter: (name) => name, data: kinds.map((kind) => cells.NAMES[kind]),
@@ -25,7 +29,7 @@
           trigger: "axis", axisPointer: { type: "shadow" },
           formatter(points) {
             const row = rows[rows.length - 1 - points[0].dataIndex];
-            const total = row.counts.slice(0, 5).reduce((a, b) => a + b, 0);
+            const total = sum(row);
             return [row.name, ...KINDS.map((kind, i) => [kind, row.counts[i]]).filter(([, n]) => n)
               .map(([kind, n]) => cells.GLYPHS[kind] + " " + words.number(n) + " " + cells.NAMES[kind] + " (" + words.percent(n, total) + ")")].join("\n");
           },
@@ -36,19 +40,19 @@
           axisLabel: { color: c.ink, width: room, overflow: "truncate", fontSize: 12.5 }, triggerEvent: true,
         }),
         series: kinds.map((kind) => ({
-          name: cells.NAMES[kind], type: "bar", stack: "all", barWidth: 18, cursor: click ? "pointer" : "default",
+          name: cells.NAMES[kind], type: "bar", stack: "all", barWidth: dense ? 15 : 20, cursor: click ? "pointer" : "default",
           itemStyle: { color: c[kind], decal: STRIPES[kind], borderColor: c.paper, borderWidth: 0.5 },
-          label: { show: true, color: kind === "part" ? c.ink : "#ffffff", fontSize: 11.5, formatter: (p) => fits(p.value, rows, p.dataIndex, width - room) },
-          data: rows.map((row) => ({ value: row.counts[KINDS.indexOf(kind)] || 0, kind, row: row.key })).reverse(),
+          label: { show: true, color: c.on[kind], fontSize: 11.5, formatter: (p) => fits(p.data.count, p.value / (dense ? 100 : Math.max(...rows.map(sum))), width - room) },
+          data: rows.map((row) => ({ value: share(row, KINDS.indexOf(kind)), count: row.counts[KINDS.indexOf(kind)], kind, row: row.key })).reverse(),
         })),
       };
     }, click && ((event) => click(event.data ? event.data.row : rows[rows.length - 1 - rows.findIndex((r) => r.name === event.value)]?.key, event.data && event.data.kind)));
   }
 
-  function fits(value, rows, at, width) {
-    const most = Math.max(...rows.map((row) => row.counts.slice(0, 5).reduce((a, b) => a + b, 0)));
-    return value && (value / most) * width > 8 * String(value).length + 6 ? words.number(value) : "";
-  }
+  const sum = (row) => row.counts.slice(0, 5).reduce((a, b) => a + b, 0);
+
+  // A number, where its part of a bar has room for it.
+  const fits = (count, part, width) => (count && part * width > 8 * String(count).length + 6 ? words.number(count) : "");
 
   // Lines over runs. series: [{name, values}] with null for a run that lacks it; marks: runs that are partial.
   function trend(names, series, marks, label, unit, click) {

@@ -17,13 +17,13 @@
 
   function body(group, overload, runName) {
     const said = group.expected
-      ? el("div.versus", {}, el("div", {}, el("span", {}, "expected"), el("code", {}, group.expected)), el("div", {}, el("span", {}, "got"), el("code", {}, group.got)))
+      ? el("div", {}, el("p.mono.quiet", {}, group.message.split(/expected /)[0].replace(/[\s:]+$/, "")), el("div.versus", {}, el("div", {}, el("span", {}, "expected"), el("code", {}, group.expected)), el("div", {}, el("span", {}, "got"), el("code", {}, group.got))))
       : null;
     const at = "--run " + quoted("results/" + runName);
     return [
       group.matters.length ? el("p", {}, el("strong", {}, group.matters.join("; "))) : null,
       said,
-      group.message ? controls.code(group.message, "message", true) : null,
+      group.message && !said ? controls.code(group.message, "message", true) : null,
       el("div", {},
         el("h3", {}, group.shrunk ? "Minimal case " : "Smallest case ", el("code", {}, group.shown)),
         el("p.mono", {}, group.call)),

@@ -38,7 +38,7 @@
       layout: "fitColumns",
       renderVerticalBuffer: 300,
       nestedFieldSeparator: false,
-      headerSortElement: () => "",
+      headerSortElement: (column, direction) => (direction === "asc" ? "▲" : direction === "desc" ? "▼" : ""),
       columnHeaderVertAlign: "bottom",
       columnDefaults: { tooltip: false, headerTooltip: false, resizable: false, vertAlign: "middle" },
       placeholder: "Nothing matches. Take a filter away.",

@@ -20,7 +20,7 @@
     if (/^\d+\/\d*$/.test(want.sort)) sorts.push([want.sort, "a column, worst first"]);
     return el("div.filters", { role: "search", "aria-label": "Filters of the matrix" },
       controls.search("Search operators: celu, upsample_*", want.q, set("q")),
-      select("family", want.family, any(index.families.names, "all"), set("family")),
+      more(want, select("family", want.family, any(index.families.names, "all"), set("family")),
       columns.length > 1 ? select("converter → backend", want.column, any(columns, "all"), set("column")) : null,
       select("dtype", want.dtype, any(dtypes, "all"), set("dtype")),
       select("standing", want.standing, any(Object.entries(cells.NAMES), "any"), set("standing")),
@@ -30,7 +30,13 @@
       earlier.length ? select("regressed since", want.since, any(earlier.map(([id, text]) => [id, text]), "–"), set("since")) : null,
       controls.check("unsupported only", Boolean(want.gaps), (on) => set("gaps")(on ? "1" : ""), "Operators that fail, and only where a converter or backend openly says that it does not support them"),
       select("rows", want.rows, [["", "families"], ["open", "families, open"], ["closed", "families, closed"], ["flat", "operators"]], (value) => address.change({ rows: value, fold: "" })),
-      select("sort by", want.sort, sorts, (value) => address.change({ sort: value })));
+      select("sort by", want.sort, sorts, (value) => address.change({ sort: value }))));
+  }
+
+  // On a phone the fields are folded away until one of them is used.
+  function more(want, ...fields) {
+    const used = Object.keys(ALL).filter((name) => name !== "q" && want[name]).length;
+    return el("details.more", { open: used > 0 || window.innerWidth > 720 }, el("summary", {}, used ? "Filters (" + used + ")" : "Filters"), el("div", {}, fields));
   }
 
   // Bring fields that show another state than the address up to it, but the one that is being typed in.

@@ -3,6 +3,9 @@
   "use strict";
   const { el, words, cells, controls, charts, grid, address } = Conformance;
 
+  // −1 stands for an infinite error, which JSON lacks.
+  const endless = (error) => words.few(error === -1 ? Infinity : error);
+
   // Converter → backend by dtype, as the matrix has it.
   function standing(index, run, rows, operator, at) {
     const columns = index.runs[run].columns;
@@ -73,7 +76,7 @@
           ...(several ? [{ ...grid.column({ title: "converter → backend", field: "backend", cell: (row) => row.converter + " → " + row.backend, sort: (row) => row.converter + row.backend }), width: 190 }] : []),
           { ...grid.column({ title: "dtype", field: "dtype", sort: (row) => row.dtype }), width: 84 },
           { ...grid.column({ title: "ended", field: "outcome", cell: ended, sort: ended }), width: 148 },
-          { ...grid.column({ title: "max ULP", field: "ulp", number: true, cell: (row) => words.few(row.ulp), sort: (row) => row.ulp }), width: 88 },
+          { ...grid.column({ title: "max ULP", field: "ulp", number: true, cell: (row) => endless(row.ulp), sort: (row) => (row.ulp < 0 ? Infinity : row.ulp) }), width: 88 },
           { ...grid.column({ title: "call", field: "call", cell: (row) => el("span.mono.op", { title: row.call }, row.call) }), minWidth: 260 },
         ],
         rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === chosen),
@@ -93,7 +96,7 @@
         el("tbody", {}, one.rows.map((row) => el("tr", {},
           el("th", { scope: "row" }, row.converter + " → " + row.backend), el("td", {}, row.shapes), el("td", {}, controls.outcome(row.outcome, row.stage)),
           el("td", {}, row.blame || "–"), el("td.number", {}, row.elements ? row.wrong + "/" + row.elements : "–"),
-          el("td.number", {}, words.few(row.abs)), el("td.number", {}, words.few(row.ulp)), el("td.mono", {}, row.message || "–")))))),
+          el("td.number", {}, endless(row.abs)), el("td.number", {}, endless(row.ulp)), el("td.mono.long", {}, row.message || "–")))))),
       controls.code("conformance show " + one.id + " --run " + quoted("results/" + runName), "command", true));
   }
 

@@ -77,6 +77,8 @@
       href: address.format(name, [], ["overview", "matrix"].includes(name) ? kept : {}),
       "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
     }, views[name].title)));
+    // On a phone the tabs scroll.
+    document.querySelector("#views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     tools(view, asked, run);
     notices(run);
     foot(run);

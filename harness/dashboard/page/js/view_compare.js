@@ -98,7 +98,7 @@
           columns: [
             { ...grid.column({ title: "operator", field: "operator", cell: (line) => el("button.fold", { type: "button", tabindex: "-1", title: index.operators[line.operator], onclick: () => choose(line) }, el("span.arrow", { "aria-hidden": "true" }, this.chosen === line.id ? "▾" : "▸"), el("span.op", {}, words.short(index.operators[line.operator]))), sort: (line) => index.operators[line.operator] }), minWidth: 150, widthGrow: 2 },
             { ...grid.column({ title: "converter → backend", field: "column", cell: (line) => words.arrow(index.columns[line.column]), sort: (line) => words.arrow(index.columns[line.column]) }), minWidth: 150, widthGrow: 1 },
-            ...kinds.map((name) => ({ ...grid.column({ title: name, field: name, number: true, cell: (line) => (line.counts[name] ? words.number(line.counts[name]) : ""), sort: (line) => line.counts[name] || 0 }), width: 26 + 7.2 * name.length })),
+            ...kinds.map((name) => ({ ...grid.column({ title: name, field: name, number: true, cell: (line) => (line.counts[name] ? words.number(line.counts[name]) : ""), sort: (line) => line.counts[name] || 0 }), width: Math.max(66, 22 + 7.2 * name.length) })),
           ],
           rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
         });

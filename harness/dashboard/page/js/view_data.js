@@ -28,9 +28,9 @@
     return el("section.panel", {}, el("h2", {}, words.count(index.runs.length, "run")), el("div.scroll", {}, el("table.plain", {},
       el("thead", {}, el("tr", {}, ["started (UTC)", "run", "state", "operators", "missing", "verdicts", "seed", "options", "every case"].map((title) => el("th", { scope: "col" }, title)))),
       el("tbody", {}, index.runs.map((run, i) => el("tr", {},
-        el("td", {}, words.when(run.started)), el("td.mono", {}, run.id), el("td", {}, run.state === "complete" ? "✓ complete" : el("span", {}, "◐ partial: ", run.notes.join(" "))),
+        el("td.nowrap", {}, words.when(run.started)), el("td.mono.nowrap", {}, run.id), el("td" + (run.state === "complete" ? ".nowrap" : ".long"), {}, run.state === "complete" ? "✓ complete" : el("span", {}, "◐ partial: ", run.notes.join(" "))),
         el("td.number", {}, words.number(run.operators)), el("td.number", {}, run.missing ? words.number(run.missing) : "–"), el("td.number", {}, words.number(run.rows)), el("td.number", {}, String(run.seed)),
-        el("td.small", {}, el("span.clip2", {}, Object.entries(run.options).map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value)).join(", "))),
+        el("td.small.long", {}, el("span.clip2", {}, Object.entries(run.options).map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value)).join(", "))),
         el("td", {}, el("a", { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" }, "Parquet")))).reverse()))));
   }
 
@@ -42,7 +42,7 @@
 
   function badges(index) {
     return el("section.panel.badges", {}, el("h2", {}, "Badges"), el("p.quiet.small", {}, "Operators that pass wholly in the newest run. Put the address of this site before the path."),
-      el("div.scroll", {}, el("table.plain", {}, el("tbody", {}, index.badges.map((badge) => el("tr", {}, el("td", {}, el("img", { src: badge.path, alt: badge.label + ": operators that pass wholly", height: "20" })), el("td", {}, controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true))))))));
+      el("ul.list", {}, index.badges.map((badge) => el("li", {}, el("img", { src: badge.path, alt: badge.label + ": operators that pass wholly", height: "20" }), controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true)))));
   }
 
   function versions(index) {

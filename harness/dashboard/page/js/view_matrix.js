@@ -65,6 +65,10 @@
         ...grid.column({ title: "operator", field: "name", cell: (row) => (row.kind === "family" ? this.familyCell(row) : this.operatorCell(row)) }),
         frozen: true, width: narrow ? 148 : 250,
       };
+      // As wide as there is room, within what reads well.
+      const leaves = this.groups.flatMap((group) => group.leaves);
+      const room = (this.box.clientWidth - first.width - 18 - 20 * leaves.filter((leaf) => leaf.dtype === "").length) / leaves.length;
+      this.width = Math.round(Math.max(60, Math.min(96, room)));
       const groups = this.groups.map((group) => grid.group(group.title, group.leaves.map((leaf) => this.leafColumn(leaf, group))));
       this.ready = new Promise((resolve) => {
         this.table = grid.grid(this.box, {
@@ -84,7 +88,7 @@
           field: key, class: "cell", hint: group.title + ", " + (leaf.dtype === "" ? "all dtypes" : name) + ": sort by this column",
           cell: (row) => this.stateCell(row, leaf),
         }),
-        width: leaf.dtype === "" ? 84 : 62,
+        width: (leaf.dtype === "" ? 20 : 0) + this.width,
         headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
       };
     }

@@ -119,10 +119,10 @@
     const draw = function (column) {
       Conformance.fill(box);
       const rows = index.familyStandings.filter((row) => row[1] === column)
-        .map(([family, , ...counts]) => ({ name: index.families.names[family] || "(none)", counts, key: index.families.names[family] }))
-        .sort((a, b) => share(a.counts) - share(b.counts));
+        .map(([family, , ...counts]) => ({ name: (index.families.names[family] || "(none)") + " " + counts.reduce((a, b) => a + b, 0), counts, key: index.families.names[family] }))
+        .sort((a, b) => share(a.counts, 0) - share(b.counts, 0) || share(b.counts, 2) - share(a.counts, 2));
       const open = (family, kind) => (window.location.hash = address.format("matrix", [], { family: family || "", column: words.arrow(index.columns[column]), standing: kind || "" }));
-      box.append(charts.standings(rows, "Bars: operators of each family by how they stand. The matrix has the numbers.", open, 150));
+      box.append(charts.standings(rows, "Bars: operators of each family by how they stand. The matrix has the numbers.", open, true));
     };
     if (columns.length) draw(columns[0]);
     return el("section.panel", { "aria-labelledby": "h-families" },
@@ -131,5 +131,5 @@
       box);
   }
 
-  const share = (counts) => counts[0] / Math.max(1, counts.reduce((a, b) => a + b, 0));
+  const share = (counts, at) => counts[at] / Math.max(1, counts.reduce((a, b) => a + b, 0));
 })();

@@ -7,6 +7,8 @@
     title: "Tolerances",
     async create(main, { index }) {
       const data = await load.get("tolerances");
+      // −1 stands for an infinite error, which JSON lacks.
+      for (const row of data.rows) for (const at of [6, 7, 8, 9, 10]) if (row[at] === -1) row[at] = Infinity;
       const view = new View(main, index, data);
       return { update: (asked) => view.update(asked), leave: () => view.table && view.table.destroy() };
     },
@@ -80,7 +82,7 @@
       ]));
       this.ready = new Promise((resolve) => {
         this.table = grid.grid(this.box, {
-          data: this.shown, index: "id", height: grid.height(this.box, 420), layout: "fitData", columns: [...first, ...groups],
+          data: this.shown, index: "id", height: grid.height(this.box, 420), layout: "fitDataStretch", columns: [...first, ...groups],
           rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
         });
         this.table.on("tableBuilt", resolve);

@@ -19,6 +19,7 @@
   function few(value) {
     if (value === null || value === undefined) return "";
     if (value === 0) return "0";
+    if (!Number.isFinite(value)) return "∞";
     const size = Math.abs(value);
     if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace("+", "");
     return Number.isInteger(value) ? whole.format(value) : String(Number(value.toPrecision(3)));
