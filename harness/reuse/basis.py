@@ -32,6 +32,7 @@ VIEWS = frozenset(
         "coverage",
         "dashboard",
         "dataset",
+        "evidence",
         "explain",
         "golden",
         "reach",
