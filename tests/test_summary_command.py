@@ -60,7 +60,8 @@ def test_a_worse_run_is_red(tmp_path: Path) -> None:
         "• aten.celu.default, dynamo → ort-cpu: 2 regressed",
         "https://x.test/",
     ]
-    data = json.loads(summary(after, "--against", before, "--json"))
+    data = json.loads(summary(after, "--against", before, "--json", "--chat-out", tmp_path / "chat.json"))
+    assert json.loads((tmp_path / "chat.json").read_text())["text"].startswith("Conformance is red: 2 worse")
     assert (data["red"], data["worse"], data["complete"]) == (True, 2, True)
 
 

@@ -8,6 +8,8 @@ import click
 
 from harness.cli._output import example, print_json, statuses
 from harness.cli._run_argument import json_option, run_argument
+from harness.record import layout
+from harness.report.json_text import json_text
 
 
 @click.command(
@@ -24,12 +26,18 @@ from harness.cli._run_argument import json_option, run_argument
     metavar="BASELINE_OR_RUN",
     help="What to compare with: a baseline, a run, or a git revision as `conformance diff` takes it.",
 )
+@click.option("--chat", is_flag=True, help="Print a message, as the JSON that webhooks of chats take.")
 @click.option(
-    "--chat", is_flag=True, help="Print a message as the JSON that incoming webhooks of chats take."
+    "--chat-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write that message to FILE as well.",
 )
 @click.option("--link", default="", metavar="URL", help="Of the dashboard, to be named.")
 @json_option
-def command(run: Path, against: str | None, chat: bool, link: str, as_json: bool) -> None:
+def command(
+    run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool
+) -> None:
     """Sum up a run in Markdown: what passes, what is missing, what is worse, and the worst failures.
 
     It is red where something is worse than --against, or where verdicts are missing; without --against,
@@ -42,6 +50,9 @@ def command(run: Path, against: str | None, chat: bool, link: str, as_json: bool
     from harness.report.digest import digest
 
     found = digest(run, against)
+    if chat_out is not None:
+        with layout.replacing(chat_out) as temporary:
+            temporary.write_text(json_text(digest_text.chat(found, link)) + "\n", encoding="utf-8")
     if as_json:
         print_json(digest_text.as_json(found))
     elif chat:
