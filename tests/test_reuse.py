@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from harness_runs import rows
 
+import harness
 from harness.generate.operator_case import REGISTRY
 from harness.plan import Options, make_plan
 from harness.record import layout, store
@@ -20,6 +22,8 @@ from harness.record.flaky import write_flaky
 from harness.record.minimal import Minimal, add_minimal, read_minimal
 from harness.record.run_info import read_run_info
 from harness.record.writer import RunWriter
+from harness.reuse.basis import VIEWS
+from harness.reuse.keys import Place, differences
 from harness.reuse.library import Library
 from harness.session import Session
 from harness.verdict.verdict import Outcome, Stage, Verdict
@@ -122,11 +126,7 @@ def test_nothing_changed(earlier: Path, tmp_path: Path) -> None:
     ("changes", "operators", "said"),
     [
         ({"versions": {"onnxruntime": "0.1"}}, 0, "onnxruntime 0.1 → "),
-        ({"versions": {"torch": "0.1"}}, 0, "torch 0.1 → "),
-        ({"versions": {"backend ort-cpu": "0.1"}}, 0, "nothing reused"),
         ({"basis": {"harness source": "0"}}, 0, "harness source changed: nothing reused"),
-        ({"basis": {"processor": "0"}}, 0, "processor changed: nothing reused"),
-        ({"basis": {"opset": "17"}}, 0, "opset 17 → default: nothing reused"),
         (
             {"basis": {"case aten.celu.default": "0"}},
             1,
@@ -151,6 +151,41 @@ def test_what_changed_is_run_again(
         assert sum(counts.values()) == 48 - len(failing) - _beside(again)
     else:
         assert counts == {"aten.celu.default": 0, "aten.erf.default": 24 * operators}
+
+
+@pytest.mark.parametrize(
+    ("changes", "backend", "holds"),
+    [
+        ({}, "ort-cpu", True),
+        ({"versions": {"torch": "0.1"}}, "ort-cpu", False),
+        ({"versions": {"converter dynamo": "0.1"}}, "ort-cpu", False),
+        ({"versions": {"backend ort-cpu": "0.1"}}, "ort-cpu", False),
+        ({"versions": {"onnxruntime": "0.1"}}, "onnx-reference", True),
+        ({"versions": {"onnxruntime": "0.1"}}, "onnx-api:somebodys", False),
+        ({"versions": {"openvino": "0.1"}}, "ort-cpu", True),
+        ({"versions": {"pytest": "0.1", "hypothesis": "0.1"}}, "ort-cpu", True),
+        ({"basis": {"processor": "0"}}, "ort-cpu", False),
+        ({"basis": {"environment variables": "0"}}, "ort-cpu", False),
+        ({"basis": {"opset": "17"}}, "ort-cpu", False),
+        ({"basis": {"timeout": "1"}}, "ort-cpu", False),
+        ({"basis": {"rules": "0"}}, "ort-cpu", False),
+        ({"basis": {"source of dynamo": "0"}}, "ort-cpu", False),
+        ({"basis": {"source of trt": "0"}}, "ort-cpu", True),
+        ({"basis": {"case aten.erf.default": "0", "seed": "7"}}, "ort-cpu", True),
+    ],
+)
+def test_what_a_verdict_hangs_on(
+    earlier: Path, changes: dict[str, dict[str, str]], backend: str, holds: bool
+) -> None:
+    info = read_run_info(earlier)
+    others = {f"backend {name}": "1" for name in ("onnx-reference", "onnx-api:somebodys")}
+    now = replace(info, versions={**others, **info.versions})
+    then = replace(
+        now,
+        versions={**now.versions, **changes.get("versions", {})},
+        basis={**now.basis, **changes.get("basis", {})},
+    )
+    assert (not differences(then, now, Place("aten.celu.default", "dynamo", backend))) is holds
 
 
 def _beside(place: Path) -> int:
@@ -224,6 +259,28 @@ def test_what_may_end_otherwise_is_run_again(earlier: Path, tmp_path: Path) -> N
     assert any(by_case.values())
     # The other operator was under way when the run was killed.
     assert reused(again)["aten.erf.default"] == 0
+
+
+def test_what_a_worker_imports_counts_as_source() -> None:
+    root = Path(harness.__file__).parent
+    waiting = [root / "pipeline" / "preload.py", root / "pipeline" / "unit.py"]
+    waiting += [file for package in ("converters", "backends") for file in (root / package).glob("*.py")]
+    seen: set[Path] = set()
+    while waiting:
+        file = waiting.pop()
+        if file in seen or not file.is_file():
+            continue
+        seen.add(file)
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            if isinstance(node, ast.ImportFrom) and node.module == "harness":
+                names += [f"harness.{alias.name}" for alias in node.names]
+            for name in names:
+                if name.startswith("harness."):
+                    place = root.joinpath(*name.split(".")[1:])
+                    waiting += [place.with_suffix(".py"), place / "__init__.py"]
+    assert len(seen) > 60
+    assert {file.relative_to(root).parts[0] for file in seen}.isdisjoint(VIEWS)
 
 
 def test_a_lost_directory_is_said(tmp_path: Path) -> None:

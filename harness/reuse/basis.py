@@ -8,17 +8,20 @@ rules, further packages, and of the machine what kernels choose by.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import cases
 import harness
+from harness import backends, converters
 from harness.generate.operator_case import REGISTRY
 from harness.pipeline.unit import Unit
 from harness.record.run_info import DISTRIBUTIONS
@@ -33,7 +36,6 @@ VIEWS = frozenset(
         "dashboard",
         "dataset",
         "evidence",
-        "explain",
         "golden",
         "reach",
         "report",
@@ -43,8 +45,8 @@ VIEWS = frozenset(
     }
 )
 
-#: Names in the basis: of the source, then of what an operator case's name follows.
-SOURCE, CASE, RULES = "harness source", "case ", "rules"
+#: Names in the basis; an overload's name follows `CASE`, a converter's or a backend's `PLUGIN`.
+SOURCE, CASE, RULES, PLUGIN = "harness source", "case ", "rules", "source of "
 #: What decides on the cases that are drawn, and on no verdict.
 DRAWING = ("seed", "examples", "values", "dtypes", "sources")
 
@@ -100,6 +102,10 @@ def basis(units: Sequence[Unit], sources: Sequence[str], timeout: float, memory_
         )
     for overload in sorted({unit.overload for unit in units}):
         found[CASE + overload] = _case(overload)
+    for name in sorted({unit.converter for unit in units}):
+        found.update(_plugin(name, converters.find(name).create))
+    for name in sorted({name for unit in units for name in unit.backends}):
+        found.update(_plugin(name, backends.find(name)[0].create))
     return found
 
 
@@ -145,6 +151,17 @@ def _case(overload: str) -> str:
     # A table of its own adds to what the file says.
     further = repr((case.dtypes, case.promotions))
     return _digest([*_file_of_cases(Path(case.declared[0])), further, (Path(cases.__file__)).read_bytes()])
+
+
+def _plugin(name: str, create: Callable[..., Any]) -> dict[str, str]:
+    """The source of a converter or a backend that is somebody else's: an edit need not change its version."""
+    try:
+        file = Path(inspect.getsourcefile(inspect.unwrap(create)) or "")
+    except TypeError:
+        return {}
+    if not file.is_file() or file.resolve().is_relative_to(Path(harness.__file__).resolve().parent):
+        return {}
+    return {PLUGIN + name: _digest(one.read_bytes() for one in sorted(file.parent.glob("*.py")))}
 
 
 def _rules(files: Sequence[str]) -> str:
@@ -193,8 +210,8 @@ def _variables() -> str:
 
 
 def _processor() -> str:
-    """System, architecture, maker and instructions: kernels are chosen by these."""
-    said = [platform.system(), platform.machine()]
+    """System, its C library, architecture, maker, cores and instructions: kernels are chosen by these."""
+    said = [platform.system(), *platform.libc_ver(), platform.machine(), str(os.cpu_count())]
     words: set[str] = set()
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")

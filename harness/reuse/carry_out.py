@@ -16,6 +16,7 @@ from typing import TypeAlias
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group
 from harness.pipeline.unit import Unit, find_groups, run_part, run_unit
+from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo
 from harness.reuse.keys import Place, drawing, witnesses
 from harness.reuse.library import EarlierRun, Library
@@ -26,6 +27,9 @@ from harness.verdict.verdict import Verdict
 
 #: Sources that only read: asking them costs nothing.
 _READING = (FromCorpus, FromFile, FromRecord)
+
+#: Runs with other cases that are looked at before the newest of them is taken.
+_TRIED = 3
 
 #: What an export is known by: the case id of what is exported, and those of the cases that share it.
 _Key: TypeAlias = tuple[str, frozenset[str]]
@@ -52,7 +56,7 @@ def run_reusing(
         LookupError: an unknown converter or backend.
         harness.record.errors.ResultsError: a record or a source's file cannot be read.
     """
-    earlier = {backend: _recorded(unit, backend, library, now) for backend in unit.backends}
+    earlier = {backend: _recorded(unit, backend, library, now, notice) for backend in unit.backends}
     if not any(rows for _, rows in earlier.values()):
         yield from run_unit(unit, supervisor, notice)
         return
@@ -80,19 +84,32 @@ def run_reusing(
 
 
 def _recorded(
-    unit: Unit, backend: str, library: Library, now: RunInfo
+    unit: Unit, backend: str, library: Library, now: RunInfo, notice: Callable[[Notice], None]
 ) -> tuple[EarlierRun | None, list[Verdict]]:
-    """The newest run that has verdicts of a unit that hold, and these."""
+    """A run that has verdicts of a unit that hold, and these.
+
+    The newest of those that drew the same cases, if there are any; else the newest.
+    """
     place = Place(unit.overload, unit.converter, backend, bool(unit.settings.rules))
+    others: list[tuple[EarlierRun, list[Verdict]]] = []
     for run in library.allowing(now, place):
-        rows = [
+        try:
+            rows = run.unit(unit.overload, unit.converter, unit.shape_mode)
+        except ResultsError as error:
+            notice(Notice("reuse", f"nothing of {run.directory} reused: {error}"))
+            continue
+        own = [
             replace(row, reused_from=row.reused_from or run.info.run_id)
-            for row in run.unit(unit.overload, unit.converter, unit.shape_mode)
+            for row in rows
             if row.backend == backend
         ]
-        if rows:
-            return run, rows
-    return None, []
+        if own and not drawing(run.info, now):
+            return run, own
+        if own:
+            others.append((run, own))
+        if len(others) == _TRIED:
+            break
+    return others[0] if others else (None, [])
 
 
 def _whole(

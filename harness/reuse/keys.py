@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from harness.record.run_info import RunInfo
-from harness.reuse.basis import CASE, DRAWING, RULES, SOURCE
+from harness.reuse.basis import CASE, DRAWING, PLUGIN, RULES, SOURCE
 
 #: Name → (what it was, what it is); None for what is not known.
 Differences: TypeAlias = Mapping[str, tuple[str | None, str | None]]
@@ -59,8 +59,10 @@ def differences(then: RunInfo, now: RunInfo, place: Place, then_rules: str | Non
         a, b = then.versions.get(name), now.versions.get(name)
         if a != b or b in _UNKNOWN:
             found[name] = a, b
-    names = [n for n in now.basis if not n.startswith(CASE) and n not in (*DRAWING, RULES)]
-    found.update(_differing(then.basis, now.basis, [SOURCE, *names, CASE + place.overload]))
+    apart = (CASE, PLUGIN)
+    names = [n for n in now.basis if not n.startswith(apart) and n not in (*DRAWING, RULES)]
+    names += [CASE + place.overload, PLUGIN + place.converter, PLUGIN + place.backend]
+    found.update(_differing(then.basis, now.basis, [SOURCE, *names]))
     rules = (then.basis.get(RULES) if then_rules is None else then_rules) or ""
     wanted = now.basis.get(RULES, "") if place.rules else ""
     if rules != wanted:
@@ -85,6 +87,9 @@ def drawing(then: RunInfo, now: RunInfo) -> Differences:
 
 
 def _runtimes(backend: str) -> list[str]:
+    if backend == "onnx-reference":
+        # It is a part of onnx.
+        return []
     own = [name for name, prefix in _RUNTIMES.items() if backend.startswith(prefix)]
     # Nobody knows what a backend of somebody else's runs.
     return own or list(_RUNTIMES)
@@ -121,7 +126,7 @@ def said(then: RunInfo, now: RunInfo, places: Collection[Place]) -> list[str]:
     lines = []
     for (name, a, b), some in affected.items():
         who = "nothing reused" if some == set(places) else f"nothing of {_who(name, some)} reused"
-        lines.append(f"{_change(name, a, b)}: {who}")
+        lines.append(f"{_change(then.run_id, name, a, b)}: {who}")
     if cases:
         names = list(cases)
         more = f" and {len(names) - 4} more" if len(names) > 4 else ""
@@ -130,25 +135,38 @@ def said(then: RunInfo, now: RunInfo, places: Collection[Place]) -> list[str]:
         lines.append("rules changed: nothing that was run with them reused")
     if not affected:
         for name, (a, b) in witnesses(then, now).items():
-            lines.append(f"{_change(name, a, b)}: failures are run again, for whose defect they are")
+            lines.append(
+                f"{_change(then.run_id, name, a, b)}: failures are run again, for whose defect they are"
+            )
     for name, (a, b) in drawing(then, now).items():
-        lines.append(f"{_change(name, a, b)}: cases are drawn anew, and those reused that are the same")
+        lines.append(
+            f"{_change(then.run_id, name, a, b)}: cases are drawn anew, and those reused that are the same"
+        )
     return lines
 
 
 def _who(name: str, places: Collection[Place]) -> str:
-    if name.startswith("converter "):
-        return name.removeprefix("converter ")
+    if name.startswith("converter ") or name in {PLUGIN + place.converter for place in places}:
+        return ", ".join(sorted({place.converter for place in places}))
     return ", ".join(sorted({place.backend for place in places}))
 
 
-def _change(name: str, a: str | None, b: str | None) -> str:
-    if name.startswith(("converter ", "backend ")) and a == b:
+def _change(run_id: str, name: str, a: str | None, b: str | None) -> str:
+    if name.startswith(("converter ", "backend ")) and b in _UNKNOWN:
         return f"{name} has no version"
+    if name.startswith(("converter ", "backend ")) and a is None:
+        return f"{name} took no part in {run_id}"
     if a is not None and b is not None and all(len(word) < 40 for word in (a, b)) and not _is_digest(name):
         return f"{name} {a or 'none'} → {b or 'none'}"
     return f"{name} changed"
 
 
 def _is_digest(name: str) -> bool:
-    return name in (SOURCE, RULES, "further packages", "environment variables", "processor", "graphics card")
+    return name.startswith(PLUGIN) or name in (
+        SOURCE,
+        RULES,
+        "further packages",
+        "environment variables",
+        "processor",
+        "graphics card",
+    )

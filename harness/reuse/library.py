@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,16 +149,8 @@ class Library:
 
     def allowing(self, now: RunInfo, place: Place) -> Iterator[EarlierRun]:
         """The runs whose verdicts of `place` hold for `now`, newest first."""
-        return (run for run in self.runs if SOURCE in run.info.basis and run.allows(now, place))
-
-    def of_ids(self, run_ids: Collection[str]) -> list[EarlierRun]:
-        """The runs with these ids, and those that took verdicts over from them."""
-        return [run for run in self.runs if run.info.run_id in run_ids or _took(run.info) & set(run_ids)]
-
-
-def _took(info: RunInfo) -> set[str]:
-    runs = info.reused.get("runs", {}) if info.reused else {}
-    return set(runs) if isinstance(runs, dict) else set()
+        others = (run for run in self.runs if run.info.run_id != now.run_id and SOURCE in run.info.basis)
+        return (run for run in others if run.allows(now, place))
 
 
 def _runs_below(directory: Path, depth: int) -> Iterator[Path]:

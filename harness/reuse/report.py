@@ -16,9 +16,12 @@ from harness.reuse.basis import RULES
 from harness.reuse.keys import Place, said, witnesses
 from harness.reuse.library import Library
 
+#: Newest runs that are compared with this one.
+_TOLD = 5
+
 
 def notes(library: Library, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
-    """What keeps verdicts of the newest earlier run from being reused, a line each."""
+    """What keeps verdicts of earlier runs from being reused, a line each: of the one that serves best."""
     if not library.runs:
         return library.notices
     places = [
@@ -26,7 +29,8 @@ def notes(library: Library, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
         for unit in units
         for backend in unit.backends
     ]
-    return [*library.notices, *said(library.runs[0].info, now, places)]
+    words = [said(run.info, now, places) for run in library.runs[:_TOLD]]
+    return [*library.notices, *min(words, key=len)]
 
 
 def conclude(results_dir: Path, library: Library, words: list[str]) -> RunInfo:
