@@ -16,18 +16,17 @@ from harness.record import layout
 from harness.record.errors import ResultsError, reason
 
 #: What a script or the HTML parser around one would take for something else, inside a string literal.
-_ESCAPES = {
-    "\\": "\\\\",
-    "'": "\\'",
-    "<": "\\u003c",
-    ">": "\\u003e",
-    "&": "\\u0026",
-    "\u2028": "\\u2028",
-    "\u2029": "\\u2029",
-    "\r": "\\r",
-    "\n": "\\n",
-}
-_TABLE = str.maketrans(_ESCAPES)
+_ESCAPES = (
+    ("\\", "\\\\"),
+    ("'", "\\'"),
+    ("<", "\\u003c"),
+    (">", "\\u003e"),
+    ("&", "\\u0026"),
+    ("\u2028", "\\u2028"),
+    ("\u2029", "\\u2029"),
+    ("\r", "\\r"),
+    ("\n", "\\n"),
+)
 
 
 def script(name: str, data: Any) -> str:
@@ -86,4 +85,6 @@ def endless(value: float | None) -> float | None:
 
 
 def _literal(text: str) -> str:
-    return f"'{text.translate(_TABLE)}'"
+    for character, escaped in _ESCAPES:
+        text = text.replace(character, escaped)
+    return f"'{text}'"

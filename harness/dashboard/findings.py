@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 #: Fewest calls of different structure with a property, and without it, that say anything.
@@ -114,13 +115,14 @@ def _clarity(found: Finding) -> float:
     return found.fails / found.cases - found.other_fails / found.other_cases
 
 
-def properties(invocation: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def properties(invocation: str) -> tuple[str, ...]:
     """What can be said of a call's arguments; nothing of one of another version."""
     try:
         arguments = json.loads(invocation)["arguments"]
-        return list(dict.fromkeys(_of_arguments(arguments)))
+        return tuple(dict.fromkeys(_of_arguments(arguments)))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return []
+        return ()
 
 
 def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:

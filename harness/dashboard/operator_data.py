@@ -39,6 +39,7 @@ COLUMNS = (
     "invocation",
     "exported_invocation",
     "structure_id",
+    "rule",
     "max_abs_error",
     "max_ulp_error",
     "mismatched_elements",
@@ -85,6 +86,7 @@ def operator_data(
     minimal = [m for m in beside.minimal if m.overload == overload]
     known = [issue for issue in beside.known if issue.covers(overload)]
     groups = failure_groups(rows, minimal, known)
+    rules = {(row["case_id"], row["converter"]): row["rule"] for row in listed if row["rule"]}
     cases = _Cases(listed)
     for group in groups:
         cases.add(group.case_id)
@@ -92,7 +94,7 @@ def operator_data(
     for case_id in wanted:
         cases.add(case_id)
     return {
-        "groups": [_group(group, beside, overload) for group in groups],
+        "groups": [_group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups],
         "findings": list(_findings(listed)),
         "graphs": list(_graphs(overload, listed, beside.graphs or {})),
         "cases": cases.data(),
@@ -100,7 +102,7 @@ def operator_data(
     }
 
 
-def _group(group: FailureGroup, beside: Beside, overload: str) -> dict[str, Any]:
+def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
     data = group.to_data()
     smallest = data["smallest"]
     minimal = group.minimal
@@ -133,6 +135,7 @@ def _group(group: FailureGroup, beside: Beside, overload: str) -> dict[str, Any]
         "known": data["known"],
         "script": script.text if script else "",
         "where": [converter, backend],
+        "rule": rule,
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.invocation import InvalidInvocation, Invocation
 from harness.record import store
@@ -90,6 +91,8 @@ def _plainness(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list[Verdict]:
     """The smallest row of each failure of each operator, or that of its shrunk case.
 
+    Not where a user's rule took part: a script knows nothing of it.
+
     Args:
         run: The run.
         overloads: Only these; None for all.
@@ -97,7 +100,7 @@ def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list
     Raises:
         ResultsError: the run cannot be read.
     """
-    table = store.read(run, where=FAILED).combine_chunks().sort_by("overload")
+    table = store.read(run, where=FAILED & (pc.field("rule") == "")).combine_chunks().sort_by("overload")
     minimals = read_minimal(run)
     found: list[Verdict] = []
     start = 0

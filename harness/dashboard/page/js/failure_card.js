@@ -28,7 +28,8 @@
         el("h3", {}, group.shrunk ? "Minimal case " : "Smallest case ", el("code", {}, group.shown)),
         el("p.mono", {}, group.call)),
       group.torch ? details("The call in PyTorch", controls.code(group.torch, "call"), false) : null,
-      group.script
+      group.rule ? el("p", {}, "The conversion function ", el("code", {}, group.rule), " took part: run it again with --rules.") : null,
+      group.rule ? null : group.script
         ? details("Repro script, needs no harness", controls.code(group.script, "repro script"), true)
         : el("div", {}, el("h3", {}, "Repro script"), controls.code("conformance repro " + group.case + " " + at + path(group), "repro command", true)),
       el("div", {}, el("h3", {}, "Again, and all about it"),

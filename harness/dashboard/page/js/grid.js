@@ -36,11 +36,11 @@
   function grid(box, options) {
     const table = new window.Tabulator(box, {
       layout: "fitColumns",
-      renderVerticalBuffer: 300,
+      rowHeight: 28,
       nestedFieldSeparator: false,
       headerSortElement: (column, direction) => (direction === "asc" ? "▲" : direction === "desc" ? "▼" : ""),
       columnHeaderVertAlign: "bottom",
-      columnDefaults: { tooltip: false, headerTooltip: false, resizable: false, vertAlign: "middle" },
+      columnDefaults: { tooltip: false, headerTooltip: false, resizable: false },
       placeholder: "Nothing matches. Take a filter away.",
       ...options,
     });

@@ -1,0 +1,339 @@
+"""The page of `conformance dashboard` in a headless Chromium, as a reader uses it."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import threading
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pytest
+from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites, visiting
+from harness_runs import rows
+from playwright.sync_api import Browser, Page, expect
+
+from harness.record.diff import Change, compare_runs
+from harness.record.evidence import read_graphs, read_scripts
+
+PHONE = {"width": 390, "height": 844}
+VIEWS = ("#/", "#/matrix", "#/failures", "#/tolerances", "#/compare", "#/model?ops=celu,erf,nothing", "#/data")
+POOL = "aten.avg_pool2d.default"
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Sites:
+    return make_sites(tmp_path_factory.mktemp("dashboard"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def visit(browser: Browser, sites: Sites) -> Iterator[Visit]:
+    with visiting(browser, sites.site) as found:
+        yield found
+
+
+def shown_operators(page: Page) -> list[str]:
+    """Operators of the matrix, as listed."""
+    return page.locator(".matrix a.op").all_inner_texts()
+
+
+def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> None:
+    page = visit.open()
+    table = page.locator("section", has=page.get_by_role("heading", name="Operators by converter")).locator("table")
+    said = {
+        cells[0]: cells[1:]
+        for cells in (line.locator("th, td").all_inner_texts() for line in table.locator("tbody tr").all())
+    }
+    counted: dict[str, Counter[tuple[str, bool]]] = {}
+    for row in rows(sites.after, "overload", "converter", "backend", "outcome"):
+        column = counted.setdefault(f"{row['converter']} → {row['backend']}", Counter())
+        column[row["overload"], row["outcome"] == "pass"] += row["outcome"] != "skip"
+    assert said.keys() == counted.keys()
+    for column, cases in counted.items():
+        operators = {overload for overload, _ in cases}
+        whole = sum(not cases[overload, False] for overload in operators)
+        none = sum(not cases[overload, True] for overload in operators)
+        numbers = [0 if word == "–" else int(word) for word in said[column][:3]]
+        assert numbers == [whole, len(operators) - whole - none, none], column
+    expect(page.locator(".notice")).to_contain_text("1 run was set aside. damaged:")
+    expect(page.locator("canvas")).to_have_count(3)
+
+
+def test_searching_filters_the_matrix_and_is_an_address(visit: Visit) -> None:
+    page = visit.open("#/matrix")
+    assert shown_operators(page) == []
+    expect(page.locator(".matrix button.fold")).to_have_count(3)
+    page.get_by_role("searchbox").press_sequentially("avg_po", delay=20)
+    expect(page.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
+    assert "q=avg_po" in page.url
+    page.get_by_role("searchbox").fill("c?lu")
+    expect(page.locator(".matrix a.op")).to_have_text(["celu"])
+    page.get_by_role("searchbox").fill("nothing like it")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+
+
+def test_filters_leave_what_the_record_has_and_the_permalink_restores_them(visit: Visit, sites: Sites) -> None:
+    page = visit.open("#/matrix")
+    page.get_by_label("outcome").select_option("mismatch")
+    page.get_by_label("dtype").select_option("float32")
+    page.get_by_label("sort by").select_option("worst")
+    page.get_by_label("converter → backend").select_option("dynamo → ort-cpu")
+    wrong = {
+        row["overload"].removeprefix("aten.").removesuffix(".default")
+        for row in rows(sites.after)
+        if (row["outcome"], row["dtype"], row["converter"], row["backend"])
+        == ("mismatch", "float32", "dynamo", "ort-cpu")
+    }
+    assert "celu" in wrong
+    expect(page.locator(".matrix a.op")).to_have_count(len(wrong))
+    assert set(shown_operators(page)) == wrong
+    again = visit.open("#" + page.url.split("#", 1)[1])
+    expect(again.locator(".matrix a.op")).to_have_text(shown_operators(page))
+    for label in ("outcome", "dtype", "sort by", "converter → backend"):
+        assert again.get_by_label(label).input_value() == page.get_by_label(label).input_value() != ""
+    again.get_by_role("button", name="Clear filters").click()
+    expect(again.locator(".matrix button.fold")).to_have_count(3)
+    assert "outcome" not in again.url
+    again.go_back()
+
+
+def test_families_fold_and_the_address_remembers(visit: Visit) -> None:
+    page = visit.open("#/matrix")
+    page.locator("button.fold", has_text="pooling").click()
+    expect(page.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
+    assert page.evaluate("document.activeElement.textContent").startswith("▾")
+    again = visit.open("#" + page.url.split("#", 1)[1])
+    expect(again.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
+    again.get_by_label("rows").select_option("flat")
+    expect(again.locator(".matrix a.op")).to_have_text(["avg_pool2d", "celu", "erf"])
+
+
+def test_regressed_since_shows_the_planted_regression_alone(visit: Visit, sites: Sites) -> None:
+    page = visit.open("#/matrix?rows=flat")
+    before = json.loads((sites.before / "run.json").read_text())["run_id"]
+    page.get_by_label("regressed since").select_option(before)
+    expect(page.locator(".matrix a.op")).to_have_text(["celu"])
+    assert {cell.get_attribute("title").split(", ")[1] for cell in page.locator(".state.worse").all()} == {  # type: ignore[union-attr]
+        "dynamo → ort-cpu",
+        "dynamo → onnx-reference",
+    }
+
+
+def test_two_clicks_lead_to_the_evidence(visit: Visit, sites: Sites) -> None:
+    page = visit.open("#/matrix?rows=flat")
+    page.locator(".matrix .tabulator-row", has_text="avg_pool2d").locator("a.state").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(POOL)
+    expect(page.locator("main")).to_contain_text("aten::avg_pool2d(Tensor self")
+    recorded = read_graphs(sites.after)[POOL, "dynamo"]
+    expect(page.get_by_label("ONNX graph", exact=True).first).to_contain_text("AveragePool")
+    assert page.get_by_label("ONNX graph", exact=True).first.inner_text().strip() == recorded.text.strip()
+    failing = {row["case_id"] for row in rows(sites.after) if row["overload"] == POOL and row["outcome"] not in ("pass", "skip")}
+    cards = page.locator("details.card[id^=case-]")
+    assert {(card.get_attribute("id") or "").removeprefix("case-") for card in cards.all()} <= failing
+    said = cards.first.inner_text()
+    assert "expected" in said
+    assert "got" in said
+    assert "blame: converter" in said
+    expect(page.locator("a", has_text="pytorch/pytorch #105349").first).to_have_attribute(
+        "href", "https://github.com/pytorch/pytorch/issues/105349"
+    )
+
+
+def test_what_the_failures_have_in_common_is_said(visit: Visit) -> None:
+    page = visit.open(f"#/operator/{POOL}")
+    when = page.locator("section", has=page.get_by_role("heading", name="When it fails"))
+    expect(when.locator("li").first).to_contain_text("with")
+    assert "int64" in when.inner_text()
+
+
+def test_a_script_is_copied_whole(visit: Visit, sites: Sites) -> None:
+    page = visit.open(f"#/operator/{POOL}")
+    copy = page.get_by_role("button", name="Copy repro script").first
+    copy.click()
+    expect(copy).to_have_text("Copied")
+    page.goto(page.url.split("#")[0] + "#/model")
+    field = page.get_by_label("Operators", exact=True)
+    field.focus()
+    page.keyboard.press("Control+V")
+    pasted = field.input_value()
+    assert pasted in {script.text for script in read_scripts(sites.after).values()}
+    compile(pasted, "repro.py", "exec")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_comparing_says_what_the_diff_says(visit: Visit, sites: Sites, turned: bool) -> None:
+    runs = [sites.after, sites.before] if turned else [sites.before, sites.after]
+    ids = [json.loads((run / "run.json").read_text())["run_id"] for run in runs]
+    page = visit.open(f"#/compare?a={ids[0]}&b={ids[1]}")
+    expected = compare_runs(*runs)
+    tiles = [tile.inner_text().split("\n") for tile in page.locator("button.figure").all()]
+    said = {name: int(number) for number, name in tiles}
+    assert said == {str(change): expected.counts[change] for change in Change if change is not Change.UNCHANGED}
+    kind = Change.IMPROVED if turned else Change.REGRESSED
+    assert said[kind] > 0
+    page.locator("button.figure", has_text=kind).click()
+    page.locator(".tabulator-row", has_text="celu").first.get_by_role("button").click()
+    example = next(line.examples[kind] for line in expected.overloads if line.counts[kind])
+    found = page.get_by_label("Changed cases")
+    expect(found.locator("tbody tr").first).to_contain_text(kind)
+    assert example.row["case_id"] in found.inner_text()
+    assert ("rule: rules.py:celu" in found.inner_text()) == (not turned or "rule" in found.inner_text())
+    again = visit.open("#" + page.url.split("#", 1)[1])
+    expect(again.get_by_label("Changed cases")).to_have_text(found.inner_text(), use_inner_text=True)
+
+
+def test_the_keyboard_suffices(visit: Visit) -> None:
+    page = visit.open("#/matrix?rows=flat")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.closest('.matrix') !== null"):
+            break
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "avg_pool2d"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("aten.celu.default, dynamo")
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("aten.celu.default")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+def test_a_model_is_told_what_survives(visit: Visit, tmp_path: Path) -> None:
+    page = visit.open("#/model")
+    page.get_by_label("Operators", exact=True).fill("aten::celu\n--op=aten.erf.default\ntorch.ops.aten.nonesuch")
+    expect(page.locator(".tabulator-row")).to_have_count(3)
+    expect(page.locator(".tabulator-row", has_text="nonesuch")).to_contain_text("not tested")
+    page.get_by_label("converter → backend").select_option("torchscript → ort-cpu")
+    page.get_by_label("dtype").select_option("float32")
+    expect(page.locator(".tabulator-row", has_text="celu")).to_contain_text("✓ passes wholly")
+    again = visit.open("#" + page.url.split("#", 1)[1])
+    expect(again.locator(".tabulator-row", has_text="celu")).to_contain_text("✓ passes wholly")
+    file = tmp_path / "operators.json"
+    listed = {"operators": [{"name": "aten.erf.default", "nodes": 3}], "unmapped": [{"node": "Foo", "nodes": 2}]}
+    file.write_text(json.dumps(listed))
+    again.get_by_label("File with operators").set_input_files(file)
+    expect(again.locator(".tabulator-row")).to_have_count(2)
+    expect(again.locator(".tabulator-row", has_text="Foo")).to_contain_text("no ATen operator is known")
+    expect(again.locator(".tabulator-row", has_text="erf")).to_contain_text("3")
+
+
+def test_tolerances_lead_to_the_worst_case(visit: Visit, sites: Sites) -> None:
+    page = visit.open("#/tolerances?q=celu&dtype=float32")
+    worst = max(
+        (row for row in rows(sites.after) if (row["overload"], row["converter"], row["backend"], row["dtype"], row["outcome"])
+         == ("aten.celu.default", "torchscript", "ort-cpu", "float32", "pass")),
+        key=lambda row: (row["max_ulp_error"], -int(row["case_id"], 16)),
+    )  # fmt: skip
+    page.locator(".chip", has_text="torchscript → ort-cpu").click()
+    expect(page.locator(".found h3")).to_have_text(f"Case {worst['case_id']}")
+
+
+def test_downloads_hold_what_the_page_shows(visit: Visit, sites: Sites) -> None:
+    page = visit.open("#/matrix?rows=flat&dtype=float32")
+    page.get_by_text("Download", exact=True).click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="What is shown: CSV").click()
+    lines = Path(waiting.value.path()).read_text().splitlines()
+    assert lines[0].startswith("overload,converter,backend,dtype,standing,passes")
+    assert any(line.startswith("aten.erf.default,dynamo,ort-cpu,float32,whole") for line in lines)
+    cells = pq.read_table(sites.site / "download/matrix.parquet").to_pylist()
+    assert sum(cell["cases"] for cell in cells) == len(rows(sites.after, "case_id"))
+    assert cells == json.loads((sites.site / "download/matrix.json").read_text())
+    assert len((sites.site / "download/matrix.csv").read_text().splitlines()) == len(cells) + 1
+    data = visit.open("#/data")
+    for badge in data.locator(".badges img").all():
+        assert badge.evaluate("image => image.complete && image.naturalWidth > 50")
+        ElementTree.parse(sites.site / unquote(badge.get_attribute("src") or ""))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_wider_than_a_phone(browser: Browser, sites: Sites, scheme: str) -> None:
+    with visiting(browser, sites.site, viewport=PHONE, color_scheme=scheme) as visit:
+        for address in (*VIEWS, f"#/operator/{POOL}"):
+            page = visit.open(address)
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], address
+            assert page.locator("html").get_attribute("data-theme") == scheme
+            page.close()
+
+
+def test_the_reader_chooses_the_colours(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_role("button", name="Dark colours").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(visit.open("#/data").locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_text_has_contrast_in_both_colours(browser: Browser, sites: Sites) -> None:
+    for scheme in ("light", "dark"):
+        with visiting(browser, sites.site, color_scheme=scheme) as visit:
+            for address in ("#/", "#/matrix?rows=open", f"#/operator/{POOL}", "#/compare"):
+                page = visit.open(address)
+                assert page.evaluate(_CONTRAST) == [], (scheme, address)
+                page.close()
+
+
+#: Texts with a contrast below 4.5 against the nearest ground.
+_CONTRAST = """() => {
+  const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c[3] !== 0) return c; } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll("main *, header *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.checkVisibility() || e.matches(".absent, .dimmed, :disabled, .unseen, .missing, option")) continue;
+    const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) found.push(e.className + ": " + e.textContent.slice(0, 30));
+  }
+  return found;
+}"""
+
+
+def test_no_string_of_a_run_becomes_code(browser: Browser, sites: Sites) -> None:
+    addresses = [*VIEWS, "#/matrix?rows=open", "#/operator/aten.celu.default"]
+    with visiting(browser, sites.hostile, viewport=PHONE) as visit:
+        for address in addresses:
+            page = visit.open(address)
+            assert page.evaluate("window.hacked") is None, address
+            assert page.locator("main script, main img[src=x]").count() == 0
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], address
+            page.close()
+        page = visit.open("#/operator/aten.celu.default")
+        text = page.locator("main").text_content() or ""
+        for name in ("message", "evidence", "family", "graph", "script", "converter", "backend"):
+            assert SCRIPT.format(name) in text, name
+        assert HOSTILE.format("message") in text
+        page = visit.open("#/matrix?rows=flat")
+        page.locator(".matrix a.op", has_text="script").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text("<script>")
+        assert page.evaluate("window.hacked") is None
+        # As a key, `__proto__` is a name like any other.
+        page = visit.open("#/matrix?family=__proto__&dtype=__proto__")
+        expect(page.locator(".matrix a.state")).not_to_have_count(0)
+        assert page.evaluate("({}).hacked") is None
+
+
+def test_a_web_server_serves_it_as_well(browser: Browser, sites: Sites) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(sites.site))
+    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with visiting(browser, f"http://127.0.0.1:{server.server_port}") as visit:
+            for address in ("#/", "#/matrix?rows=open", "#/compare"):
+                expect(visit.open(address).get_by_role("heading", level=1)).to_be_visible()
+        server.shutdown()
