@@ -91,7 +91,8 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
             }
         )
         return
-    emit(_table(runs))
+    if runs:
+        emit(_table(runs))
     total = sum(run.bytes for run in contents.runs)
     emit(Text(f"{count(len(contents.runs), 'run')}, {_size(total)}"))
     for text in _complaints(contents):
@@ -293,16 +294,16 @@ def _complaints(contents: Contents) -> list[str]:
 
 def _table(runs: list[Entry]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("run", no_wrap=True)
-    for name in ("started", "converter → backend"):
-        table.add_column(name, overflow="fold")
-    for name in ("verdicts", "operators lost", "size", "exit"):
+    for name in ("run", "started"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("converter → backend", overflow="fold")
+    for name in ("verdicts", "lost", "size", "exit"):
         table.add_column(name, justify="right")
     for run in runs:
         info = run.info
         status = "-" if info.exit_status is None else str(info.exit_status)
         table.add_row(
-            *map(Text, (plain(info.run_id), plain(info.started[:16]), plain(_path(run)))),
+            *map(Text, (plain(info.run_id), plain(info.started[:16].replace("T", " ")), plain(_path(run)))),
             *(f"{run.rows:,}", _lost(run), _size(run.bytes), status),
         )
     return table
