@@ -294,6 +294,10 @@ def test_a_run_stays_as_long_as_any_rule_wants_it() -> None:
     assert kept(weekly=3) == ["0", "8", "15"]
     assert kept(monthly=4) == ["0", "22", "80", "400"]
     assert kept(last=1, days=1, monthly=2) == ["0", "1", "22"]
+    lossy = dataclasses.replace(runs[0], unfinished=(CELU,))
+    why = keeping([lossy, *runs[1:]], Rules(monthly=1), now)
+    assert [name for name, reasons in why.items() if reasons] == ["0", "1"]
+    assert (why["0"], why["1"]) == (["the newest"], ["month 2026-11"])
     # A rule that wants nothing still leaves what the next run is compared with.
     assert [n for n, why in keeping(runs[-1:], Rules(days=3), now).items() if why] == ["400"]
 

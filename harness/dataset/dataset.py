@@ -307,7 +307,11 @@ def require_run(run: Path) -> None:
 
 def _files(run: Path) -> list[Path]:
     """All that belongs to a run; not what a writer left that was killed, nor parts of a finished one."""
-    return sorted(file for file in run.rglob("*") if file.is_file() and not file.name.startswith("."))
+    return sorted(
+        file
+        for file in run.rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(run).parts)
+    )
 
 
 def _reason(why: str) -> str:

@@ -16,7 +16,7 @@ class Rules:
     Attributes:
         last: The newest runs, how many.
         days: Every run that is not older than so many days.
-        weekly: The newest run of each of the last so many weeks (Monday to Sunday, UTC) that have one.
+        weekly: The newest whole run of each of the last so many weeks (Monday to Sunday, UTC) that have one.
         monthly: Likewise of calendar months.
     """
 
@@ -53,11 +53,12 @@ def keeping(runs: Sequence[RunInfo], rules: Rules, now: datetime) -> dict[str, l
             if now - _began(run) <= timedelta(days=rules.days):
                 reasons[run.run_id].append(f"not {rules.days:g} days old")
     for wanted, form, word in ((rules.weekly, "%G-W%V", "week"), (rules.monthly, "%Y-%m", "month")):
-        newest: dict[str, RunInfo] = {}
-        for run in ordered:
-            newest.setdefault(f"{_began(run):{form}}", run)
-        for period, run in list(newest.items())[: wanted or 0]:
-            reasons[run.run_id].append(f"{word} {period}")
+        best: dict[str, RunInfo] = {}
+        # One that lost a shard stands for a period only where no other does.
+        for run in sorted(ordered, key=lambda run: bool(run.unfinished)):
+            best.setdefault(f"{_began(run):{form}}", run)
+        for period in sorted(best, reverse=True)[: wanted or 0]:
+            reasons[best[period].run_id].append(f"{word} {period}")
     if ordered and not reasons[ordered[0].run_id]:
         reasons[ordered[0].run_id].append("the newest")
     return reasons
