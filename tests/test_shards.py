@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from harness_runs import output, record_of, rows, run_harness, unary
-from recorded_run import conformance
 
+from harness.cli._group import conformance as group
 from harness.plan import Options, UsageProblem, make_plan
 from harness.record.errors import ResultsError
 from harness.record.merge import merge
@@ -45,6 +46,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def conformance(*words: str | Path) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(group, [str(word) for word in words])
+
+
 def copies(shards: Path, tmp_path: Path) -> list[Path]:
     return [
         Path(shutil.copytree(shards / str(index), tmp_path / str(index))) for index in range(1, COUNT + 1)
@@ -74,8 +80,8 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     whole = keys(shards / "whole")
     parts = [keys(shards / str(index)) for index in range(1, COUNT + 1)]
     assert sorted(key for part in parts for key in part) == whole
-    done = conformance("merge", *(shards / str(i) for i in (2, 1)), "--out", tmp_path / "m", cwd=tmp_path)
-    assert done.returncode == 0, output(done)
+    done = conformance("merge", *(shards / str(i) for i in (2, 1)), "--out", tmp_path / "m")
+    assert done.exit_code == 0, done.output
     assert keys(tmp_path / "m") == whole
     info = read_run_info(tmp_path / "m")
     assert [(s["index"], s["count"], s["state"]) for s in info.shards] == [
@@ -84,8 +90,8 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     ]
     assert {row["run_id"] for row in rows(tmp_path / "m", "run_id")} == {info.run_id}
     assert info.operators == read_run_info(shards / "whole").operators
-    done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "change", cwd=tmp_path)
-    assert done.returncode == 0, output(done)
+    done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "change")
+    assert done.exit_code == 0, done.output
     assert not done.stderr
 
 
@@ -95,39 +101,37 @@ def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
     shutil.rmtree(one)
     planned = list(read_run_info(two).operators)
     killed(two)
-    done = conformance("merge", one, two, "--out", tmp_path / "m", cwd=tmp_path)
-    assert done.returncode == 1, output(done)
-    assert f"shard 1/{COUNT} missing: {len(lost)} of" in done.stdout, output(done)
-    assert f"shard 2/{COUNT} partial: {len(planned)} of" in done.stdout, output(done)
+    done = conformance("merge", one, two, "--out", tmp_path / "m")
+    assert done.exit_code == 1, done.output
+    assert f"shard 1/{COUNT} missing: {len(lost)} of" in done.stdout, done.output
+    assert f"shard 2/{COUNT} partial: {len(planned)} of" in done.stdout, done.output
     first, second = read_run_info(tmp_path / "m").shards
     assert (first["state"], first["unfinished"]) == ("missing", lost)
     assert (second["state"], second["unfinished"]) == ("partial", planned)
     # What is missing is neither gone nor right.
-    done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "regression", cwd=tmp_path)
-    assert done.returncode == 1, output(done)
-    assert "not checked: shard 1/2 is missing; shard 2/2 is incomplete" in done.stdout, output(done)
-    assert "gone" not in done.stdout, output(done)
-    done = conformance("baseline", tmp_path / "m", "--out", tmp_path / "b", cwd=tmp_path)
-    assert done.returncode == 2, output(done)
-    assert "a baseline of it would lack cases" in done.stderr, output(done)
+    done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "regression")
+    assert done.exit_code == 1, done.output
+    assert "not checked: shard 1/2 is missing; shard 2/2 is incomplete" in done.stdout, done.output
+    assert "gone" not in done.stdout, done.output
+    done = conformance("baseline", tmp_path / "m", "--out", tmp_path / "b")
+    assert done.exit_code == 2, done.output
+    assert "a baseline of it would lack cases" in done.stderr, done.output
     for words in (("failures", tmp_path / "m"), ("tolerance", tmp_path / "m"), ("catalogue", tmp_path / "m")):
-        done = conformance(*words, cwd=tmp_path)
-        assert done.returncode in (0, 1), output(done)
-        assert done.stderr.startswith(f"warning: {tmp_path / 'm'} is incomplete: shard 1/2"), output(done)
+        done = conformance(*words)
+        assert done.exit_code in (0, 1), done.output
+        assert done.stderr.startswith(f"warning: {tmp_path / 'm'} is incomplete: shard 1/2"), done.output
 
 
 def test_a_gate_of_cells_does_not_pass_what_is_missing(shards: Path, tmp_path: Path) -> None:
-    whole = conformance("baseline", shards / "whole", "--out", tmp_path / "b", cwd=tmp_path)
-    assert whole.returncode == 0, output(whole)
+    whole = conformance("baseline", shards / "whole", "--out", tmp_path / "b")
+    assert whole.exit_code == 0, whole.output
     one, _ = copies(shards, tmp_path)
     merge([one], tmp_path / "m")
-    done = conformance("diff", tmp_path / "b", tmp_path / "m", "--fail-on", "regression", cwd=tmp_path)
-    assert done.returncode == 1, output(done)
-    assert "not checked: shard 2/2 is missing" in done.stdout, output(done)
-    assert "nothing differs" not in done.stdout, output(done)
-    data = json.loads(
-        conformance("diff", tmp_path / "b", tmp_path / "m", "--json", cwd=tmp_path).stdout,
-    )
+    done = conformance("diff", tmp_path / "b", tmp_path / "m", "--fail-on", "regression")
+    assert done.exit_code == 1, done.output
+    assert "not checked: shard 2/2 is missing" in done.stdout, done.output
+    assert "nothing differs" not in done.stdout, done.output
+    data = json.loads(conformance("diff", tmp_path / "b", tmp_path / "m", "--json").stdout)
     assert data["worse"] == 0
     assert data["missing"].startswith("shard 2/2 is missing")
 
@@ -138,6 +142,9 @@ def test_a_gate_of_cells_does_not_pass_what_is_missing(shards: Path, tmp_path: P
         ({"seed": 1}, "seed 0 and seed 1"),
         ({"options": {"examples": 9}}, "--examples 8 and 9"),
         ({"versions": {"onnxruntime": "0.1"}}, "--allow-different-versions"),
+        ({"basis": {"harness source": "0"}}, "harness source .* --allow-different-versions"),
+        ({"basis": {"rules": "0"}}, "their --rules say other things"),
+        ({"shard": {"index": 1, "count": 4}}, "of 2 shards and of 4"),
         ({"shard": {"index": 2, "count": 4}}, "of 2 shards and of 4"),
         ({"shard": {"index": 1, "count": 2}}, "shard 1/2 is given twice"),
         ({"shard": None}, "is a whole run, not a shard"),

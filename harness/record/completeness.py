@@ -11,7 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.record import progress
+from harness.record import layout, progress
+from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info
 
 
@@ -99,9 +100,15 @@ def completeness(results_dir: Path) -> Completeness:
         ResultsError: it cannot be read.
     """
     info = read_run_info(results_dir)
-    if info.shards:
-        return Completeness(tuple(_merged(data) for data in info.shards))
-    return Completeness((_own_part(results_dir, info),))
+    try:
+        if info.shards:
+            return Completeness(tuple(_merged(data) for data in info.shards))
+        return Completeness((_own_part(results_dir, info),))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ResultsError(
+            f"{results_dir / layout.RUN_FILE} is damaged (its shards: {reason(error)}); restore it or delete "
+            f"{results_dir} and run again"
+        ) from None
 
 
 def _merged(data: Any) -> Part:

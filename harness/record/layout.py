@@ -3,7 +3,10 @@
 RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
+RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
 RESULTS/flaky.jsonl         cases that ended in two ways: `harness.record.flaky`
+RESULTS/minimal.jsonl       shrunk failures: `harness.record.minimal`
+RESULTS/shards/             of a merged run: what else was in the directories of its shards
 RESULTS/without-rules/      the same cases without the user's rules, a run of its own, where rules were tried
 """
 

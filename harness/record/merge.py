@@ -19,7 +19,7 @@ from harness.record.completeness import Part, State, completeness
 from harness.record.errors import ResultsError, reason
 from harness.record.flaky import FLAKY_FILE, read_flaky, write_flaky
 from harness.record.minimal import MINIMAL_FILE
-from harness.record.run_info import RunInfo, read_run_info, write_run_info
+from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info, write_run_info
 
 #: Rows that are in memory at once.
 _ROW_GROUP = 10_000
@@ -112,7 +112,7 @@ def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = 
 
 
 def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
-    shards: dict[int, ShardRun] = {}
+    shards: dict[tuple[int, int], ShardRun] = {}
     set_aside: list[str] = []
     for directory in directories:
         try:
@@ -132,13 +132,13 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
             )
             raise ResultsError(f"{directory} {what}: leave it away")
         shard = ShardRun(directory, info, found)
-        twice = shards.setdefault(shard.index, shard)
+        twice = shards.setdefault((shard.index, found.count), shard)
         if twice is not shard:
             raise ResultsError(
                 f"shard {shard.index}/{found.count} is given twice, in {twice.directory} and in {directory}: "
                 "leave one away"
             )
-    return [shards[index] for index in sorted(shards)], set_aside
+    return [shards[place] for place in sorted(shards)], set_aside
 
 
 def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
@@ -156,7 +156,12 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
             raise ResultsError(f"{pair}: seed {first.info.seed} and seed {other.info.seed}")
         for name, a, b in _differing(first.info.options, other.info.options):
             raise ResultsError(f"{pair}: --{name.replace('_', '-')} {_said(a)} and {_said(b)}")
-        versions = _differing(first.info.versions, other.info.versions)
+        # An empty shard says nothing of rules.
+        rules = {shard.info.basis[RULES] for shard in (first, other) if RULES in shard.info.basis}
+        if len(rules) > 1:
+            raise ResultsError(f"{pair}: their --rules say other things")
+        sources = ({SOURCE: info.basis.get(SOURCE)} for info in (first.info, other.info))
+        versions = [*_differing(first.info.versions, other.info.versions), *_differing(*sources)]
         for name, a, b in () if different_versions else versions:
             raise ResultsError(
                 f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them all the "

@@ -38,6 +38,9 @@ DISTRIBUTIONS = (
     "pytest-xdist",
 )
 
+#: Names in `RunInfo.basis`: of the harness's own source, of the user's rules.
+SOURCE, RULES = "harness source", "rules"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:

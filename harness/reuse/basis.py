@@ -24,7 +24,7 @@ import harness
 from harness import backends, converters
 from harness.generate.operator_case import REGISTRY
 from harness.pipeline.unit import Unit
-from harness.record.run_info import DISTRIBUTIONS
+from harness.record.run_info import DISTRIBUTIONS, RULES, SOURCE
 
 #: Packages of the harness that read records or are asked beside a run: no verdict hangs on them.
 VIEWS = frozenset(
@@ -45,8 +45,8 @@ VIEWS = frozenset(
     }
 )
 
-#: Names in the basis; an overload's name follows `CASE`, a converter's or a backend's `PLUGIN`.
-SOURCE, CASE, RULES, PLUGIN = "harness source", "case ", "rules", "source of "
+#: Names in the basis: an overload's name follows `CASE`, a converter's or a backend's `PLUGIN`.
+CASE, PLUGIN, GRAPHICS = "case ", "source of ", "graphics card"
 #: What decides on the cases that are drawn, and on no verdict.
 DRAWING = ("seed", "examples", "values", "dtypes", "sources")
 
@@ -80,7 +80,7 @@ def basis(units: Sequence[Unit], sources: Sequence[str], timeout: float, memory_
         "further packages": _packages(),
         "environment variables": _variables(),
         "processor": _processor(),
-        "graphics card": _graphics(),
+        GRAPHICS: _graphics(),
         "sources": " ".join(sources),
         "timeout": f"{timeout:g}",
         "memory limit": str(memory_limit),

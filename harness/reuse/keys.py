@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.record.run_info import RunInfo
-from harness.reuse.basis import CASE, DRAWING, PLUGIN, RULES, SOURCE
+from harness.record.run_info import RULES, SOURCE, RunInfo
+from harness.reuse.basis import CASE, DRAWING, GRAPHICS, PLUGIN
 
 #: Name → (what it was, what it is); None for what is not known.
 Differences: TypeAlias = Mapping[str, tuple[str | None, str | None]]
@@ -23,6 +23,9 @@ _RUNTIMES = {
     "tensorrt": "trt",
     "tensorrt-rtx-cu13-libs": "trt",
 }
+
+#: Backends that no graphics card has a part in.
+_ON_CPU = ("onnx-reference", "openvino", "ort-cpu")
 
 #: What a version is called that nobody knows.
 _UNKNOWN = (None, "", "unknown")
@@ -60,7 +63,8 @@ def differences(then: RunInfo, now: RunInfo, place: Place, then_rules: str | Non
         if a != b or b in _UNKNOWN:
             found[name] = a, b
     apart = (CASE, PLUGIN)
-    names = [n for n in now.basis if not n.startswith(apart) and n not in (*DRAWING, RULES)]
+    unread = {*DRAWING, RULES, *([GRAPHICS] if place.backend in _ON_CPU else [])}
+    names = [n for n in now.basis if not n.startswith(apart) and n not in unread]
     names += [CASE + place.overload, PLUGIN + place.converter, PLUGIN + place.backend]
     found.update(_differing(then.basis, now.basis, [SOURCE, *names]))
     rules = (then.basis.get(RULES) if then_rules is None else then_rules) or ""

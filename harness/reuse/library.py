@@ -16,9 +16,8 @@ from harness.record import layout, progress, store
 from harness.record.completeness import completeness
 from harness.record.errors import ResultsError
 from harness.record.flaky import read_flaky
-from harness.record.run_info import RunInfo, read_run_info
+from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info
 from harness.record.schema import to_verdicts
-from harness.reuse.basis import SOURCE
 from harness.reuse.keys import Place, differences
 from harness.verdict.verdict import CaseKey, Outcome, Verdict
 
@@ -141,7 +140,7 @@ class Library:
         except ResultsError as error:
             self.notices.append(f"set aside: {error}")
             return
-        rules = str(info.basis.get("rules", ""))
+        rules = str(info.basis.get(RULES, ""))
         yield EarlierRun(place, info, rules)
         without = place / layout.WITHOUT_RULES_DIRECTORY
         if rules and layout.holds_run(without):

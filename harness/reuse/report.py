@@ -10,9 +10,8 @@ from typing import Any
 from harness.pipeline.unit import Unit
 from harness.record import store
 from harness.record.minimal import Minimal, add_minimal, read_minimal
-from harness.record.run_info import RunInfo, read_run_info, write_run_info
+from harness.record.run_info import RULES, RunInfo, read_run_info, write_run_info
 from harness.report.plain import count, plain
-from harness.reuse.basis import RULES
 from harness.reuse.keys import Place, said, witnesses
 from harness.reuse.library import Library
 
