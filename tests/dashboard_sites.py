@@ -22,10 +22,16 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 from harness.verdict.verdict import Outcome, Stage
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 OPERATORS = ("celu", "avg_pool2d", "erf")
 #: Drops alpha.
 RULE = """
@@ -66,7 +72,7 @@ def make_sites(directory: Path) -> Sites:
     rules.write_text(RULE, encoding="utf-8")
     before, after = directory / "before", directory / "after"
     what = [word for name in OPERATORS for word in ("--op", name)]
-    what += ["--dtype", "float32", "--dtype", "int64", "--examples", "16", "--record-only"]
+    what += ["--dtype", "float32", "--dtype", "int64", "--examples", "24", "--values", "1", "--record-only"]
     what += ["--converter", "dynamo", "--converter", "torchscript"]
     what += ["--backend", "ort-cpu", "--backend", "onnx-reference"]
     for place, more in ((before, ()), (after, ("--rules", rules))):
@@ -77,7 +83,9 @@ def make_sites(directory: Path) -> Sites:
     damaged = directory / "damaged"
     shutil.copytree(before, damaged)
     (damaged / "verdicts.parquet").write_bytes(b"PAR1 not a table PAR1")
-    (damaged / "run.json").write_text((before / "run.json").read_text().replace('"run_id": "', '"run_id": "x'))
+    (damaged / "run.json").write_text(
+        (before / "run.json").read_text().replace('"run_id": "', '"run_id": "x')
+    )
     done = command("dashboard", after, damaged, before, "--out", directory / "site")
     assert done.returncode == 0, output(done)
     assert "set aside: damaged: " in done.stderr
@@ -102,14 +110,25 @@ def hostile_run(parent: Path) -> Path:
     """A run whose every word tries to become code."""
     directory = parent / "results-<b>hostile&amp;'run"
     info = RunInfo.begin(
-        seed=0, options={"op": [HOSTILE.format("option")]}, versions={HOSTILE.format("name"): HOSTILE.format("version")}
+        seed=0,
+        options={"op": [HOSTILE.format("option")]},
+        versions={HOSTILE.format("name"): HOSTILE.format("version")},
     )
     rows = []
     for number, overload in enumerate(("aten.celu.default", f"aten.{SCRIPT.format('overload')}.default")):
         words: dict[str, Any] = {
             name: HOSTILE.format(name)
-            for name in ("family", "dtype", "converter_version", "backend_version", "signature", "message", "evidence", "rule")
+            for name in (
+                "family",
+                "dtype",
+                "converter_version",
+                "backend_version",
+                "signature",
+                "message",
+                "evidence",
+            )
         }
+        words["rule"] = HOSTILE.format("rule") if number else ""
         invocation = unary("aten.celu.default", [float(number)])
         rows.append(
             row_of(
@@ -124,12 +143,25 @@ def hostile_run(parent: Path) -> Path:
                 max_ulp_error=float("inf"),
             )
         )
-        rows.append(row_of(unary("aten.celu.default", [number + 7.0]), family="__proto__", dtype="__proto__", overload=overload, max_ulp_error=3.0))
+        rows.append(
+            row_of(
+                unary("aten.celu.default", [number + 7.0]),
+                family="__proto__",
+                dtype="__proto__",
+                overload=overload,
+                max_ulp_error=3.0,
+            )
+        )
     with RunWriter(directory, info) as writer:
         writer.write(rows)
     store.finish(directory, 0)
     lines = [
-        {"overload": "aten.celu.default", "converter": "dynamo", "case_id": rows[0].case_id, "text": HOSTILE.format("graph")},
+        {
+            "overload": "aten.celu.default",
+            "converter": "dynamo",
+            "case_id": rows[0].case_id,
+            "text": HOSTILE.format("graph"),
+        },
         {"overload": "aten.celu.default", "converter": "dynamo", "case_id": 5, "text": ["no text"]},
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -145,7 +177,9 @@ def chromium() -> Iterator[Browser]:
     found = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "chrome")]
     path = next(filter(None, found), None)
     if path is None:
-        pytest.fail("no Chromium on PATH: install one (Debian, Ubuntu: apt-get install chromium)", pytrace=False)
+        pytest.fail(
+            "no Chromium on PATH: install one (Debian, Ubuntu: apt-get install chromium)", pytrace=False
+        )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser

@@ -32,7 +32,8 @@ def badge(label: str, passing: int, total: int, note: str = "") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
         f"aria-label={title}><title>{escape(f'{label}: {value}')}</title>"
-        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="3"/></clipPath><g clip-path="url(#r)">'
+        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="3"/></clipPath>'
+        '<g clip-path="url(#r)">'
         f'<rect width="{left}" height="20" fill="#3d434b"/>'
         f'<rect x="{left}" width="{right}" height="20" fill="{fill}"/></g>'
         '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'

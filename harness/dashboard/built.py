@@ -69,7 +69,9 @@ class Built:
     def dtype_order(self) -> list[int]:
         """Numbers of dtypes in the order of the product's own list."""
         known = {name: place for place, name in enumerate(ALL)}
-        return sorted(range(len(self.dtypes)), key=lambda n: (known.get(self.dtypes[n], len(known)), self.dtypes[n]))
+        return sorted(
+            range(len(self.dtypes)), key=lambda n: (known.get(self.dtypes[n], len(known)), self.dtypes[n])
+        )
 
     @cached_property
     def tallies(self) -> list[Tallies]:

@@ -66,7 +66,11 @@ class CaseIndex:
         if all(len(case_id) == _ID for case_id in ids):
             ids = "".join(ids)
         self._chunks.append(
-            {"cells": np.column_stack([cells[firsts], sizes]).ravel().tolist(), "size": len(fresh), "ids": ids}
+            {
+                "cells": np.column_stack([cells[firsts], sizes]).ravel().tolist(),
+                "size": len(fresh),
+                "ids": ids,
+            }
         )
 
     def _parts(self, run: CodedRun, at: Numbers) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What became of every case from one run to another, on the numbers of `harness.dashboard.coded`.
 
-The rules are those of `harness.record.diff`; the page applies them in its script `changes.js` to any two runs.
+The rules are those of `harness.record.diff`; in the page, `changes.js` applies them to any two runs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def _of_pair(before: State, after: State) -> int:
     if before.fails != after.fails:
         return _NUMBER[Change.REGRESSED if after.fails else Change.IMPROVED]
     if after.fails:
-        same = all(getattr(before, name) == getattr(after, name) for name in ("outcome", "stage", "signature"))
+        same = all(
+            getattr(before, name) == getattr(after, name) for name in ("outcome", "stage", "signature")
+        )
         return _NUMBER[Change.UNCHANGED if same else Change.FAILS_OTHERWISE]
     if any(Outcome(state.outcome).is_failure for state in (before, after)):
         return _NUMBER[Change.UNCHANGED]

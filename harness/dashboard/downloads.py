@@ -37,13 +37,20 @@ _MATRIX = pa.schema(
 )
 _CHANGES = pa.schema(
     [(n, _TEXT) for n in ("change", "case_id", "overload", "converter", "backend", "dtype")]
-    + [(f"{name}_{side}", _TEXT) for side in ("before", "after") for name in ("outcome", "stage", "signature")]
+    + [
+        (f"{name}_{side}", _TEXT)
+        for side in ("before", "after")
+        for name in ("outcome", "stage", "signature")
+    ]
     + [(f"max_ulp_error_{side}", pa.float64()) for side in ("before", "after")]
 )
 _FAILURES = pa.schema(
     [(n, _TEXT) for n in ("outcome", "stage", "blame", "cause")]
     + [("cases", _WHOLE)]
-    + [(n, _TEXT) for n in ("overloads", "dtypes", "converters", "backends", "case_id", "call", "message", "known")]
+    + [
+        (n, _TEXT)
+        for n in ("overloads", "dtypes", "converters", "backends", "case_id", "call", "message", "known")
+    ]
 )
 
 
@@ -127,10 +134,15 @@ def _matrix(built: Built) -> Iterator[dict[str, Any]]:
 
 def _failure(group: FailureGroup) -> dict[str, Any]:
     return {
-        **{name: str(getattr(group, name)) for name in ("outcome", "stage", "blame", "cause", "case_id", "call")},
+        **{
+            name: str(getattr(group, name))
+            for name in ("outcome", "stage", "blame", "cause", "case_id", "call")
+        },
         "message": group.message,
         "cases": group.cases,
-        **{name: " ".join(getattr(group, name)) for name in ("overloads", "dtypes", "converters", "backends")},
+        **{
+            name: " ".join(getattr(group, name)) for name in ("overloads", "dtypes", "converters", "backends")
+        },
         "known": " ".join(issue.link for issue in group.known),
     }
 

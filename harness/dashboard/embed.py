@@ -52,9 +52,7 @@ def write_text(path: Path, text: str) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResultsError(
-            f"cannot write {path}: {reason(error)}; choose another place with --out"
-        ) from None
+        raise ResultsError(f"cannot write {path}: {reason(error)}; choose another place with --out") from None
     # Half a surrogate pair, which a dying process may have printed, is no text in any file.
     content = text.encode("utf-8", errors="replace")
     with layout.replacing(path) as temporary:

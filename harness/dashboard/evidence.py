@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,10 @@ def operator_files(
     for run_number, names in sorted(by_run.items()):
         for name, data in _of_run(built.runs[run_number], names, known, wanted):
             number = place[name]
-            yield number, {"run": run_number, "schema": schemas.get(name, ""), "history": history[number], **data}
+            yield (
+                number,
+                {"run": run_number, "schema": schemas.get(name, ""), "history": history[number], **data},
+            )
     for name in set(built.names) - {name for names in by_run.values() for name in names}:
         # Every run that should have it has lost it.
         number = place[name]
@@ -64,7 +67,7 @@ _NOTHING: dict[str, Any] = {"groups": [], "findings": [], "graphs": [], "cases":
 
 
 def _of_run(
-    run: SiteRun, names: list[str], known: tuple[KnownIssue, ...], wanted: dict[str, Collection[str]]
+    run: SiteRun, names: list[str], known: tuple[KnownIssue, ...], wanted: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         table = store.read(run.directory, COLUMNS, pc.field("overload").isin(names)).combine_chunks()
@@ -110,7 +113,7 @@ def _history(built: Built) -> list[list[list[int]]]:
     return found
 
 
-def _linked(built: Built, tolerances: list[Distribution]) -> dict[str, Collection[str]]:
+def _linked(built: Built, tolerances: list[Distribution]) -> Mapping[str, Collection[str]]:
     """Operator → case ids that other views link to: outliers, and what changed last."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for one in tolerances:
@@ -126,4 +129,4 @@ def _linked(built: Built, tolerances: list[Distribution]) -> dict[str, Collectio
             if listed[name] < _CHANGED:
                 listed[name] += 1
                 wanted[name][str(after.case[row])] = None
-    return wanted
+    return dict(wanted)

@@ -1,4 +1,4 @@
-"""Which argument values an operator fails with, read off the recorded calls: ``fails with ceil_mode=True``."""
+"""Which argument values an operator fails with, read off the record: ``fails with ceil_mode=True``."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def findings(calls: Sequence[Call]) -> list[Finding]:
     # Of properties that say the same of the same cases, the plainest is enough.
     found.sort(key=lambda pair: (-_clarity(pair[0]), len(pair[0].property), pair[0].property))
     kept: dict[frozenset[int], Finding] = {}
-    for told, numbers in found:
-        kept.setdefault(numbers, told)
+    for told, having_it in found:
+        kept.setdefault(having_it, told)
     return list(kept.values())[:_MOST]
 
 
@@ -143,7 +143,11 @@ def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _of_tensor(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
     shape = spec["shape"]
     yield f"{name} of {spec['dtype']}"
-    yield f"{name} without dimensions" if not shape else f"{name} of {len(shape)} dimension{'s'[: len(shape) > 1]}"
+    yield (
+        f"{name} without dimensions"
+        if not shape
+        else f"{name} of {len(shape)} dimension{'s'[: len(shape) > 1]}"
+    )
     if math.prod(shape) == 0:
         yield f"{name} empty"
     if 1 in shape:

@@ -103,7 +103,9 @@ def moved_data(built: Built) -> dict[str, Any] | None:
     return {
         "before": len(built.runs) - 2,
         "after": len(built.runs) - 1,
-        "counts": {str(CHANGES[n]): int(c) for n, c in enumerate(np.bincount(changes.change, minlength=len(CHANGES)))},
+        "counts": {
+            str(CHANGES[n]): int(c) for n, c in enumerate(np.bincount(changes.change, minlength=len(CHANGES)))
+        },
         "versions": [[name, *pair] for name, pair in versions.items()],
         "lines": lines[:_LINES],
         "more": max(0, len(lines) - _LINES),
@@ -123,7 +125,7 @@ def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
         line = int(built.rank[run.operator[row]]), int(run.column[row])
         counts.setdefault(line, Counter())[change] += 1
         examples.setdefault(line, {}).setdefault(change, str(run.case[row]))
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "operator": operator,
             "column": column,
@@ -135,7 +137,12 @@ def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
     ]
     order = {str(change): number for number, change in enumerate(Change)}
     found.sort(
-        key=lambda line: (-line["worse"], min(order[c] for c in line["counts"]), line["operator"], line["column"])
+        key=lambda line: (
+            -line["worse"],
+            min(order[c] for c in line["counts"]),
+            line["operator"],
+            line["column"],
+        )
     )
     return found
 

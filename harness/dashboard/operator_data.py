@@ -47,8 +47,8 @@ COLUMNS = (
 )
 #: Cases of one group, and cases in all, that an operator's page lists.
 _OF_A_GROUP, _IN_ALL = 12, 240
-#: Findings that it lists of one converter and backend.
-_FINDINGS = 10
+#: Findings that it lists.
+_FINDINGS = 16
 _EXPECTED = re.compile(r"expected (?P<expected>.+?), got (?P<got>.+)", re.DOTALL)
 #: A message longer than this is cut: it is in the record.
 _WORDS = 2_000
@@ -94,8 +94,10 @@ def operator_data(
     for case_id in wanted:
         cases.add(case_id)
     return {
-        "groups": [_group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups],
-        "findings": list(_findings(listed)),
+        "groups": [
+            _group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups
+        ],
+        "findings": _findings(listed),
         "graphs": list(_graphs(overload, listed, beside.graphs or {})),
         "cases": cases.data(),
         "omitted": cases.omitted,
@@ -149,8 +151,8 @@ def _script(
     return next((s for (c, v, _), s in scripts.items() if (c, v) == (case_id, converter)), None)
 
 
-def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Per column and way of failing, what these failures have and what passes has not."""
+def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Per converter and way of failing, what these failures have and what passes has not, clearest first."""
     passed: defaultdict[tuple[str, str], list[Call]] = defaultdict(list)
     failed: defaultdict[tuple[str, str], defaultdict[tuple[str, str, str], list[Call]]]
     failed = defaultdict(lambda: defaultdict(list))
@@ -161,14 +163,27 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         elif Outcome(row["outcome"]).is_failure and row["blame"] != SPEC:
             way = row["outcome"], row["stage"], row["signature"]
             failed[column][way].append(Call(row["structure_id"], row["invocation"], True))
-    for column, ways in sorted(failed.items()):
-        told = [
-            {**dict(zip(("converter", "backend"), column, strict=True)), "outcome": outcome, "stage": stage, **asdict(found)}
-            for (outcome, stage, _), theirs in ways.items()
-            for found in findings([*theirs, *passed[column]])
-        ]
-        told.sort(key=lambda one: (one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"], -one["fails"]))
-        yield from told[:_FINDINGS]
+    told: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    for (converter, backend), ways in sorted(failed.items()):
+        for (outcome, stage, _), theirs in ways.items():
+            for found in findings([*theirs, *passed[converter, backend]]):
+                key = converter, outcome, stage, found.sentence
+                one = told.setdefault(
+                    key, {"backends": [], **dict(zip(_PLACE, key, strict=False)), **asdict(found)}
+                )
+                if backend not in one["backends"]:
+                    one["backends"].append(backend)
+    order = sorted(
+        told.values(),
+        key=lambda one: (
+            one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"],
+            -one["fails"],
+        ),
+    )
+    return order[:_FINDINGS]
+
+
+_PLACE = ("converter", "outcome", "stage")
 
 
 def _graphs(

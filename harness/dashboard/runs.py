@@ -77,7 +77,7 @@ class SiteRun:
             if shard.state != COMPLETE or shard.unfinished
         ]
         if not self.info.finished:
-            said.append("The run has not finished: it was killed, or goes on. What it lacks is shown as missing.")
+            said.append("The run has not finished: it was killed, or goes on.")
         return said
 
 
@@ -143,9 +143,10 @@ def _read(directory: Path) -> SiteRun:
 
 def _shards(raw: Mapping[str, Any]) -> tuple[Shard, ...]:
     """What a merge noted; what it does not say in the way that is expected is taken for unfinished."""
-    noted = raw.get("shards")
+    given = raw.get("shards")
+    noted = given if isinstance(given, list) else []
     found = []
-    for number, one in enumerate(noted if isinstance(noted, list) else (), start=1):
+    for number, one in enumerate(noted, start=1):
         data = one if isinstance(one, dict) else {}
         operators = data.get("unfinished")
         names = tuple(str(name) for name in operators) if isinstance(operators, list) else ()

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.dashboard.built import Built, build
-from harness.dashboard.cells import matrix_data
 from harness.dashboard.cases import CaseIndex
+from harness.dashboard.cells import matrix_data
 from harness.dashboard.downloads import write_downloads
-from harness.dashboard.embed import few, write_script, write_text
+from harness.dashboard.embed import write_script
 from harness.dashboard.evidence import Damaged, operator_files
 from harness.dashboard.index import index_data
 from harness.dashboard.runs import SetAside
@@ -121,7 +121,9 @@ def _write_runs(place: Path, built: Built) -> None:
         missing = built.rank[built.lost[number]].tolist() if len(built.lost[number]) else []
         write_script(place, f"matrix/{number}", matrix_data(run, built.rank, missing))
         flaky = sorted({case_id for case_id, *_ in built.runs[number].flaky})
-        write_script(place, f"ends/{number}", {**cases.add(run, built.rank), "flaky": flaky, "missing": missing})
+        write_script(
+            place, f"ends/{number}", {**cases.add(run, built.rank), "flaky": flaky, "missing": missing}
+        )
     for number, chunk in enumerate(cases.chunks()):
         write_script(place, f"cases/{number}", chunk)
     states = [

@@ -63,6 +63,8 @@ def _summary(built: Built) -> dict[str, Any]:
         },
         "columns": columns,
         "moved": moved and {"since": built.runs[-2].info.run_id, **moved["counts"]},
-        "runs": [{"run_id": one.info.run_id, "started": one.info.started, "state": one.state} for one in built.runs],
+        "runs": [
+            {"run_id": one.info.run_id, "started": one.info.started, "state": one.state} for one in built.runs
+        ],
         "aside": aside,
     }

@@ -18,7 +18,18 @@ from harness.record.schema import to_verdicts
 from harness.report.failures import FAILED, failure_groups
 from harness.verdict.verdict import Outcome, Stage, Verdict
 
-_COLUMNS = ("overload", "converter", "converter_version", "case_id", "stage", "outcome", "rule", "invocation", "exported_invocation", "dtype")
+_COLUMNS = (
+    "overload",
+    "converter",
+    "converter_version",
+    "case_id",
+    "stage",
+    "outcome",
+    "rule",
+    "invocation",
+    "exported_invocation",
+    "dtype",
+)
 _EXPORTED = {str(stage) for stage in (Stage.CHECK, Stage.LOAD, Stage.RUN, Stage.COMPARE)}
 
 
@@ -53,7 +64,11 @@ def wanted_graphs(run: Path, overloads: Collection[str] | None = None) -> list[W
     best: dict[tuple[str, str], tuple[tuple[Any, ...], Mapping[str, Any]]] = {}
     for batch in store.read(run, list(_COLUMNS)).to_batches(max_chunksize=4096):
         for row in batch.to_pylist():
-            if row["rule"] or row["stage"] not in _EXPORTED or (overloads is not None and row["overload"] not in overloads):
+            if (
+                row["rule"]
+                or row["stage"] not in _EXPORTED
+                or (overloads is not None and row["overload"] not in overloads)
+            ):
                 continue
             key, rank = (row["overload"], row["converter"]), _plainness(row)
             if key not in best or rank < best[key][0]:
@@ -120,10 +135,14 @@ def _of_operator(rows: pa.Table, minimals: Sequence[Minimal]) -> Iterator[Verdic
         places.setdefault(key, place)
     for group in failure_groups(rows, minimals):
         minimal = group.minimal
-        key = (minimal.case_id, minimal.converter, minimal.backend) if minimal else None
-        if key is None or key not in places:
+        shrunk = places.get((minimal.case_id, minimal.converter, minimal.backend)) if minimal else None
+        if shrunk is not None:
+            yield next(to_verdicts(rows.slice(shrunk, 1)))
+        else:
             # Before any backend every backend has the same failure.
-            key = next(
-                (k for k in places if k[:2] == (group.case_id, group.converter) and group.backend in ("", k[2]))
+            smallest = next(
+                number
+                for (case_id, converter, backend), number in places.items()
+                if (case_id, converter) == (group.case_id, group.converter) and group.backend in ("", backend)
             )
-        yield next(to_verdicts(rows.slice(places[key], 1)))
+            yield next(to_verdicts(rows.slice(smallest, 1)))

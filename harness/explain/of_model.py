@@ -101,9 +101,7 @@ def _of_program(path: Path) -> ModelOperators:
     return ModelOperators(kind="program", operators=called, unmapped=dict(sorted(other.items())))
 
 
-def _of_onnx(
-    path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph]
-) -> ModelOperators:
+def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph]) -> ModelOperators:
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:
@@ -173,7 +171,7 @@ def _recorded(graphs: Mapping[tuple[str, str], Graph]) -> dict[str, list[str]]:
 
 
 def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:
-    """ONNX node type → overloads that it may stand for, by the table and the names of `conformance explain`."""
+    """ONNX node type → overloads that it may stand for, as `conformance explain` finds them."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for overload in covered:
         known = candidate(overload.rpartition(".")[0].replace(".", "::", 1))
@@ -182,9 +180,18 @@ def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _plainness(overload: str, node_type: str, covered: Sequence[str]) -> tuple[bool, bool, bool, bool, int, str]:
+def _plainness(
+    overload: str, node_type: str, covered: Sequence[str]
+) -> tuple[bool, bool, bool, bool, int, str]:
     """Sorts the likeliest origin of a node first: of its own name, an overload that models call."""
     packet, _, name = overload.removeprefix("aten.").partition(".")
     same = packet.replace("_", "").lower() == node_type.lower()
     inner = packet.startswith("_")
-    return overload not in covered, not same, inner, name not in ("default", "Tensor"), len(overload), overload
+    return (
+        overload not in covered,
+        not same,
+        inner,
+        name not in ("default", "Tensor"),
+        len(overload),
+        overload,
+    )

@@ -18,7 +18,9 @@
 
   // Names and their values in a fixed order, without the empty ones, so that one state has one address.
   function format(view, parts, params) {
-    const words = Object.entries(params || {}).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+    const words = Object.entries(params || {}).filter(
+      ([, value]) => value !== "" && value !== null && value !== undefined,
+    );
     words.sort(([a], [b]) => (a < b ? -1 : 1));
     const query = words.map(([name, value]) => encodeURIComponent(name) + "=" + soft(value)).join("&");
     const path = [view === "overview" ? "" : view, ...(parts || [])].map(encodeURIComponent).join("/");

@@ -7,7 +7,7 @@
   function decode(data) {
     const rows = new Map();
     const flat = data.cells;
-    for (let at = 0; at < flat.length; ) {
+    for (let at = 0; at < flat.length;) {
       const operator = flat[at];
       const column = flat[at + 1];
       const dtype = flat[at + 2];
@@ -53,12 +53,18 @@
   // Glyph and numbers beside the colour: neither is needed to read the other.
   function text(found) {
     switch (standing(found)) {
-      case "absent": return "·";
-      case "missing": return "? missing";
-      case "whole": return "✓ " + short(found.total);
-      case "none": return "✕ 0/" + short(found.total);
-      case "unjudged": return "◇ " + (Object.keys(found.outcomes).find((o) => o !== "skip") || "skip");
-      default: return short(found.passes) + "/" + short(found.total);
+      case "absent":
+        return "·";
+      case "missing":
+        return "? missing";
+      case "whole":
+        return "✓ " + short(found.total);
+      case "none":
+        return "✕ 0/" + short(found.total);
+      case "unjudged":
+        return "◇ " + (Object.keys(found.outcomes).find((o) => o !== "skip") || "skip");
+      default:
+        return short(found.passes) + "/" + short(found.total);
     }
   }
 
@@ -75,17 +81,31 @@
 
   function sentence(found) {
     switch (standing(found)) {
-      case "absent": return "not run";
-      case "missing": return "missing: the run has lost this operator";
+      case "absent":
+        return "not run";
+      case "missing":
+        return "missing: the run has lost this operator";
       default: {
-        const rest = Object.entries(found.outcomes).filter(([o]) => o !== "pass").map(([o, n]) => n + " " + o);
-        return found.passes + " of " + words.count(found.total, "case") + " pass" + (rest.length ? "; " + rest.join(", ") : "");
+        const rest = Object.entries(found.outcomes)
+          .filter(([o]) => o !== "pass")
+          .map(([o, n]) => n + " " + o);
+        return (
+          found.passes +
+          " of " +
+          words.count(found.total, "case") +
+          " pass" +
+          (rest.length ? "; " + rest.join(", ") : "")
+        );
       }
     }
   }
 
   const NAMES = {
-    whole: "passes wholly", part: "passes partly", none: "passes not at all", unjudged: "not judged", missing: "missing",
+    whole: "passes wholly",
+    part: "passes partly",
+    none: "passes not at all",
+    unjudged: "not judged",
+    missing: "missing",
   };
   const GLYPHS = { whole: "✓", part: "◐", none: "✕", unjudged: "◇", missing: "?" };
 

@@ -28,7 +28,9 @@
   // Calls `each({change, operator, column, dtype, id(), before, after, ulps})` for every case that changed.
   async function compare(index, a, b, each) {
     const [before, after, states] = await load.all(["ends/" + a, "ends/" + b, "states"]);
-    const numbers = [...new Set([...before.parts, ...after.parts].map((part) => part.chunk))].sort((x, y) => x - y);
+    const numbers = [...new Set([...before.parts, ...after.parts].map((part) => part.chunk))].sort(
+      (x, y) => x - y,
+    );
     const chunks = new Map();
     (await load.all(numbers.map((n) => "cases/" + n))).forEach((chunk, i) => chunks.set(numbers[i], chunk));
     const sizes = new Map([...chunks].map(([n, chunk]) => [n, chunk.size]));
@@ -64,8 +66,14 @@
           if (change === "unchanged") continue;
           const place = at;
           each({
-            change, operator, column, dtype, ulps,
-            id: () => id(place), before: x ? states[x - 1] : null, after: y ? states[y - 1] : null,
+            change,
+            operator,
+            column,
+            dtype,
+            ulps,
+            id: () => id(place),
+            before: x ? states[x - 1] : null,
+            after: y ? states[y - 1] : null,
           });
         }
       }
@@ -92,7 +100,9 @@
     const [outcome2, stage2, signature2, , measured2, , fails2] = after;
     if (fails !== fails2) return fails2 ? "regressed" : "improved";
     if (fails2) {
-      return outcome === outcome2 && stage === stage2 && signature === signature2 ? "unchanged" : "fails otherwise";
+      return outcome === outcome2 && stage === stage2 && signature === signature2
+        ? "unchanged"
+        : "fails otherwise";
     }
     if (FAILURES.has(outcome) || FAILURES.has(outcome2)) return "unchanged";
     if (outcome !== outcome2) return outcome === "pass" ? "regressed" : "improved";

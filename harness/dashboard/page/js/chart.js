@@ -8,17 +8,36 @@
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue("--" + name).trim();
     return {
-      ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), accent: of("accent"),
-      whole: of("s-whole"), part: of("s-part"), none: of("s-none"), unjudged: of("s-unjudged"), missing: of("s-missing"),
+      ink: of("ink"),
+      soft: of("soft"),
+      line: of("line"),
+      paper: of("paper"),
+      accent: of("accent"),
+      whole: of("s-whole"),
+      part: of("s-part"),
+      none: of("s-none"),
+      unjudged: of("s-unjudged"),
+      missing: of("s-missing"),
       // Letters on the bars.
-      on: document.documentElement.dataset.theme === "dark"
-        ? { whole: "#0b1722", part: "#ffffff", none: "#1f0e02", unjudged: "#ffffff", missing: "#170d26" }
-        : { whole: "#ffffff", part: "#1b2027", none: "#ffffff", unjudged: "#1b2027", missing: "#ffffff" },
+      on:
+        document.documentElement.dataset.theme === "dark"
+          ? { whole: "#0b1722", part: "#ffffff", none: "#1f0e02", unjudged: "#ffffff", missing: "#170d26" }
+          : { whole: "#ffffff", part: "#1b2027", none: "#ffffff", unjudged: "#1b2027", missing: "#ffffff" },
       // Okabe and Ito's colours, told apart in every kind of colour blindness; with shapes and dashes beside them.
-      series: document.documentElement.dataset.theme === "dark"
-        ? ["#56b4e9", "#e69f00", "#2dc79b", "#e58bbd", "#f0e442", "#ef8036", "#9db8ff", "#c9ced6"]
-        : ["#0072b2", "#c47f00", "#00805c", "#b0568c", "#7a6a00", "#c4540c", "#4057a8", "#5b626c"],
-      symbols: ["circle", "rect", "triangle", "diamond", "emptyCircle", "emptyRect", "emptyTriangle", "emptyDiamond"],
+      series:
+        document.documentElement.dataset.theme === "dark"
+          ? ["#56b4e9", "#e69f00", "#2dc79b", "#e58bbd", "#f0e442", "#ef8036", "#9db8ff", "#c9ced6"]
+          : ["#0072b2", "#c47f00", "#00805c", "#b0568c", "#7a6a00", "#c4540c", "#4057a8", "#5b626c"],
+      symbols: [
+        "circle",
+        "rect",
+        "triangle",
+        "diamond",
+        "emptyCircle",
+        "emptyRect",
+        "emptyTriangle",
+        "emptyDiamond",
+      ],
     };
   }
 
@@ -38,7 +57,11 @@
         textStyle: { color: c.soft, fontFamily: "system-ui, sans-serif", fontSize: 12 },
         tooltip: {
           // Drawn on the canvas: words of a run never become HTML.
-          renderMode: "richText", confine: true, backgroundColor: c.paper, borderColor: c.line, textStyle: { color: c.ink, fontSize: 12 },
+          renderMode: "richText",
+          confine: true,
+          backgroundColor: c.paper,
+          borderColor: c.line,
+          textStyle: { color: c.ink, fontSize: 12 },
         },
       };
       const own = option(c, width);
@@ -71,8 +94,12 @@
 
   function axis(c, more) {
     return {
-      axisLine: { lineStyle: { color: c.line } }, axisTick: { show: false }, axisLabel: { color: c.soft, fontSize: 12 },
-      splitLine: { lineStyle: { color: c.line } }, nameTextStyle: { color: c.soft }, ...more,
+      axisLine: { lineStyle: { color: c.line } },
+      axisTick: { show: false },
+      axisLabel: { color: c.soft, fontSize: 12 },
+      splitLine: { lineStyle: { color: c.line } },
+      nameTextStyle: { color: c.soft },
+      ...more,
     };
   }
 

@@ -4,15 +4,25 @@
   const { el, say } = Conformance;
 
   function select(label, value, options, change) {
-    const field = el("select", { onchange: (event) => change(event.target.value), "data-field": label },
-      options.map(([option, words]) => el("option", { value: option, selected: String(option) === String(value) }, words)));
+    const field = el(
+      "select",
+      { onchange: (event) => change(event.target.value), "data-field": label },
+      options.map(([option, words]) =>
+        el("option", { value: option, selected: String(option) === String(value) }, words),
+      ),
+    );
     return el("label.field", {}, label, field);
   }
 
   function search(label, value, change) {
     let waiting = 0;
     const field = el("input", {
-      type: "search", value, placeholder: label, "aria-label": label, autocomplete: "off", spellcheck: "false",
+      type: "search",
+      value,
+      placeholder: label,
+      "aria-label": label,
+      autocomplete: "off",
+      spellcheck: "false",
       oninput: function () {
         clearTimeout(waiting);
         waiting = setTimeout(() => change(field.value), 120);
@@ -28,8 +38,17 @@
 
   // `wrap` folds long lines: for words rather than for code.
   function code(text, label, wrap) {
-    const button = el("button", { type: "button", onclick: () => copy(text, button), "aria-label": "Copy " + label }, "Copy");
-    return el("div.code" + (wrap ? ".wrap" : ""), {}, el("pre", { tabindex: "0", "aria-label": label }, text), button);
+    const button = el(
+      "button",
+      { type: "button", onclick: () => copy(text, button), "aria-label": "Copy " + label },
+      "Copy",
+    );
+    return el(
+      "div.code" + (wrap ? ".wrap" : ""),
+      {},
+      el("pre", { tabindex: "0", "aria-label": label }, text),
+      button,
+    );
   }
 
   async function copy(text, button) {
@@ -58,13 +77,21 @@
   }
 
   function copyButton(words, text) {
-    const button = el("button", { type: "button", "data-words": words, onclick: () => copy(text(), button) }, words);
+    const button = el(
+      "button",
+      { type: "button", "data-words": words, onclick: () => copy(text(), button) },
+      words,
+    );
     return button;
   }
 
   const BLAMES = {
-    converter: "the converter's defect", backend: "the backend's defect", pytorch: "PyTorch's defect",
-    spec: "the specification leaves it open: nobody's defect", unknown: "not decided", "": "not decided",
+    converter: "the converter's defect",
+    backend: "the backend's defect",
+    pytorch: "PyTorch's defect",
+    spec: "the specification leaves it open: nobody's defect",
+    unknown: "not decided",
+    "": "not decided",
   };
 
   function blame(word) {
@@ -72,13 +99,26 @@
   }
 
   const GLYPHS = {
-    pass: "✓", mismatch: "≠", error: "✕", crash: "✕✕", timeout: "◷", unsupported: "∅", built: "◇", narrowed: "◇", skip: "–",
+    pass: "✓",
+    mismatch: "≠",
+    error: "✕",
+    crash: "✕✕",
+    timeout: "◷",
+    unsupported: "∅",
+    built: "◇",
+    narrowed: "◇",
+    skip: "–",
   };
 
   function outcome(word, stage) {
     const at = stage && word !== "pass" && word !== "mismatch" ? word + " at " + stage : word;
     const kind = word === "pass" ? "good" : ["built", "narrowed", "skip"].includes(word) ? "quiet" : "bad";
-    return el("span.chip.strong", {}, el("span.glyph." + kind, { "aria-hidden": "true" }, GLYPHS[word] || "•"), at);
+    return el(
+      "span.chip.strong",
+      {},
+      el("span.glyph." + kind, { "aria-hidden": "true" }, GLYPHS[word] || "•"),
+      at,
+    );
   }
 
   Object.assign(Conformance, { controls: { select, search, check, code, copyButton, blame, outcome } });

@@ -6,7 +6,11 @@
   function csv(rows) {
     if (!rows.length) return "";
     const names = Object.keys(rows[0]);
-    return [names, ...rows.map((row) => names.map((name) => row[name]))].map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
+    return (
+      [names, ...rows.map((row) => names.map((name) => row[name]))]
+        .map((line) => line.map(cell).join(","))
+        .join("\r\n") + "\r\n"
+    );
   }
 
   function cell(value) {
@@ -28,16 +32,36 @@
 
   // A menu: this view's rows as CSV and JSON, and the whole as files of the site.
   function menu(name, rows, files) {
-    return el("details.download", {},
+    return el(
+      "details.download",
+      {},
       el("summary", {}, "Download"),
-      el("div.chips", {},
-        el("button.chip", { type: "button", onclick: () => save(name + ".csv", "text/csv", csv(rows())) }, "What is shown: CSV"),
-        el("button.chip", { type: "button", onclick: () => save(name + ".json", "application/json", JSON.stringify(rows(), null, 1)) }, "JSON"),
-        (files || []).map(([words, path]) => el("a.chip", { href: "download/" + path, download: "" }, words))));
+      el(
+        "div.chips",
+        {},
+        el(
+          "button.chip",
+          { type: "button", onclick: () => save(name + ".csv", "text/csv", csv(rows())) },
+          "What is shown: CSV",
+        ),
+        el(
+          "button.chip",
+          {
+            type: "button",
+            onclick: () => save(name + ".json", "application/json", JSON.stringify(rows(), null, 1)),
+          },
+          "JSON",
+        ),
+        (files || []).map(([words, path]) => el("a.chip", { href: "download/" + path, download: "" }, words)),
+      ),
+    );
   }
 
   function all(name) {
-    return ["json", "csv", "parquet"].map((end, i) => [(i ? "" : "All: ") + ({ json: "JSON", csv: "CSV", parquet: "Parquet" })[end], name + "." + end]);
+    return ["json", "csv", "parquet"].map((end, i) => [
+      (i ? "" : "All: ") + { json: "JSON", csv: "CSV", parquet: "Parquet" }[end],
+      name + "." + end,
+    ]);
   }
 
   Conformance.download = { menu, all };

@@ -4,44 +4,114 @@
   const { el, words, controls, outside, names } = Conformance;
 
   function card(group, overload, runName, open) {
-    const path = names.listed(group.converters, 3) + (group.backends.length ? " → " + names.listed(group.backends, 3) : "");
-    return el("details.card", { open, id: "case-" + group.case },
-      el("summary", {},
+    const path =
+      names.listed(group.converters, 3) +
+      (group.backends.length ? " → " + names.listed(group.backends, 3) : "");
+    return el(
+      "details.card",
+      { open, id: "case-" + group.case },
+      el(
+        "summary",
+        {},
         controls.outcome(group.outcome, group.stage),
         el("span.grow", {}, path),
         el("span.quiet.small", {}, names.listed(group.dtypes, 5)),
         el("span.small", {}, words.count(group.cases, "case")),
-        controls.blame(group.blame)),
-      el("div.body", {}, body(group, overload, runName)));
+        controls.blame(group.blame),
+      ),
+      el("div.body", {}, body(group, overload, runName)),
+    );
   }
 
   function body(group, overload, runName) {
     const said = group.expected
-      ? el("div", {}, el("p.mono.quiet", {}, group.message.split(/expected /)[0].replace(/[\s:]+$/, "")), el("div.versus", {}, el("div", {}, el("span", {}, "expected"), el("code", {}, group.expected)), el("div", {}, el("span", {}, "got"), el("code", {}, group.got))))
+      ? el(
+          "div",
+          {},
+          el("p.mono.quiet", {}, group.message.split(/expected /)[0].replace(/[\s:]+$/, "")),
+          el(
+            "div.versus",
+            {},
+            el("div", {}, el("span", {}, "expected"), el("code", {}, group.expected)),
+            el("div", {}, el("span", {}, "got"), el("code", {}, group.got)),
+          ),
+        )
       : null;
     const at = "--run " + quoted("results/" + runName);
     return [
       group.matters.length ? el("p", {}, el("strong", {}, group.matters.join("; "))) : null,
       said,
       group.message && !said ? controls.code(group.message, "message", true) : null,
-      el("div", {},
+      el(
+        "div",
+        {},
         el("h3", {}, group.shrunk ? "Minimal case " : "Smallest case ", el("code", {}, group.shown)),
-        el("p.mono", {}, group.call)),
+        el("p.mono", {}, group.call),
+      ),
       group.torch ? details("The call in PyTorch", controls.code(group.torch, "call"), false) : null,
-      group.rule ? el("p", {}, "The conversion function ", el("code", {}, group.rule), " took part: run it again with --rules.") : null,
-      group.rule ? null : group.script
-        ? details("Repro script, needs no harness", controls.code(group.script, "repro script"), true)
-        : el("div", {}, el("h3", {}, "Repro script"), controls.code("conformance repro " + group.case + " " + at + path(group), "repro command", true)),
-      el("div", {}, el("h3", {}, "Again, and all about it"),
-        controls.code("conformance replay " + group.case + " " + at + "\nconformance show " + group.case + " " + at, "commands", true)),
-      group.evidence ? details("Why it is " + (group.blame === "unknown" || !group.blame ? "not decided whose defect it is" : "said to be of " + group.blame), sentences(group.evidence), false) : null,
+      group.rule
+        ? el(
+            "p",
+            {},
+            "The conversion function ",
+            el("code", {}, group.rule),
+            " took part: run it again with --rules.",
+          )
+        : null,
+      group.rule
+        ? null
+        : group.script
+          ? details("Repro script, needs no harness", controls.code(group.script, "repro script"), true)
+          : el(
+              "div",
+              {},
+              el("h3", {}, "Repro script"),
+              controls.code(
+                "conformance repro " + group.case + " " + at + path(group),
+                "repro command",
+                true,
+              ),
+            ),
+      el(
+        "div",
+        {},
+        el("h3", {}, "Again, and all about it"),
+        controls.code(
+          "conformance replay " + group.case + " " + at + "\nconformance show " + group.case + " " + at,
+          "commands",
+          true,
+        ),
+      ),
+      group.evidence
+        ? details(
+            "Why it is " +
+              (group.blame === "unknown" || !group.blame
+                ? "not decided whose defect it is"
+                : "said to be of " + group.blame),
+            sentences(group.evidence),
+            false,
+          )
+        : null,
       group.known.length
-        ? el("div", {}, el("h3", {}, "Known upstream"), el("ul.list", {}, group.known.map((issue) => el("li", {}, outside(issue.link, short(issue.link)), el("span.grow", {}, issue.note)))))
+        ? el(
+            "div",
+            {},
+            el("h3", {}, "Known upstream"),
+            el(
+              "ul.list",
+              {},
+              group.known.map((issue) =>
+                el("li", {}, outside(issue.link, short(issue.link)), el("span.grow", {}, issue.note)),
+              ),
+            ),
+          )
         : null,
     ];
   }
 
-  const path = (group) => (group.where[0] ? " --converter " + quoted(group.where[0]) : "") + (group.where[1] ? " --backend " + quoted(group.where[1]) : "");
+  const path = (group) =>
+    (group.where[0] ? " --converter " + quoted(group.where[0]) : "") +
+    (group.where[1] ? " --backend " + quoted(group.where[1]) : "");
 
   // As a shell reads it: a name of a run may be anything.
   const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'");
@@ -50,7 +120,12 @@
 
   const details = (title, content, open) => el("details", { open }, el("summary", {}, title), content);
 
-  const sentences = (text) => el("ul", {}, text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", {}, sentence)));
+  const sentences = (text) =>
+    el(
+      "ul",
+      {},
+      text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", {}, sentence)),
+    );
 
   Conformance.failureCard = { card, quoted };
 })();

@@ -12,7 +12,11 @@
       headerSort: Boolean(sort),
       sorter: sort ? (a, b, rowA, rowB) => order(sort(rowA.getData()), sort(rowB.getData())) : undefined,
       cssClass: [number ? "number" : "", kind || ""].join(" ").trim(),
-      titleFormatter: () => el("span", { title: hint }, title),
+      // A button, so that the keyboard reaches it; the click goes up to the header.
+      titleFormatter: () =>
+        sort || given.headerClick
+          ? el("button.sorter", { type: "button", title: hint }, title)
+          : el("span", { title: hint }, title),
       formatter(one) {
         const made = cell ? cell(one.getRow().getData(), one) : one.getRow().getData()[field];
         return made instanceof Node ? made : el("span", {}, made);
@@ -37,6 +41,7 @@
     const table = new window.Tabulator(box, {
       layout: "fitColumns",
       rowHeight: 28,
+      keybindings: false, // The keys are those of grid_keys.js.
       nestedFieldSeparator: false,
       headerSortElement: (column, direction) => (direction === "asc" ? "▲" : direction === "desc" ? "▼" : ""),
       columnHeaderVertAlign: "bottom",

@@ -1,7 +1,16 @@
 // Arrow keys in a table: one stop for the Tab key, then from cell to cell; Enter follows the cell's link.
 (function () {
   "use strict";
-  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-15, 0], PageDown: [15, 0], Home: [0, -999], End: [0, 999] };
+  const STEPS = {
+    ArrowUp: [-1, 0],
+    ArrowDown: [1, 0],
+    ArrowLeft: [0, -1],
+    ArrowRight: [0, 1],
+    PageUp: [-15, 0],
+    PageDown: [15, 0],
+    Home: [0, -999],
+    End: [0, 999],
+  };
 
   function target(cell) {
     const inner = cell.querySelector("a, button");
@@ -22,7 +31,8 @@
       // Frozen columns would hide what the browser scrolls to.
       const holder = box.querySelector(".tabulator-tableholder");
       const frozen = box.querySelector(".tabulator-row .tabulator-frozen");
-      const left = cell.offsetLeft - (frozen && !cell.classList.contains("tabulator-frozen") ? frozen.offsetWidth : 0);
+      const left =
+        cell.offsetLeft - (frozen && !cell.classList.contains("tabulator-frozen") ? frozen.offsetWidth : 0);
       if (cell.classList.contains("tabulator-frozen")) return;
       if (left < holder.scrollLeft) holder.scrollLeft = left;
       const right = cell.offsetLeft + cell.offsetWidth - holder.clientWidth;
@@ -53,9 +63,14 @@
       }
       const holder = box.querySelector(".tabulator-tableholder").getBoundingClientRect();
       const seen = next.getElement().getBoundingClientRect();
-      const inside = next.getElement().isConnected && seen.top >= holder.top && seen.bottom <= holder.bottom - 14;
+      const inside =
+        next.getElement().isConnected && seen.top >= holder.top && seen.bottom <= holder.bottom - 14;
       if (inside) focus(next, column);
-      else table.scrollToRow(next, step[0] > 0 ? "bottom" : "top", true).then(() => focus(next, column), () => focus(next, column));
+      else
+        table.scrollToRow(next, step[0] > 0 ? "bottom" : "top", true).then(
+          () => focus(next, column),
+          () => focus(next, column),
+        );
     });
   };
 })();

@@ -2,10 +2,31 @@
 (function () {
   "use strict";
   const { el, fill, address, controls, words, cells } = Conformance;
-  const OUTCOMES = ["mismatch", "crash", "timeout", "error", "unsupported", "built", "narrowed", "skip", "pass"];
+  const OUTCOMES = [
+    "mismatch",
+    "crash",
+    "timeout",
+    "error",
+    "unsupported",
+    "built",
+    "narrowed",
+    "skip",
+    "pass",
+  ];
   const BLAMES = ["converter", "backend", "pytorch", "spec", "unknown"];
   const STAGES = ["reference", "convert", "check", "load", "run", "compare"];
-  const ALL = { q: "", family: "", dtype: "", column: "", outcome: "", blame: "", stage: "", standing: "", since: "", gaps: "" };
+  const ALL = {
+    q: "",
+    family: "",
+    dtype: "",
+    column: "",
+    outcome: "",
+    blame: "",
+    stage: "",
+    standing: "",
+    since: "",
+    gaps: "",
+  };
 
   const any = (list, empty) => [["", empty], ...list.map((one) => (Array.isArray(one) ? one : [one, one]))];
 
@@ -13,30 +34,75 @@
     const set = (name) => (value) => address.change({ [name]: value, fold: "" });
     const shown = index.runs[run];
     const columns = shown.columns.map((column) => words.arrow(index.columns[column]));
-    const earlier = index.runs.map((one, i) => [one.id, words.when(one.started), i]).filter(([, , i]) => i !== run).reverse();
+    const earlier = index.runs
+      .map((one, i) => [one.id, words.when(one.started), i])
+      .filter(([, , i]) => i !== run)
+      .reverse();
     const dtypes = index.dtypeOrder.map((number) => index.dtypes[number]);
     const { select } = controls;
-    const sorts = [["", "name"], ["worst", "worst share"], ["failures", "most failures"]];
+    const sorts = [
+      ["", "name"],
+      ["worst", "worst share"],
+      ["failures", "most failures"],
+    ];
     if (/^\d+\/\d*$/.test(want.sort)) sorts.push([want.sort, "a column, worst first"]);
-    return el("div.filters", { role: "search", "aria-label": "Filters of the matrix" },
+    return el(
+      "div.filters",
+      { role: "search", "aria-label": "Filters of the matrix" },
       controls.search("Search operators: celu, upsample_*", want.q, set("q")),
-      more(want, select("family", want.family, any(index.families.names, "all"), set("family")),
-      columns.length > 1 ? select("converter → backend", want.column, any(columns, "all"), set("column")) : null,
-      select("dtype", want.dtype, any(dtypes, "all"), set("dtype")),
-      select("standing", want.standing, any(Object.entries(cells.NAMES), "any"), set("standing")),
-      select("outcome", want.outcome, any(OUTCOMES, "any"), set("outcome")),
-      select("blame", want.blame, any(BLAMES, "any"), set("blame")),
-      select("stage", want.stage, any(STAGES, "any"), set("stage")),
-      earlier.length ? select("regressed since", want.since, any(earlier.map(([id, text]) => [id, text]), "–"), set("since")) : null,
-      controls.check("unsupported only", Boolean(want.gaps), (on) => set("gaps")(on ? "1" : ""), "Operators that fail, and only where a converter or backend openly says that it does not support them"),
-      select("rows", want.rows, [["", "families"], ["open", "families, open"], ["closed", "families, closed"], ["flat", "operators"]], (value) => address.change({ rows: value, fold: "" })),
-      select("sort by", want.sort, sorts, (value) => address.change({ sort: value }))));
+      more(
+        want,
+        select("family", want.family, any(index.families.names, "all"), set("family")),
+        columns.length > 1
+          ? select("converter → backend", want.column, any(columns, "all"), set("column"))
+          : null,
+        select("dtype", want.dtype, any(dtypes, "all"), set("dtype")),
+        select("standing", want.standing, any(Object.entries(cells.NAMES), "any"), set("standing")),
+        select("outcome", want.outcome, any(OUTCOMES, "any"), set("outcome")),
+        select("blame", want.blame, any(BLAMES, "any"), set("blame")),
+        select("stage", want.stage, any(STAGES, "any"), set("stage")),
+        earlier.length
+          ? select(
+              "regressed since",
+              want.since,
+              any(
+                earlier.map(([id, text]) => [id, text]),
+                "–",
+              ),
+              set("since"),
+            )
+          : null,
+        controls.check(
+          "unsupported only",
+          Boolean(want.gaps),
+          (on) => set("gaps")(on ? "1" : ""),
+          "Operators that fail, and only where a converter or backend openly says that it does not support them",
+        ),
+        select(
+          "rows",
+          want.rows,
+          [
+            ["", "families"],
+            ["open", "families, open"],
+            ["closed", "families, closed"],
+            ["flat", "operators"],
+          ],
+          (value) => address.change({ rows: value, fold: "" }),
+        ),
+        select("sort by", want.sort, sorts, (value) => address.change({ sort: value })),
+      ),
+    );
   }
 
   // On a phone the fields are folded away until one of them is used.
   function more(want, ...fields) {
     const used = Object.keys(ALL).filter((name) => name !== "q" && want[name]).length;
-    return el("details.more", { open: used > 0 || window.innerWidth > 720 }, el("summary", {}, used ? "Filters (" + used + ")" : "Filters"), el("div", {}, fields));
+    return el(
+      "details.more",
+      { open: used > 0 || window.innerWidth > 720 },
+      el("summary", {}, used ? "Filters (" + used + ")" : "Filters"),
+      el("div", {}, fields),
+    );
   }
 
   // Bring fields that show another state than the address up to it, but the one that is being typed in.
@@ -56,7 +122,8 @@
     }
     const label = box.contains(active) ? active.dataset.field : null;
     old.replaceWith(fresh);
-    if (label) [...fresh.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
+    if (label)
+      [...fresh.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
     return fresh;
   }
 

@@ -7,13 +7,34 @@
   function read(params) {
     const get = (name) => params.get(name) || "";
     return {
-      q: get("q"), family: get("family"), dtype: get("dtype"), column: get("column"), outcome: get("outcome"), blame: get("blame"),
-      stage: get("stage"), standing: get("standing"), since: get("since"), gaps: get("gaps"), sort: get("sort"), rows: get("rows"),
-      dtypes: get("dtypes"), fold: new Set(get("fold").split(",").filter(Boolean)),
+      q: get("q"),
+      family: get("family"),
+      dtype: get("dtype"),
+      column: get("column"),
+      outcome: get("outcome"),
+      blame: get("blame"),
+      stage: get("stage"),
+      standing: get("standing"),
+      since: get("since"),
+      gaps: get("gaps"),
+      sort: get("sort"),
+      rows: get("rows"),
+      dtypes: get("dtypes"),
+      fold: new Set(get("fold").split(",").filter(Boolean)),
     };
   }
 
-  const filtered = (want) => Boolean(want.q || want.family || want.outcome || want.blame || want.stage || want.standing || want.since || want.gaps);
+  const filtered = (want) =>
+    Boolean(
+      want.q ||
+      want.family ||
+      want.outcome ||
+      want.blame ||
+      want.stage ||
+      want.standing ||
+      want.since ||
+      want.gaps,
+    );
 
   // The columns to show: [{column, dtype: number or ""}], a whole column first, then its dtypes.
   function leaves(index, run, matrix, want) {
@@ -27,16 +48,25 @@
       }
     }
     const wanted = want.dtype ? new Set(want.dtype.split(",")) : null;
-    const columns = index.runs[run].columns.filter((column) => !want.column || arrows[column] === want.column);
+    const columns = index.runs[run].columns.filter(
+      (column) => !want.column || arrows[column] === want.column,
+    );
     const groups = columns.map((column) => ({
-      column, title: arrows[column],
-      dtypes: index.dtypeOrder.filter((d) => used.get(column)?.has(d) && (!wanted || wanted.has(index.dtypes[d]))),
+      column,
+      title: arrows[column],
+      dtypes: index.dtypeOrder.filter(
+        (d) => used.get(column)?.has(d) && (!wanted || wanted.has(index.dtypes[d])),
+      ),
     }));
     const many = groups.reduce((sum, group) => sum + group.dtypes.length, 0) > 40;
     const split = want.dtypes ? want.dtypes === "yes" : !many || Boolean(wanted);
     return groups.map((group) => ({
-      ...group, split,
-      leaves: [...(wanted ? [] : [{ column: group.column, dtype: "" }]), ...(split ? group.dtypes.map((dtype) => ({ column: group.column, dtype })) : [])],
+      ...group,
+      split,
+      leaves: [
+        ...(wanted ? [] : [{ column: group.column, dtype: "" }]),
+        ...(split ? group.dtypes.map((dtype) => ({ column: group.column, dtype })) : []),
+      ],
     }));
   }
 
@@ -78,10 +108,16 @@
 
     // Whether a bucket of a cell is what the filters ask for.
     hit(operator, leaf, want) {
-      return this.pairs(operator, leaf).some((pairs) => pairs.some(([bucket]) => {
-        const [outcome, stage, blame] = this.index.buckets[bucket];
-        return (!want.outcome || outcome === want.outcome) && (!want.stage || stage === want.stage) && (!want.blame || blame === want.blame);
-      }));
+      return this.pairs(operator, leaf).some((pairs) =>
+        pairs.some(([bucket]) => {
+          const [outcome, stage, blame] = this.index.buckets[bucket];
+          return (
+            (!want.outcome || outcome === want.outcome) &&
+            (!want.stage || stage === want.stage) &&
+            (!want.blame || blame === want.blame)
+          );
+        }),
+      );
     }
   }
 
@@ -101,7 +137,11 @@
       const lost = matrix.missing.has(operator);
       if (!lost && !matrix.rows.has(operator)) return;
       if ((want.dtype || want.column) && !lost && !all.some((leaf) => rows.cell(operator, leaf))) return;
-      if (want.standing && !wholes.some((leaf) => cells.standing(rows.cell(operator, leaf)) === want.standing)) return;
+      if (
+        want.standing &&
+        !wholes.some((leaf) => cells.standing(rows.cell(operator, leaf)) === want.standing)
+      )
+        return;
       if (want.gaps && !isGap(rows, operator, wholes)) return;
       let hits = null;
       if (bySpecial(want)) {
@@ -120,7 +160,10 @@
 
   // Whether an operator fails, and only where it is openly unsupported.
   function isGap(rows, operator, wholes) {
-    const failing = wholes.flatMap((leaf) => rows.pairs(operator, leaf)).flat().filter(([bucket]) => rows.index.buckets[bucket][3]);
+    const failing = wholes
+      .flatMap((leaf) => rows.pairs(operator, leaf))
+      .flat()
+      .filter(([bucket]) => rows.index.buckets[bucket][3]);
     return failing.length > 0 && failing.every(([bucket]) => rows.index.buckets[bucket][0] === "unsupported");
   }
 
@@ -157,7 +200,8 @@
     const chosen = /^(\d+)\/(\d*)$/.exec(sort);
     if (chosen && index.columns[chosen[1]]) {
       const leaf = { column: Number(chosen[1]), dtype: chosen[2] === "" ? "" : Number(chosen[2]) };
-      return (a, b) => of(a, (o) => share(rows.cell(o, leaf))) - of(b, (o) => share(rows.cell(o, leaf))) || byName(a, b);
+      return (a, b) =>
+        of(a, (o) => share(rows.cell(o, leaf))) - of(b, (o) => share(rows.cell(o, leaf))) || byName(a, b);
     }
     return byName;
   }
@@ -172,7 +216,13 @@
     const { index } = rows;
     const chosen = select(rows, groups, want, worse);
     chosen.sort(compareBy(rows, groups, want.sort));
-    const operators = chosen.map(({ operator, hits }) => ({ id: "o" + operator, kind: "operator", operator, hits, name: index.operators[operator] }));
+    const operators = chosen.map(({ operator, hits }) => ({
+      id: "o" + operator,
+      kind: "operator",
+      operator,
+      hits,
+      name: index.operators[operator],
+    }));
     if (want.rows === "flat") return { rows: operators, operators: operators.length };
     const families = new Map();
     for (const row of operators) {
@@ -187,7 +237,13 @@
     for (const family of order) {
       const open = want.fold.has(family) !== openAtFirst;
       const theirs = families.get(family);
-      listed.push({ id: "f" + family, kind: "family", name: family, open, members: theirs.map((row) => row.operator) });
+      listed.push({
+        id: "f" + family,
+        kind: "family",
+        name: family,
+        open,
+        members: theirs.map((row) => row.operator),
+      });
       if (open) listed.push(...theirs);
     }
     return { rows: listed, operators: operators.length };
@@ -201,7 +257,8 @@
       if (!bad.has(one.change)) return;
       if (!found.has(one.operator)) found.set(one.operator, new Map());
       const row = found.get(one.operator);
-      for (const key of [one.column + "/" + one.dtype, one.column + "/"]) row.set(key, (row.get(key) || 0) + 1);
+      for (const key of [one.column + "/" + one.dtype, one.column + "/"])
+        row.set(key, (row.get(key) || 0) + 1);
     });
     return found;
   }

@@ -3,7 +3,12 @@
   "use strict";
 
   function dotted(word) {
-    const plain = word.trim().replace(/^--op[= ]/, "").replace(/^torch\.ops\./, "").replace(/::/g, ".").replace(/^["']|["',;]+$/g, "");
+    const plain = word
+      .trim()
+      .replace(/^--op[= ]/, "")
+      .replace(/^torch\.ops\./, "")
+      .replace(/::/g, ".")
+      .replace(/^["']|["',;]+$/g, "");
     return plain.startsWith("aten.") ? plain : "aten." + plain;
   }
 
@@ -30,9 +35,16 @@
 
   function fromJson(data) {
     const list = Array.isArray(data) ? data : data.operators || [];
-    const words = list.map((one) => (typeof one === "string" ? { word: one, nodes: null } : { word: String(one.name), nodes: one.nodes || null }));
+    const words = list.map((one) =>
+      typeof one === "string"
+        ? { word: one, nodes: null }
+        : { word: String(one.name), nodes: one.nodes || null },
+    );
     const unmapped = Array.isArray(data) ? [] : data.unmapped || [];
-    return [...words, ...unmapped.map((one) => ({ word: String(one.node || one), nodes: one.nodes || null, unmapped: true }))];
+    return [
+      ...words,
+      ...unmapped.map((one) => ({ word: String(one.node || one), nodes: one.nodes || null, unmapped: true })),
+    ];
   }
 
   // Places in `operators` that a word names: the overload, or all overloads of the operator.
@@ -55,16 +67,31 @@
 
   // Whether a name holds every word of a search; a word with * or ? is a glob.
   function matcher(query) {
-    const tests = query.toLowerCase().replace(/::/g, ".").split(/\s+/).filter(Boolean).map(function (word) {
-      if (!/[*?]/.test(word)) return (name) => name.includes(word);
-      const pattern = new RegExp("^" + word.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".") + "$");
-      return (name) => pattern.test(name) || pattern.test(packet(name)) || pattern.test(name.replace(/^aten\./, ""));
-    });
+    const tests = query
+      .toLowerCase()
+      .replace(/::/g, ".")
+      .split(/\s+/)
+      .filter(Boolean)
+      .map(function (word) {
+        if (!/[*?]/.test(word)) return (name) => name.includes(word);
+        const pattern = new RegExp(
+          "^" +
+            word
+              .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+              .replace(/\*/g, ".*")
+              .replace(/\?/g, ".") +
+            "$",
+        );
+        return (name) =>
+          [name, packet(name)].some((one) => pattern.test(one) || pattern.test(one.replace(/^aten\./, "")));
+      });
     return (name) => tests.every((test) => test(name.toLowerCase()));
   }
 
   function listed(list, most) {
-    return list.slice(0, most).join(", ") + (list.length > most ? " and " + (list.length - most) + " more" : "");
+    return (
+      list.slice(0, most).join(", ") + (list.length > most ? " and " + (list.length - most) + " more" : "")
+    );
   }
 
   Conformance.names = { read, listed, find, packets, matcher, dotted };

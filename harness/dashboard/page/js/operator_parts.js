@@ -9,36 +9,150 @@
   // Converter → backend by dtype, as the matrix has it.
   function standing(index, run, rows, operator, at) {
     const columns = index.runs[run].columns;
-    const dtypes = index.dtypeOrder.filter((dtype) => columns.some((column) => rows.cell(operator, { column, dtype }) && rows.cell(operator, { column, dtype }) !== "missing"));
+    const dtypes = index.dtypeOrder.filter((dtype) =>
+      columns.some(
+        (column) =>
+          rows.cell(operator, { column, dtype }) && rows.cell(operator, { column, dtype }) !== "missing",
+      ),
+    );
     const cell = function (column, dtype) {
       const found = rows.cell(operator, { column, dtype });
-      const chosen = at.column === words.arrow(index.columns[column]) && at.dtype === (dtype === "" ? "" : index.dtypes[dtype]);
-      return el("td" + (chosen ? ".at" : ""), {}, el("span.state." + cells.shade(found), { title: cells.sentence(found) }, cells.text(found)));
+      const chosen =
+        at.column === words.arrow(index.columns[column]) &&
+        at.dtype === (dtype === "" ? "" : index.dtypes[dtype]);
+      return el(
+        "td" + (chosen ? ".at" : ""),
+        {},
+        el("span.state." + cells.shade(found), { title: cells.sentence(found) }, cells.text(found)),
+      );
     };
-    return el("div.scroll", { tabindex: "0", "aria-label": "How the operator stands" }, el("table.standing", {},
-      el("thead", {}, el("tr", {}, el("th"), el("th", { scope: "col" }, "all"), dtypes.map((dtype) => el("th", { scope: "col" }, index.dtypes[dtype])))),
-      el("tbody", {}, columns.map((column) => el("tr", {}, el("th", { scope: "row" }, words.arrow(index.columns[column])), cell(column, ""), dtypes.map((dtype) => cell(column, dtype)))))));
+    return el(
+      "div.scroll",
+      { tabindex: "0", "aria-label": "How the operator stands" },
+      el(
+        "table.standing",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th"),
+            el("th", { scope: "col" }, "all"),
+            dtypes.map((dtype) => el("th", { scope: "col" }, index.dtypes[dtype])),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          columns.map((column) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, words.arrow(index.columns[column])),
+              cell(column, ""),
+              dtypes.map((dtype) => cell(column, dtype)),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   function converter(graph) {
     const refused = graph.cases - graph.converted;
-    return el("details.card", { open: Boolean(graph.text) },
-      el("summary", {}, el("strong", {}, graph.converter), el("span.quiet.small.grow", {}, graph.version),
-        el("span.small", {}, graph.converted === graph.cases ? "converts all " + words.count(graph.cases, "case") : "converts " + words.number(graph.converted) + " of " + words.count(graph.cases, "case"))),
-      el("div.body", {},
-        el("dl.facts", {},
+    return el(
+      "details.card",
+      { open: Boolean(graph.text) },
+      el(
+        "summary",
+        {},
+        el("strong", {}, graph.converter),
+        el("span.quiet.small.grow", {}, graph.version),
+        el(
+          "span.small",
+          {},
+          graph.converted === graph.cases
+            ? "converts all " + words.count(graph.cases, "case")
+            : "converts " + words.number(graph.converted) + " of " + words.count(graph.cases, "case"),
+        ),
+      ),
+      el(
+        "div.body",
+        {},
+        el(
+          "dl.facts",
+          {},
           graph.opsets.length ? [el("dt", {}, "opset"), el("dd", {}, graph.opsets.join(", "))] : null,
-          graph.nodes.length ? [el("dt", {}, "ONNX operators"), el("dd.mono", {}, graph.nodes.join(" · "))] : null,
-          graph.call ? [el("dt", {}, "exported call"), el("dd.mono", {}, graph.call)] : null),
-        refused ? el("div", {}, el("h3", {}, "Not converted"), el("ul.list", {}, graph.refused.map(([said, n]) => el("li", {}, el("span.small", {}, words.count(n, "case")), el("span.grow.mono.clip2", { title: said }, said))))) : null,
-        graph.text ? controls.code(graph.text, "ONNX graph") : el("p.quiet.small", {}, "No graph is recorded; `conformance graphs RUN` writes them.")));
+          graph.nodes.length
+            ? [el("dt", {}, "ONNX operators"), el("dd.mono", {}, graph.nodes.join(" · "))]
+            : null,
+          graph.call ? [el("dt", {}, "exported call"), el("dd.mono", {}, graph.call)] : null,
+        ),
+        refused
+          ? el(
+              "div",
+              {},
+              el("h3", {}, "Not converted"),
+              el(
+                "ul.list",
+                {},
+                graph.refused.map(([said, n]) =>
+                  el(
+                    "li",
+                    {},
+                    el("span.small", {}, words.count(n, "case")),
+                    el("span.grow.mono.clip2", { title: said }, said),
+                  ),
+                ),
+              ),
+            )
+          : null,
+        graph.text
+          ? controls.code(graph.text, "ONNX graph")
+          : el("p.quiet.small", {}, "No graph is recorded; `conformance graphs RUN` writes them."),
+      ),
+    );
   }
 
+  // Where no backend has taken part yet.
+  const BEFORE = new Set(["reference", "convert", "check"]);
+
   function findings(list) {
-    return el("ul.list", {}, list.map((one) => el("li", {},
-      el("strong.grow", {}, one.sentence),
-      el("span.small", {}, words.number(one.fails) + " of " + words.number(one.cases) + " with, " + words.number(one.other_fails) + " of " + words.number(one.other_cases) + " without"),
-      el("span.quiet.small", {}, one.outcome + " at " + one.stage + ", " + one.converter + " → " + one.backend))));
+    return el(
+      "ul.list",
+      {},
+      list.map((one) =>
+        el(
+          "li",
+          {},
+          el("strong.grow", {}, one.sentence),
+          el(
+            "span.small",
+            {},
+            words.number(one.fails) +
+              " of " +
+              words.number(one.cases) +
+              " with, " +
+              words.number(one.other_fails) +
+              " of " +
+              words.number(one.other_cases) +
+              " without",
+          ),
+          el(
+            "span.quiet.small",
+            {},
+            one.outcome +
+              " at " +
+              one.stage +
+              ", " +
+              one.converter +
+              (BEFORE.has(one.stage) ? "" : " → " + one.backends.join(", ")),
+          ),
+        ),
+      ),
+    );
   }
 
   // Share of cases that pass, run by run.
@@ -46,38 +160,128 @@
     const columns = [...new Set(rows.map((row) => row[1]))].sort((a, b) => a - b);
     const series = columns.map(function (column) {
       const byRun = new Map(rows.filter((row) => row[1] === column).map((row) => [row[0], row]));
-      return { name: words.arrow(index.columns[column]), values: index.runs.map((_, i) => (byRun.has(i) && byRun.get(i)[3] ? Number(((100 * byRun.get(i)[2]) / byRun.get(i)[3]).toFixed(2)) : null)) };
+      return {
+        name: words.arrow(index.columns[column]),
+        values: index.runs.map((_, i) =>
+          byRun.has(i) && byRun.get(i)[3]
+            ? Number(((100 * byRun.get(i)[2]) / byRun.get(i)[3]).toFixed(2))
+            : null,
+        ),
+      };
     });
     const runs = index.runs.map((run) => words.when(run.started));
     return [
-      index.runs.length > 1 ? charts.trend(runs, series, index.runs.map((run) => run.state !== "complete"), "Lines: share of cases that pass, run by run; the table below has the numbers.", "%") : null,
-      el("details", { open: index.runs.length === 1 }, el("summary", {}, "Numbers"), el("div.scroll", {}, el("table.plain", {},
-        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "run"), columns.map((column) => el("th.number", { scope: "col" }, words.arrow(index.columns[column]))))),
-        el("tbody", {}, index.runs.map((run, i) => [run, i]).reverse().map(([run, i]) => el("tr", {}, el("th", { scope: "row" }, words.when(run.started)),
-          columns.map(function (column) {
-            const row = rows.find((one) => one[0] === i && one[1] === column);
-            return el("td.number", {}, row ? row[2] + "/" + row[3] : "–");
-          }))))))),
+      index.runs.length > 1
+        ? charts.trend(
+            runs,
+            series,
+            index.runs.map((run) => run.state !== "complete"),
+            "Lines: share of cases that pass, run by run; the table below has the numbers.",
+            "%",
+          )
+        : null,
+      el(
+        "details",
+        { open: index.runs.length === 1 },
+        el("summary", {}, "Numbers"),
+        el(
+          "div.scroll",
+          {},
+          el(
+            "table.plain",
+            {},
+            el(
+              "thead",
+              {},
+              el(
+                "tr",
+                {},
+                el("th", { scope: "col" }, "run"),
+                columns.map((column) =>
+                  el("th.number", { scope: "col" }, words.arrow(index.columns[column])),
+                ),
+              ),
+            ),
+            el(
+              "tbody",
+              {},
+              index.runs
+                .map((run, i) => [run, i])
+                .reverse()
+                .map(([run, i]) =>
+                  el(
+                    "tr",
+                    {},
+                    el("th", { scope: "row" }, words.when(run.started)),
+                    columns.map(function (column) {
+                      const row = rows.find((one) => one[0] === i && one[1] === column);
+                      return el("td.number", {}, row ? row[2] + "/" + row[3] : "–");
+                    }),
+                  ),
+                ),
+            ),
+          ),
+        ),
+      ),
     ];
   }
 
   function cases(data, chosen, overload) {
     const box = el("div");
-    const rows = data.cases.flatMap((one) => one.rows.map((row, i) => ({ ...row, key: one.id + i, id: one.id, dtype: one.dtype, call: one.call })));
-    const link = (row) => el("a.link.mono", { href: address.format("operator", [overload], { case: row.id }), tabindex: "-1" }, row.id);
-    const ended = (row) => row.outcome + (row.outcome === "pass" || row.outcome === "mismatch" ? "" : " at " + row.stage);
+    const rows = data.cases.flatMap((one) =>
+      one.rows.map((row, i) => ({ ...row, key: one.id + i, id: one.id, dtype: one.dtype, call: one.call })),
+    );
+    const link = (row) =>
+      el(
+        "a.link.mono",
+        { href: address.format("operator", [overload], { case: row.id }), tabindex: "-1" },
+        row.id,
+      );
+    const ended = (row) =>
+      row.outcome + (row.outcome === "pass" || row.outcome === "mismatch" ? "" : " at " + row.stage);
     const several = new Set(rows.map((row) => row.converter + row.backend)).size > 1;
     queueMicrotask(function () {
       if (!box.isConnected) return;
       grid.grid(box, {
-        data: rows, index: "key", height: Math.min(420, 40 + 28 * Math.max(2, rows.length)), layout: "fitColumns",
+        data: rows,
+        index: "key",
+        height: Math.min(420, 40 + 28 * Math.max(2, rows.length)),
+        layout: "fitColumns",
         columns: [
           { ...grid.column({ title: "case", field: "id", cell: link }), width: 126 },
-          ...(several ? [{ ...grid.column({ title: "converter → backend", field: "backend", cell: (row) => row.converter + " → " + row.backend, sort: (row) => row.converter + row.backend }), width: 190 }] : []),
+          ...(several
+            ? [
+                {
+                  ...grid.column({
+                    title: "converter → backend",
+                    field: "backend",
+                    cell: (row) => row.converter + " → " + row.backend,
+                    sort: (row) => row.converter + row.backend,
+                  }),
+                  width: 190,
+                },
+              ]
+            : []),
           { ...grid.column({ title: "dtype", field: "dtype", sort: (row) => row.dtype }), width: 84 },
           { ...grid.column({ title: "ended", field: "outcome", cell: ended, sort: ended }), width: 148 },
-          { ...grid.column({ title: "max ULP", field: "ulp", number: true, cell: (row) => endless(row.ulp), sort: (row) => (row.ulp < 0 ? Infinity : row.ulp) }), width: 88 },
-          { ...grid.column({ title: "call", field: "call", cell: (row) => el("span.mono.op", { title: row.call }, row.call) }), minWidth: 260 },
+          {
+            ...grid.column({
+              title: "max ULP",
+              field: "ulp",
+              number: true,
+              cell: (row) => endless(row.ulp),
+              sort: (row) => (row.ulp < 0 ? Infinity : row.ulp),
+            }),
+            width: 88,
+          },
+          {
+            ...grid.column({
+              title: "call",
+              field: "call",
+              cell: (row) => el("span.mono.op", { title: row.call }, row.call),
+            }),
+            minWidth: 260,
+          },
         ],
         rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === chosen),
       });
@@ -88,16 +292,50 @@
   // One case in full: what became of it everywhere.
   function oneCase(one, runName) {
     const quoted = Conformance.failureCard.quoted;
-    return el("div.panel.found", {},
+    return el(
+      "div.panel.found",
+      {},
       el("h3", {}, "Case ", el("code", {}, one.id)),
       el("p.mono", {}, one.call),
-      el("div.scroll", {}, el("table.plain", {},
-        el("thead", {}, el("tr", {}, ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"].map((name) => el("th", { scope: "col" }, name)))),
-        el("tbody", {}, one.rows.map((row) => el("tr", {},
-          el("th", { scope: "row" }, row.converter + " → " + row.backend), el("td", {}, row.shapes), el("td", {}, controls.outcome(row.outcome, row.stage)),
-          el("td", {}, row.blame || "–"), el("td.number", {}, row.elements ? row.wrong + "/" + row.elements : "–"),
-          el("td.number", {}, endless(row.abs)), el("td.number", {}, endless(row.ulp)), el("td.mono.long", {}, row.message || "–")))))),
-      controls.code("conformance show " + one.id + " --run " + quoted("results/" + runName), "command", true));
+      el(
+        "div.scroll",
+        {},
+        el(
+          "table.plain",
+          {},
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"].map(
+                (name) => el("th", { scope: "col" }, name),
+              ),
+            ),
+          ),
+          el(
+            "tbody",
+            {},
+            one.rows.map((row) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, row.converter + " → " + row.backend),
+                el("td", {}, row.shapes),
+                el("td", {}, controls.outcome(row.outcome, row.stage)),
+                el("td", {}, row.blame || "–"),
+                el("td.number", {}, row.elements ? row.wrong + "/" + row.elements : "–"),
+                el("td.number", {}, endless(row.abs)),
+                el("td.number", {}, endless(row.ulp)),
+                el("td.mono.long", {}, row.message || "–"),
+              ),
+            ),
+          ),
+        ),
+      ),
+      controls.code("conformance show " + one.id + " --run " + quoted("results/" + runName), "command", true),
+    );
   }
 
   Conformance.operatorParts = { standing, converter, findings, history, cases, oneCase };

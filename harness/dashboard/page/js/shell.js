@@ -13,6 +13,11 @@
       fill(main, el("p.notice", {}, error.message));
       return;
     }
+    document.querySelector(".skip").addEventListener("click", function (event) {
+      // As a link it would be another address.
+      event.preventDefault();
+      main.focus();
+    });
     window.addEventListener("hashchange", () => route(true));
     route(false);
   }
@@ -52,7 +57,6 @@
         if (shown === mine && instance && instance.update) instance.update(address.current());
       })
       .catch(function (error) {
-        // eslint-disable-next-line no-console
         console.error(error);
         fill(box, el("p.notice", {}, "This view could not be shown: " + error.message));
       });
@@ -73,36 +77,102 @@
 
   function frame(view, asked, run) {
     const kept = run >= 0 && run < index.runs.length - 1 ? { run: index.runs[run].id } : {};
-    fill(document.getElementById("views"), TABS.map((name) => el("a", {
-      href: address.format(name, [], ["overview", "matrix"].includes(name) ? kept : {}),
-      "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
-    }, views[name].title)));
+    fill(
+      document.getElementById("views"),
+      TABS.map((name) =>
+        el(
+          "a",
+          {
+            href: address.format(name, [], ["overview", "matrix"].includes(name) ? kept : {}),
+            "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
+          },
+          views[name].title,
+        ),
+      ),
+    );
     // On a phone the tabs scroll.
-    document.querySelector("#views [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const views_ = document.getElementById("views");
+    const tab = views_.querySelector("[aria-current]");
+    if (tab)
+      views_.scrollLeft = tab.offsetLeft - views_.offsetLeft - (views_.clientWidth - tab.offsetWidth) / 2;
     tools(view, asked, run);
-    notices(run);
+    notices(run, view);
     foot(run);
   }
 
   function tools(view, asked, run) {
-    const runs = index.runs.map((one, i) => [one.id, words.when(one.started) + (i === index.runs.length - 1 ? " (newest)" : "") + (one.state === "complete" ? "" : " – partial")]).reverse();
-    const field = runs.length > 1 && ["overview", "matrix"].includes(view)
-      ? el("select", { "aria-label": "Run", onchange: (e) => address.change({ run: e.target.value === index.runs[index.runs.length - 1].id ? "" : e.target.value }, true) },
-          runs.map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)))
-      : null;
+    const runs = index.runs
+      .map((one, i) => [
+        one.id,
+        words.when(one.started) +
+          (i === index.runs.length - 1 ? " (newest)" : "") +
+          (one.state === "complete" ? "" : " – partial"),
+      ])
+      .reverse();
+    const field =
+      runs.length > 1 && ["overview", "matrix"].includes(view)
+        ? el(
+            "select",
+            {
+              "aria-label": "Run",
+              onchange: (e) =>
+                address.change(
+                  { run: e.target.value === index.runs[index.runs.length - 1].id ? "" : e.target.value },
+                  true,
+                ),
+            },
+            runs.map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)),
+          )
+        : null;
     const dark = Conformance.theme.current() === "dark";
-    fill(document.getElementById("tools"), field,
-      el("button", { type: "button", "aria-label": dark ? "Light colours" : "Dark colours", title: dark ? "Light colours" : "Dark colours", onclick: () => { Conformance.theme.toggle(); tools(view, asked, run); } }, dark ? "☀" : "☾"));
+    fill(
+      document.getElementById("tools"),
+      field,
+      el(
+        "button",
+        {
+          type: "button",
+          "aria-label": dark ? "Light colours" : "Dark colours",
+          title: dark ? "Light colours" : "Dark colours",
+          onclick: () => {
+            Conformance.theme.toggle();
+            tools(view, asked, run);
+          },
+        },
+        dark ? "☀" : "☾",
+      ),
+    );
   }
 
-  function notices(run) {
+  function notices(run, view) {
     const said = [];
     if (run >= 0 && index.runs[run].state !== "complete") {
-      said.push(el("div.notice", { role: "note" }, el("strong", {}, "This run is partial. "), index.runs[run].notes.join(" "), " What is missing counts as missing, never as passing."));
+      said.push(
+        el(
+          "div.notice",
+          { role: "note" },
+          el("strong", {}, "This run is partial. "),
+          index.runs[run].notes.join(" "),
+          " What is missing counts as missing, never as passing.",
+        ),
+      );
     }
-    if (index.aside.length) {
-      said.push(el("div.notice", { role: "note" }, el("strong", {}, words.count(index.aside.length, "run") + (index.aside.length === 1 ? " was" : " were") + " set aside. "),
-        index.aside.slice(0, 3).map((one) => one.name + ": " + one.message + ". "), index.aside.length > 3 ? el("a", { href: "#/data" }, "All of them") : null));
+    if (index.aside.length && ["overview", "compare", "data"].includes(view)) {
+      said.push(
+        el(
+          "div.notice",
+          { role: "note" },
+          el(
+            "strong",
+            {},
+            words.count(index.aside.length, "run") +
+              (index.aside.length === 1 ? " was" : " were") +
+              " set aside. ",
+          ),
+          index.aside.slice(0, 3).map((one) => one.name + ": " + one.message + ". "),
+          index.aside.length > 3 ? el("a", { href: "#/data" }, "All of them") : null,
+        ),
+      );
     }
     fill(document.getElementById("notices"), said);
   }
@@ -110,8 +180,14 @@
   function foot(run) {
     if (run < 0) return;
     const one = index.runs[run];
-    const key = ["torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tensorrt"].filter((name) => one.versions[name]).map((name) => name + " " + one.versions[name]);
-    fill(document.getElementById("foot"), "Run " + one.id + " · " + words.when(one.started) + " UTC · " + key.join(" · ") + " · ", el("a", { href: "#/data" }, "All versions and downloads"));
+    const key = ["torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tensorrt"]
+      .filter((name) => one.versions[name])
+      .map((name) => name + " " + one.versions[name]);
+    fill(
+      document.getElementById("foot"),
+      "Run " + one.id + " · " + words.when(one.started) + " UTC · " + key.join(" · ") + " · ",
+      el("a", { href: "#/data" }, "All versions and downloads"),
+    );
   }
 
   start();

@@ -2,8 +2,7 @@
 (function () {
   "use strict";
   const { el, fill, words, grid, controls, address, names, changes, download, failureCard } = Conformance;
-  const ORDER = ["regressed", "fails otherwise", "error beyond bound", "numerics moved", "improved", "new", "gone", "flaky"];
-  const LISTED = 40;
+  const { ORDER, gather, worstFirst, ended, ulps, versions } = Conformance.compareParts;
 
   Conformance.views.compare = {
     title: "Compare",
@@ -23,7 +22,12 @@
 
     async update(asked) {
       const { index } = this;
-      if (index.runs.length < 2) return fill(this.body, el("h1", {}, "Compare"), el("p.panel", {}, "One run is here; two are needed."));
+      if (index.runs.length < 2)
+        return fill(
+          this.body,
+          el("h1", {}, "Compare"),
+          el("p.panel", {}, "One run is here; two are needed."),
+        );
       const at = (name, otherwise) => {
         const found = index.runs.findIndex((run) => run.id === asked.params.get(name));
         return found >= 0 ? found : otherwise;
@@ -34,6 +38,7 @@
       this.params = asked.params;
       if (key !== this.key) {
         this.key = key;
+        this.result = null;
         this.a = a;
         this.b = b;
         fill(this.body, el("p.quiet", {}, "Comparing …"));
@@ -44,44 +49,121 @@
         this.lines = [...lines.values()].sort(worstFirst);
         this.frame();
       }
-      this.show();
+      // Asked again while it compares, it shows what was asked for last.
+      if (this.result) this.show();
     }
 
     frame() {
       const { index, a, b } = this;
-      const options = index.runs.map((run, i) => [run.id, words.when(run.started) + (i === index.runs.length - 1 ? " (newest)" : "") + (run.state === "complete" ? "" : " – partial")]).reverse();
-      const pick = (name, value) => controls.select(name === "a" ? "from" : "to", index.runs[value].id, options, (id) => address.change({ [name]: id, line: "" }, true));
-      fill(this.heading, el("div.head", {}, el("h1", {}, "Compare"),
-        el("div.row", {}, pick("a", a), pick("b", b),
-          el("button", { type: "button", onclick: () => address.change({ a: index.runs[b].id, b: index.runs[a].id, line: "" }, true) }, "Swap"),
-          controls.copyButton("Copy link", () => window.location.href),
-          download.menu("changes", () => this.flat(), [
-            ...(a === index.runs.length - 2 && b === index.runs.length - 1 ? download.all("changes") : []),
-            ["Cases of the first: Parquet", "cases/run-" + String(a).padStart(3, "0") + ".parquet"], ["of the second", "cases/run-" + String(b).padStart(3, "0") + ".parquet"]]))));
+      const options = index.runs
+        .map((run, i) => [
+          run.id,
+          words.when(run.started) +
+            (i === index.runs.length - 1 ? " (newest)" : "") +
+            (run.state === "complete" ? "" : " – partial"),
+        ])
+        .reverse();
+      const pick = (name, value) =>
+        controls.select(name === "a" ? "from" : "to", index.runs[value].id, options, (id) =>
+          address.change({ [name]: id, line: "" }, true),
+        );
+      fill(
+        this.heading,
+        el(
+          "div.head",
+          {},
+          el("h1", {}, "Compare"),
+          el(
+            "div.row",
+            {},
+            pick("a", a),
+            pick("b", b),
+            el(
+              "button",
+              {
+                type: "button",
+                onclick: () => address.change({ a: index.runs[b].id, b: index.runs[a].id, line: "" }, true),
+              },
+              "Swap",
+            ),
+            controls.copyButton("Copy link", () => window.location.href),
+            download.menu("changes", () => this.flat(), [
+              ...(a === index.runs.length - 2 && b === index.runs.length - 1 ? download.all("changes") : []),
+              ["Cases of the first: Parquet", "cases/run-" + String(a).padStart(3, "0") + ".parquet"],
+              ["of the second", "cases/run-" + String(b).padStart(3, "0") + ".parquet"],
+            ]),
+          ),
+        ),
+      );
       this.tiles = el("div.figures", { role: "group", "aria-label": "Kinds of change" });
-      this.filters = el("div.filters", { role: "search" }, controls.search("Search operators", this.params.get("q") || "", (q) => address.change({ q, line: "" })));
+      this.filters = el(
+        "div.filters",
+        { role: "search" },
+        controls.search("Search operators", this.params.get("q") || "", (q) =>
+          address.change({ q, line: "" }),
+        ),
+      );
       this.count = el("p.quiet.small", { "aria-live": "polite" });
       this.box = el("div");
       this.detail = el("div", { tabindex: "-1" });
       if (this.table) this.table.destroy();
       this.table = null;
       const lost = this.result.lost;
-      fill(this.body, this.tiles,
-        lost ? el("p.notice", {}, words.count(lost, "operator") + (lost === 1 ? " is" : " are") + " missing in one of the two runs, and left out: nothing is known of them.") : null,
-        versions(index.runs[a], index.runs[b]), this.filters, this.count, this.box, this.detail);
+      fill(
+        this.body,
+        this.tiles,
+        lost
+          ? el(
+              "p.notice",
+              {},
+              words.count(lost, "operator") +
+                (lost === 1 ? " is" : " are") +
+                " missing in one of the two runs, and left out: nothing is known of them.",
+            )
+          : null,
+        versions(index.runs[a], index.runs[b]),
+        this.filters,
+        this.count,
+        this.box,
+        this.detail,
+      );
     }
 
     show() {
       const { index, result, params } = this;
       const kind = params.get("change") || "";
       const match = names.matcher(params.get("q") || "");
-      fill(this.tiles, ORDER.map((name) => {
-        const n = result.counts[name] || 0;
-        const how = !n ? ".zero" : ["regressed", "fails otherwise", "error beyond bound"].includes(name) ? ".worse" : name === "improved" ? ".better" : "";
-        return el("button.figure" + how, { type: "button", "aria-pressed": String(kind === name), onclick: () => address.change({ change: kind === name ? "" : name, line: "" }) }, el("span", {}, el("b", {}, words.number(n)), name));
-      }));
-      this.shown = this.lines.filter((line) => match(index.operators[line.operator]) && (kind ? line.counts[kind] : true));
-      this.count.textContent = words.number(result.counts.unchanged || 0) + " cases unchanged; " + words.count(this.shown.length, "operator line") + " with a change" + (kind ? ": " + kind : "");
+      fill(
+        this.tiles,
+        ORDER.map((name) => {
+          const n = result.counts[name] || 0;
+          const how = !n
+            ? ".zero"
+            : ["regressed", "fails otherwise", "error beyond bound"].includes(name)
+              ? ".worse"
+              : name === "improved"
+                ? ".better"
+                : "";
+          return el(
+            "button.figure" + how,
+            {
+              type: "button",
+              "aria-pressed": String(kind === name),
+              onclick: () => address.change({ change: kind === name ? "" : name, line: "" }),
+            },
+            el("span", {}, el("b", {}, words.number(n)), name),
+          );
+        }),
+      );
+      this.shown = this.lines.filter(
+        (line) => match(index.operators[line.operator]) && (kind ? line.counts[kind] : true),
+      );
+      this.count.textContent =
+        words.number(result.counts.unchanged || 0) +
+        " cases unchanged; " +
+        words.count(this.shown.length, "line") +
+        " (operator, converter, backend) with a change" +
+        (kind ? ": " + kind : "");
       this.chosen = params.get("line") || "";
       if (this.table) this.ready.then(() => this.table.replaceData(this.shown));
       else this.build();
@@ -94,13 +176,56 @@
       const kinds = ORDER.filter((name) => this.result.counts[name]);
       this.ready = new Promise((resolve) => {
         this.table = grid.grid(this.box, {
-          data: this.shown, index: "id", height: Math.min(grid.height(this.box, 360), 74 + 28 * Math.max(3, this.shown.length)), layout: "fitColumns", placeholder: "Nothing changed of that kind.",
+          data: this.shown,
+          index: "id",
+          height: Math.min(grid.height(this.box, 360), 74 + 28 * Math.max(3, this.shown.length)),
+          layout: "fitColumns",
+          placeholder: "Nothing changed of that kind.",
           columns: [
-            { ...grid.column({ title: "operator", field: "operator", cell: (line) => el("button.fold", { type: "button", tabindex: "-1", title: index.operators[line.operator], onclick: () => choose(line) }, el("span.arrow", { "aria-hidden": "true" }, this.chosen === line.id ? "▾" : "▸"), el("span.op", {}, words.short(index.operators[line.operator]))), sort: (line) => index.operators[line.operator] }), minWidth: 150, widthGrow: 2 },
-            { ...grid.column({ title: "converter → backend", field: "column", cell: (line) => words.arrow(index.columns[line.column]), sort: (line) => words.arrow(index.columns[line.column]) }), minWidth: 150, widthGrow: 1 },
-            ...kinds.map((name) => ({ ...grid.column({ title: name, field: name, number: true, cell: (line) => (line.counts[name] ? words.number(line.counts[name]) : ""), sort: (line) => line.counts[name] || 0 }), width: Math.max(66, 22 + 7.2 * name.length) })),
+            {
+              ...grid.column({
+                title: "operator",
+                field: "operator",
+                cell: (line) =>
+                  el(
+                    "button.fold",
+                    {
+                      type: "button",
+                      tabindex: "-1",
+                      title: index.operators[line.operator],
+                      onclick: () => choose(line),
+                    },
+                    el("span.arrow", { "aria-hidden": "true" }, this.chosen === line.id ? "▾" : "▸"),
+                    el("span.op", {}, words.short(index.operators[line.operator])),
+                  ),
+                sort: (line) => index.operators[line.operator],
+              }),
+              minWidth: 150,
+              widthGrow: 2,
+            },
+            {
+              ...grid.column({
+                title: "converter → backend",
+                field: "column",
+                cell: (line) => words.arrow(index.columns[line.column]),
+                sort: (line) => words.arrow(index.columns[line.column]),
+              }),
+              minWidth: 150,
+              widthGrow: 1,
+            },
+            ...kinds.map((name) => ({
+              ...grid.column({
+                title: name,
+                field: name,
+                number: true,
+                cell: (line) => (line.counts[name] ? words.number(line.counts[name]) : ""),
+                sort: (line) => line.counts[name] || 0,
+              }),
+              width: Math.max(66, 22 + 7.2 * name.length),
+            })),
           ],
-          rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
+          rowFormatter: (row) =>
+            row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
         });
         this.table.on("tableBuilt", resolve);
       });
@@ -113,57 +238,92 @@
       const kind = params.get("change") || "";
       const cases = line.cases.filter((one) => !kind || one.change === kind);
       const run = (at) => failureCard.quoted("results/" + index.runs[at].name);
-      fill(this.detail, el("section.panel.found", { "aria-label": "Changed cases" },
-        el("div.row.between", {}, el("h2", {}, el("a.mono", { href: address.format("operator", [name]) }, name), " on " + words.arrow(index.columns[line.column])),
-          line.total > line.cases.length ? el("span.quiet.small", {}, "the first " + line.cases.length + " of " + words.number(line.total) + " changed cases") : null),
-        el("div.scroll", {}, el("table.plain", {},
-          el("thead", {}, el("tr", {}, ["case", "dtype", "change", "before", "after", "max ULP"].map((title) => el("th", { scope: "col" }, title)))),
-          el("tbody", {}, cases.map((one) => el("tr", {},
-            el("td", {}, el("a.mono", { href: address.format("operator", [name], { case: one.id }) }, one.id)), el("td", {}, index.dtypes[one.dtype]), el("td", {}, one.change),
-            el("td", {}, ended(one.before)), el("td", {}, ended(one.after)), el("td.number", {}, ulps(one))))))),
-        controls.code("conformance diff " + run(this.a) + " " + run(this.b) + "\nconformance show " + (cases[0] || line.cases[0]).id + " --run " + run(this.b), "commands", true)));
+      fill(
+        this.detail,
+        el(
+          "section.panel.found",
+          { "aria-label": "Changed cases" },
+          el(
+            "div.row.between",
+            {},
+            el(
+              "h2",
+              {},
+              el("a.mono", { href: address.format("operator", [name]) }, name),
+              " on " + words.arrow(index.columns[line.column]),
+            ),
+            line.total > line.cases.length
+              ? el(
+                  "span.quiet.small",
+                  {},
+                  "the first " + line.cases.length + " of " + words.number(line.total) + " changed cases",
+                )
+              : null,
+          ),
+          el(
+            "div.scroll",
+            {},
+            el(
+              "table.plain",
+              {},
+              el(
+                "thead",
+                {},
+                el(
+                  "tr",
+                  {},
+                  ["case", "dtype", "change", "before", "after", "max ULP"].map((title) =>
+                    el("th", { scope: "col" }, title),
+                  ),
+                ),
+              ),
+              el(
+                "tbody",
+                {},
+                cases.map((one) =>
+                  el(
+                    "tr",
+                    {},
+                    el(
+                      "td",
+                      {},
+                      el("a.mono", { href: address.format("operator", [name], { case: one.id }) }, one.id),
+                    ),
+                    el("td", {}, index.dtypes[one.dtype]),
+                    el("td", {}, one.change),
+                    el("td", {}, ended(one.before)),
+                    el("td", {}, ended(one.after)),
+                    el("td.number", {}, ulps(one)),
+                  ),
+                ),
+              ),
+            ),
+          ),
+          controls.code(
+            "conformance diff " +
+              run(this.a) +
+              " " +
+              run(this.b) +
+              "\nconformance show " +
+              (cases[0] || line.cases[0]).id +
+              " --run " +
+              run(this.b),
+            "commands",
+            true,
+          ),
+        ),
+      );
     }
 
     flat() {
       const { index } = this;
-      return this.shown.map((line) => ({ overload: index.operators[line.operator], converter: index.columns[line.column][0], backend: index.columns[line.column][1], ...Object.fromEntries(ORDER.map((name) => [name, line.counts[name] || 0])), example: line.cases[0].id }));
+      return this.shown.map((line) => ({
+        overload: index.operators[line.operator],
+        converter: index.columns[line.column][0],
+        backend: index.columns[line.column][1],
+        ...Object.fromEntries(ORDER.map((name) => [name, line.counts[name] || 0])),
+        example: line.cases[0].id,
+      }));
     }
-  }
-
-  function gather(lines, one) {
-    const id = one.operator + "-" + one.column;
-    if (!lines.has(id)) lines.set(id, { id, operator: one.operator, column: one.column, counts: {}, cases: [], total: 0 });
-    const line = lines.get(id);
-    line.counts[one.change] = (line.counts[one.change] || 0) + 1;
-    line.total += 1;
-    const same = line.counts[one.change];
-    if (same <= 8 && line.cases.length < LISTED) line.cases.push({ ...one, id: one.id() });
-  }
-
-  const weight = (line) => ORDER.findIndex((name) => line.counts[name]);
-
-  function worstFirst(a, b) {
-    return weight(a) - weight(b) || (b.counts[ORDER[weight(b)]] || 0) - (a.counts[ORDER[weight(a)]] || 0) || a.operator - b.operator || a.column - b.column;
-  }
-
-  function ended(state) {
-    if (!state) return el("span.quiet", {}, "–");
-    const [outcome, stage, signature, open, , rule] = state;
-    return el("div", {}, controls.outcome(outcome, stage), open ? el("span.small.quiet", {}, " left open") : null,
-      signature ? el("div.mono.small.clip2", { title: signature }, signature) : null, rule ? el("div.small.quiet", {}, "rule: " + rule) : null);
-  }
-
-  function ulps(one) {
-    if (!["numerics moved", "error beyond bound"].includes(one.change)) return "";
-    return words.few(one.ulps[0]) + " → " + words.few(one.ulps[1]);
-  }
-
-  function versions(before, after) {
-    const all = [...new Set([...Object.keys(before.versions), ...Object.keys(after.versions)])].sort();
-    const changed = all.filter((name) => before.versions[name] !== after.versions[name]);
-    if (!changed.length) return el("p.quiet", {}, "No version changed between the two runs.");
-    return el("section.panel", {}, el("h2", {}, "Versions that changed"), el("div.scroll", {}, el("table.plain", {},
-      el("thead", {}, el("tr", {}, ["", words.when(before.started), words.when(after.started)].map((title) => el("th", { scope: "col" }, title)))),
-      el("tbody", {}, changed.map((name) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, before.versions[name] || "–"), el("td", {}, after.versions[name] || "–")))))));
   }
 })();

@@ -3,55 +3,228 @@
   "use strict";
   const { el, words, controls, load } = Conformance;
   const FILES = [
-    ["overview", "Operators by how they stand, per run, converter and backend"], ["matrix", "Cases by operator, column, dtype, outcome, stage and blame; newest run"],
-    ["failures", "Distinct failures of the newest run"], ["tolerances", "Errors in ULP and tolerances that are needed; newest run"], ["changes", "Cases that changed between the two newest runs"],
+    ["overview", "Operators by how they stand, per run, converter and backend"],
+    ["matrix", "Cases by operator, column, dtype, outcome, stage and blame; newest run"],
+    ["failures", "Distinct failures of the newest run"],
+    ["tolerances", "Errors in ULP and tolerances that are needed; newest run"],
+    ["changes", "Cases that changed between the two newest runs"],
   ];
 
   Conformance.views.data = {
     title: "Data",
     create(main, { index }) {
-      main.append(el("div.stack", {},
-        el("h1", {}, "Runs and data"),
-        index.aside.length ? aside(index) : null,
-        index.runs.length ? [runs(index), files(index), badges(index), versions(index)] : el("p.panel", {}, "No run could be shown."),
-        about(index)));
+      main.append(
+        el(
+          "div.stack",
+          {},
+          el("h1", {}, "Runs and data"),
+          index.aside.length ? aside(index) : null,
+          index.runs.length
+            ? [runs(index), files(index), badges(index), versions(index)]
+            : el("p.panel", {}, "No run could be shown."),
+          about(index),
+        ),
+      );
       return {};
     },
   };
 
   function aside(index) {
-    return el("section.panel", {}, el("h2", {}, "Set aside"), el("p.quiet", {}, "These were given, could not be read, and are in no number of this page."),
-      el("ul.list", {}, index.aside.map((one) => el("li", {}, el("strong", {}, one.name), el("span.grow", {}, one.message)))));
+    return el(
+      "section.panel",
+      {},
+      el("h2", {}, "Set aside"),
+      el("p.quiet", {}, "These were given, could not be read, and are in no number of this page."),
+      el(
+        "ul.list",
+        {},
+        index.aside.map((one) => el("li", {}, el("strong", {}, one.name), el("span.grow", {}, one.message))),
+      ),
+    );
   }
 
   function runs(index) {
-    return el("section.panel", {}, el("h2", {}, words.count(index.runs.length, "run")), el("div.scroll", {}, el("table.plain", {},
-      el("thead", {}, el("tr", {}, ["started (UTC)", "run", "state", "operators", "missing", "verdicts", "seed", "options", "every case"].map((title) => el("th", { scope: "col" }, title)))),
-      el("tbody", {}, index.runs.map((run, i) => el("tr", {},
-        el("td.nowrap", {}, words.when(run.started)), el("td.mono.nowrap", {}, run.id), el("td" + (run.state === "complete" ? ".nowrap" : ".long"), {}, run.state === "complete" ? "✓ complete" : el("span", {}, "◐ partial: ", run.notes.join(" "))),
-        el("td.number", {}, words.number(run.operators)), el("td.number", {}, run.missing ? words.number(run.missing) : "–"), el("td.number", {}, words.number(run.rows)), el("td.number", {}, String(run.seed)),
-        el("td.small.long", {}, el("span.clip2", {}, Object.entries(run.options).map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value)).join(", "))),
-        el("td", {}, el("a", { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" }, "Parquet")))).reverse()))));
+    return el(
+      "section.panel",
+      {},
+      el("h2", {}, words.count(index.runs.length, "run")),
+      el(
+        "div.scroll",
+        {},
+        el(
+          "table.plain",
+          {},
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              [
+                "started (UTC)",
+                "run",
+                "state",
+                "operators",
+                "missing",
+                "verdicts",
+                "seed",
+                "options",
+                "every case",
+              ].map((title) => el("th", { scope: "col" }, title)),
+            ),
+          ),
+          el(
+            "tbody",
+            {},
+            index.runs
+              .map((run, i) =>
+                el(
+                  "tr",
+                  {},
+                  el("td.nowrap", {}, words.when(run.started)),
+                  el("td.mono.nowrap", {}, run.id),
+                  el(
+                    "td" + (run.state === "complete" ? ".nowrap" : ".long"),
+                    {},
+                    run.state === "complete"
+                      ? "✓ complete"
+                      : el("span", {}, "◐ partial: ", run.notes.join(" ")),
+                  ),
+                  el("td.number", {}, words.number(run.operators)),
+                  el("td.number", {}, run.missing ? words.number(run.missing) : "–"),
+                  el("td.number", {}, words.number(run.rows)),
+                  el("td.number", {}, String(run.seed)),
+                  el(
+                    "td.small.long",
+                    {},
+                    el(
+                      "span.clip2",
+                      {},
+                      Object.entries(run.options)
+                        .map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value))
+                        .join(", "),
+                    ),
+                  ),
+                  el(
+                    "td",
+                    {},
+                    el(
+                      "a",
+                      { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" },
+                      "Parquet",
+                    ),
+                  ),
+                ),
+              )
+              .reverse(),
+          ),
+        ),
+      ),
+    );
   }
 
   function files() {
-    return el("section.panel", {}, el("h2", {}, "Files"), el("div.scroll", {}, el("table.plain", {}, el("tbody", {}, [
-      ...FILES.map(([name, what]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, what), el("td", {}, el("div.chips", {}, [["json", "JSON"], ["csv", "CSV"], ["parquet", "Parquet"]].map(([end, title]) => el("a.chip", { href: "download/" + name + "." + end, download: "" }, title)))))),
-      el("tr", {}, el("th", { scope: "row" }, "summary"), el("td", {}, "The newest run in a few numbers, for other pages"), el("td", {}, el("a.chip", { href: "summary.json", download: "" }, "JSON")))]))));
+    return el(
+      "section.panel",
+      {},
+      el("h2", {}, "Files"),
+      el(
+        "div.scroll",
+        {},
+        el(
+          "table.plain",
+          {},
+          el("tbody", {}, [
+            ...FILES.map(([name, what]) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, name),
+                el("td", {}, what),
+                el(
+                  "td",
+                  {},
+                  el(
+                    "div.chips",
+                    {},
+                    [
+                      ["json", "JSON"],
+                      ["csv", "CSV"],
+                      ["parquet", "Parquet"],
+                    ].map(([end, title]) =>
+                      el("a.chip", { href: "download/" + name + "." + end, download: "" }, title),
+                    ),
+                  ),
+                ),
+              ),
+            ),
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, "summary"),
+              el("td", {}, "The newest run in a few numbers, for other pages"),
+              el("td", {}, el("a.chip", { href: "summary.json", download: "" }, "JSON")),
+            ),
+          ]),
+        ),
+      ),
+    );
   }
 
   function badges(index) {
-    return el("section.panel.badges", {}, el("h2", {}, "Badges"), el("p.quiet.small", {}, "Operators that pass wholly in the newest run. Put the address of this site before the path."),
-      el("ul.list", {}, index.badges.map((badge) => el("li", {}, el("img", { src: badge.path, alt: badge.label + ": operators that pass wholly", height: "20" }), controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true)))));
+    return el(
+      "section.panel.badges",
+      {},
+      el("h2", {}, "Badges"),
+      el(
+        "p.quiet.small",
+        {},
+        "Operators that pass wholly in the newest run. Put the address of this site before the path.",
+      ),
+      el(
+        "ul.list",
+        {},
+        index.badges.map((badge) =>
+          el(
+            "li",
+            {},
+            el("img", { src: badge.path, alt: badge.label + ": operators that pass wholly", height: "20" }),
+            controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true),
+          ),
+        ),
+      ),
+    );
   }
 
   function versions(index) {
     const run = index.runs[index.runs.length - 1];
-    return el("section.panel", {}, el("h2", {}, "What took part in the newest run"), el("dl.facts", {},
-      Object.entries({ ...run.versions, ...Object.fromEntries(Object.entries(run.host).map(([k, v]) => ["host " + k, v])) }).map(([name, version]) => [el("dt", {}, name), el("dd", {}, version)])));
+    return el(
+      "section.panel",
+      {},
+      el("h2", {}, "What took part in the newest run"),
+      el(
+        "dl.facts",
+        {},
+        Object.entries({
+          ...run.versions,
+          ...Object.fromEntries(Object.entries(run.host).map(([k, v]) => ["host " + k, v])),
+        }).map(([name, version]) => [el("dt", {}, name), el("dd", {}, version)]),
+      ),
+    );
   }
 
   function about(index) {
-    return el("section.panel", {}, el("h2", {}, "About this page"), el("p", {}, "Built by `conformance dashboard` of aten-onnx-conformance " + index.harness + " from the record of the runs; it runs no operator and asks nothing of the network. Charts: Apache ECharts 6.1.0 (Apache-2.0). Tables: Tabulator 6.5.3 (MIT). Their licences are in vendor/."));
+    return el(
+      "section.panel",
+      {},
+      el("h2", {}, "About this page"),
+      el(
+        "p",
+        {},
+        "Built by `conformance dashboard` of aten-onnx-conformance " +
+          index.harness +
+          " from the record of the runs; it runs no operator and asks nothing of the network. Charts: Apache ECharts 6.1.0 (Apache-2.0). Tables: Tabulator 6.5.3 (MIT). Their licences are in vendor/.",
+      ),
+    );
   }
 })();

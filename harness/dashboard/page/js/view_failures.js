@@ -12,19 +12,57 @@
       const count = el("p.quiet.small", { "aria-live": "polite" });
       let table = null;
       let shown = all;
-      main.append(el("div.stack", {},
-        el("div.head", {}, el("div", {}, el("h1", {}, "Failures"), el("p.about", {}, "One line per defect, worst first, of the run of ", words.when(index.runs[index.runs.length - 1].started))),
-          download.menu("failures", () => shown.map(({ known, ...group }) => ({ ...Object.fromEntries(Object.entries(group).map(([k, v]) => [k, Array.isArray(v) ? v.join(" ") : v])), known: known.map((issue) => issue.link).join(" ") })), download.all("failures"))),
-        filters, count, box));
+      main.append(
+        el(
+          "div.stack",
+          {},
+          el(
+            "div.head",
+            {},
+            el(
+              "div",
+              {},
+              el("h1", {}, "Failures"),
+              el(
+                "p.about",
+                {},
+                "One line per defect, worst first, of the run of ",
+                words.when(index.runs[index.runs.length - 1].started),
+              ),
+            ),
+            download.menu(
+              "failures",
+              () =>
+                shown.map(({ known, ...group }) => ({
+                  ...Object.fromEntries(
+                    Object.entries(group).map(([k, v]) => [k, Array.isArray(v) ? v.join(" ") : v]),
+                  ),
+                  known: known.map((issue) => issue.link).join(" "),
+                })),
+              download.all("failures"),
+            ),
+          ),
+          filters,
+          count,
+          box,
+        ),
+      );
       return {
         update(asked) {
           const get = (name) => asked.params.get(name) || "";
           const match = names.matcher(get("q"));
-          shown = all.filter((group) => (!get("outcome") || group.outcome === get("outcome")) && (!get("blame") || (group.blame || "unknown") === get("blame")) && (!get("stage") || group.stage === get("stage"))
-            && (!get("known") || (get("known") === "yes") === group.known.length > 0)
-            && (!get("q") || match([...group.overloads, group.signature, group.case, group.call].join("\n"))));
+          shown = all.filter(
+            (group) =>
+              (!get("outcome") || group.outcome === get("outcome")) &&
+              (!get("blame") || (group.blame || "unknown") === get("blame")) &&
+              (!get("stage") || group.stage === get("stage")) &&
+              (!get("known") || (get("known") === "yes") === group.known.length > 0) &&
+              (!get("q") || match([...group.overloads, group.signature, group.case, group.call].join("\n"))),
+          );
           bar(filters, all, asked.params);
-          count.textContent = words.count(shown.length, "failure") + (shown.length < all.length ? " of " + words.number(all.length) : "");
+          count.textContent =
+            words.count(shown.length, "failure") +
+            (shown.length < all.length ? " of " + words.number(all.length) : "");
           if (table) table.setData(shown);
           else table = build(box, shown);
         },
@@ -40,28 +78,115 @@
     }
     const label = box.contains(document.activeElement) ? document.activeElement.dataset.field : null;
     const set = (name) => (value) => address.change({ [name]: value });
-    const of = (name) => [["", "any"], ...[...new Set(all.map((group) => group[name] || "unknown"))].sort().map((v) => [v, v])];
-    Conformance.fill(box, el("div.filters", { role: "search", "aria-label": "Filters" },
-      controls.search("Search operators and messages", params.get("q") || "", set("q")),
-      controls.select("outcome", params.get("outcome") || "", of("outcome"), set("outcome")),
-      controls.select("blame", params.get("blame") || "", of("blame"), set("blame")),
-      controls.select("stage", params.get("stage") || "", of("stage"), set("stage")),
-      controls.select("upstream", params.get("known") || "", [["", "any"], ["yes", "known"], ["no", "not reported"]], set("known"))));
-    if (label) [...box.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
+    const of = (name) => [
+      ["", "any"],
+      ...[...new Set(all.map((group) => group[name] || "unknown"))].sort().map((v) => [v, v]),
+    ];
+    Conformance.fill(
+      box,
+      el(
+        "div.filters",
+        { role: "search", "aria-label": "Filters" },
+        controls.search("Search operators and messages", params.get("q") || "", set("q")),
+        controls.select("outcome", params.get("outcome") || "", of("outcome"), set("outcome")),
+        controls.select("blame", params.get("blame") || "", of("blame"), set("blame")),
+        controls.select("stage", params.get("stage") || "", of("stage"), set("stage")),
+        controls.select(
+          "upstream",
+          params.get("known") || "",
+          [
+            ["", "any"],
+            ["yes", "known"],
+            ["no", "not reported"],
+          ],
+          set("known"),
+        ),
+      ),
+    );
+    if (label)
+      [...box.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
   }
 
   function build(box, rows) {
-    const link = (group) => el("a.op.mono.link", { href: address.format("operator", [group.overloads[0]], { case: group.case }), tabindex: "-1", title: group.overloads.join(", ") }, names.listed(group.overloads.map(words.short), 3));
+    const link = (group) =>
+      el(
+        "a.op.mono.link",
+        {
+          href: address.format("operator", [group.overloads[0]], { case: group.case }),
+          tabindex: "-1",
+          title: group.overloads.join(", "),
+        },
+        names.listed(group.overloads.map(words.short), 3),
+      );
     return grid.grid(box, {
-      data: rows, height: grid.height(box, 400), layout: "fitColumns",
+      data: rows,
+      height: grid.height(box, 400),
+      layout: "fitColumns",
       columns: [
-        { ...grid.column({ title: "outcome", field: "outcome", cell: (g) => controls.outcome(g.outcome, g.stage), sort: (g) => g.outcome + g.stage }), width: 186 },
-        { ...grid.column({ title: "operators", field: "overloads", cell: link, sort: (g) => g.overloads.length }), widthGrow: 2, minWidth: 180 },
-        { ...grid.column({ title: "what is wrong", field: "signature", cell: (g) => el("span.op", { title: g.message || g.signature }, g.message.split("\n")[0] || g.signature) }), widthGrow: 4, minWidth: 220 },
-        { ...grid.column({ title: "dtypes", field: "dtypes", cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)) }), width: 150 },
-        { ...grid.column({ title: "blame", field: "blame", cell: (g) => g.blame || "unknown", sort: (g) => g.blame }), width: 92 },
-        { ...grid.column({ title: "cases", field: "cases", number: true, cell: (g) => words.number(g.cases), sort: (g) => g.cases }), width: 74 },
-        { ...grid.column({ title: "upstream", field: "known", cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : "") }), width: 84 },
+        {
+          ...grid.column({
+            title: "outcome",
+            field: "outcome",
+            cell: (g) => controls.outcome(g.outcome, g.stage),
+            sort: (g) => g.outcome + g.stage,
+          }),
+          width: 186,
+        },
+        {
+          ...grid.column({
+            title: "operators",
+            field: "overloads",
+            cell: link,
+            sort: (g) => g.overloads.length,
+          }),
+          widthGrow: 2,
+          minWidth: 180,
+        },
+        {
+          ...grid.column({
+            title: "what is wrong",
+            field: "signature",
+            cell: (g) =>
+              el("span.op", { title: g.message || g.signature }, g.message.split("\n")[0] || g.signature),
+          }),
+          widthGrow: 4,
+          minWidth: 220,
+        },
+        {
+          ...grid.column({
+            title: "dtypes",
+            field: "dtypes",
+            cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)),
+          }),
+          width: 150,
+        },
+        {
+          ...grid.column({
+            title: "blame",
+            field: "blame",
+            cell: (g) => g.blame || "unknown",
+            sort: (g) => g.blame,
+          }),
+          width: 92,
+        },
+        {
+          ...grid.column({
+            title: "cases",
+            field: "cases",
+            number: true,
+            cell: (g) => words.number(g.cases),
+            sort: (g) => g.cases,
+          }),
+          width: 74,
+        },
+        {
+          ...grid.column({
+            title: "upstream",
+            field: "known",
+            cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : ""),
+          }),
+          width: 84,
+        },
       ],
     });
   }

@@ -1,7 +1,8 @@
 // Operators × (converter, backend, dtype): how many cases pass, and the way from each cell to its evidence.
 (function () {
   "use strict";
-  const { el, address, cells, words, load, grid, matrixRows, matrixFilters, controls, download, say } = Conformance;
+  const { el, address, cells, words, load, grid, matrixRows, matrixFilters, controls, download, say } =
+    Conformance;
 
   Conformance.views.matrix = {
     title: "Matrix",
@@ -18,14 +19,35 @@
       this.filters = el("div");
       this.count = el("p.quiet.small", { "aria-live": "polite" });
       this.box = el("div.matrix", { "aria-label": "Matrix of operators" });
-      const clear = el("button", { type: "button", onclick: () => address.change({ ...matrixFilters.ALL, fold: "", sort: "" }) }, "Clear filters");
-      main.append(el("div.stack", {},
-        el("div.head", {}, el("h1", {}, "Matrix"),
-          el("div.row", {}, clear, controls.copyButton("Copy link", () => window.location.href),
-            download.menu("matrix", () => this.flat(), [...download.all("matrix"), ["Cases: Parquet", "cases/run-" + String(run).padStart(3, "0") + ".parquet"]]))),
-        this.filters,
-        el("div.row.between", {}, this.count, legend()),
-        this.box));
+      const clear = el(
+        "button",
+        { type: "button", onclick: () => address.change({ ...matrixFilters.ALL, fold: "", sort: "" }) },
+        "Clear filters",
+      );
+      main.append(
+        el(
+          "div.stack",
+          {},
+          el(
+            "div.head",
+            {},
+            el("h1", {}, "Matrix"),
+            el(
+              "div.row",
+              {},
+              clear,
+              controls.copyButton("Copy link", () => window.location.href),
+              download.menu("matrix", () => this.flat(), [
+                ...download.all("matrix"),
+                ["Cases: Parquet", "cases/run-" + String(run).padStart(3, "0") + ".parquet"],
+              ]),
+            ),
+          ),
+          this.filters,
+          el("div.row.between", {}, this.count, legend()),
+          this.box,
+        ),
+      );
     }
 
     async update(asked) {
@@ -38,7 +60,11 @@
       this.groups = matrixRows.leaves(index, run, this.rows.matrix, want);
       const { rows, operators } = matrixRows.list(this.rows, this.groups, want, this.worse);
       this.shown = rows;
-      this.count.textContent = words.count(operators, "operator") + (matrixRows.filtered(want) || want.dtype || want.column ? " of " + words.number(this.rows.matrix.rows.size + this.rows.matrix.missing.size) : "");
+      this.count.textContent =
+        words.count(operators, "operator") +
+        (matrixRows.filtered(want) || want.dtype || want.column
+          ? " of " + words.number(this.rows.matrix.rows.size + this.rows.matrix.missing.size)
+          : "");
       const layout = JSON.stringify(this.groups.map((group) => group.leaves));
       if (this.table && layout === this.layout) {
         await this.ready;
@@ -62,17 +88,33 @@
       if (this.table) this.table.destroy();
       const narrow = window.innerWidth < 720;
       const first = {
-        ...grid.column({ title: "operator", field: "name", cell: (row) => (row.kind === "family" ? this.familyCell(row) : this.operatorCell(row)) }),
-        frozen: true, width: narrow ? 148 : 250,
+        ...grid.column({
+          title: "operator",
+          field: "name",
+          cell: (row) => (row.kind === "family" ? this.familyCell(row) : this.operatorCell(row)),
+        }),
+        frozen: true,
+        width: narrow ? 148 : 250,
       };
       // As wide as there is room, within what reads well.
       const leaves = this.groups.flatMap((group) => group.leaves);
-      const room = (this.box.clientWidth - first.width - 18 - 20 * leaves.filter((leaf) => leaf.dtype === "").length) / leaves.length;
+      const room =
+        (this.box.clientWidth - first.width - 18 - 20 * leaves.filter((leaf) => leaf.dtype === "").length) /
+        leaves.length;
       this.width = Math.round(Math.max(60, Math.min(96, room)));
-      const groups = this.groups.map((group) => grid.group(group.title, group.leaves.map((leaf) => this.leafColumn(leaf, group))));
+      const groups = this.groups.map((group) =>
+        grid.group(
+          group.title,
+          group.leaves.map((leaf) => this.leafColumn(leaf, group)),
+        ),
+      );
       this.ready = new Promise((resolve) => {
         this.table = grid.grid(this.box, {
-          data: rows, index: "id", layout: "fitData", height: grid.height(this.box, 380), columns: [first, ...groups],
+          data: rows,
+          index: "id",
+          layout: "fitData",
+          height: grid.height(this.box, 380),
+          columns: [first, ...groups],
           rowFormatter: (row) => row.getElement().classList.toggle("family", row.getData().kind === "family"),
         });
         this.table.on("tableBuilt", resolve);
@@ -84,12 +126,19 @@
       const key = leaf.column + "/" + leaf.dtype;
       return {
         ...grid.column({
-          title: name.replace("complex", "cplx").replace("bfloat", "bf").replace("float", "f").replace("uint", "u").replace(/^int/, "i"),
-          field: key, class: "cell", hint: group.title + ", " + (leaf.dtype === "" ? "all dtypes" : name) + ": sort by this column",
+          title: name
+            .replace("complex", "cplx")
+            .replace("bfloat", "bf")
+            .replace("float", "f")
+            .replace("uint", "u")
+            .replace(/^int/, "i"),
+          field: key,
+          class: "cell",
+          hint: group.title + ", " + (leaf.dtype === "" ? "all dtypes" : name) + ": sort by this column",
           cell: (row) => this.stateCell(row, leaf),
+          headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
         }),
         width: (leaf.dtype === "" ? 20 : 0) + this.width,
-        headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
       };
     }
 
@@ -100,44 +149,93 @@
         this.refocus = row.id;
         address.change({ fold: [...fold].sort().join(",") });
       };
-      return el("button.fold", { type: "button", tabindex: "-1", "aria-expanded": String(row.open), onclick: toggle },
-        el("span.arrow", { "aria-hidden": "true" }, row.open ? "▾" : "▸"), el("span.op", {}, row.name || "(no family)"), el("span.quiet.small", {}, " " + row.members.length));
+      return el(
+        "button.fold",
+        { type: "button", tabindex: "-1", "aria-expanded": String(row.open), onclick: toggle },
+        el("span.arrow", { "aria-hidden": "true" }, row.open ? "▾" : "▸"),
+        el("span.op", {}, row.name || "(no family)"),
+        el("span.quiet.small", {}, " " + row.members.length),
+      );
     }
 
     operatorCell(row) {
       const flat = this.want.rows === "flat";
-      return el("a.op" + (flat ? "" : ".inner"), { href: this.link(row), title: row.name, tabindex: "-1" }, words.short(row.name));
+      return el(
+        "a.op" + (flat ? "" : ".inner"),
+        { href: this.link(row), title: row.name, tabindex: "-1" },
+        words.short(row.name),
+      );
     }
 
     stateCell(row, leaf) {
       if (row.kind === "family") {
         const found = this.rows.sum(row.members, leaf);
-        return el("span.state." + cells.shade(found), { title: row.name + ": " + cells.sentence(found) }, summary(found));
+        return el(
+          "span.state." + cells.shade(found),
+          { title: row.name + ": " + cells.sentence(found) },
+          summary(found),
+        );
       }
       const found = this.rows.cell(row.operator, leaf);
       const worse = this.worse?.get(row.operator)?.get(leaf.column + "/" + leaf.dtype);
       const dimmed = row.hits && !hit(row.hits, leaf) ? ".dimmed" : "";
-      const title = row.name + ", " + words.arrow(this.index.columns[leaf.column]) + ", " + (leaf.dtype === "" ? "all dtypes" : this.index.dtypes[leaf.dtype]) + ": " + cells.sentence(found) + (worse ? "; " + words.count(worse, "case") + " worse" : "");
+      const title =
+        row.name +
+        ", " +
+        words.arrow(this.index.columns[leaf.column]) +
+        ", " +
+        (leaf.dtype === "" ? "all dtypes" : this.index.dtypes[leaf.dtype]) +
+        ": " +
+        cells.sentence(found) +
+        (worse ? "; " + words.count(worse, "case") + " worse" : "");
       if (found === null) return el("span.state.absent", { title }, cells.text(found));
-      return el("a.state." + cells.shade(found) + dimmed + (worse ? ".worse" : ""), { href: this.link(row, leaf), title, tabindex: "-1", "aria-label": title }, cells.text(found) + (worse ? " ↓" : ""));
+      return el(
+        "a.state." + cells.shade(found) + dimmed + (worse ? ".worse" : ""),
+        { href: this.link(row, leaf), title, tabindex: "-1", "aria-label": title },
+        cells.text(found) + (worse ? " ↓" : ""),
+      );
     }
 
     link(row, leaf) {
-      const place = leaf ? { column: words.arrow(this.index.columns[leaf.column]), dtype: leaf.dtype === "" ? "" : this.index.dtypes[leaf.dtype] } : {};
+      const place = leaf
+        ? {
+            column: words.arrow(this.index.columns[leaf.column]),
+            dtype: leaf.dtype === "" ? "" : this.index.dtypes[leaf.dtype],
+          }
+        : {};
       const run = this.run === this.index.runs.length - 1 ? "" : this.index.runs[this.run].id;
       return address.format("operator", [row.name], { ...place, run });
     }
 
     flat() {
       const leaves = this.groups.flatMap((group) => group.leaves);
-      const operators = this.shown.flatMap((row) => (row.kind === "operator" ? [row.operator] : row.open ? [] : row.members));
-      return operators.flatMap((operator) => leaves.filter((leaf) => leaf.dtype !== "" || leaves.every((l) => l.dtype === "")).map((leaf) => {
-        const found = this.rows.cell(operator, leaf);
-        const [converter, backend] = this.index.columns[leaf.column];
-        const base = { overload: this.index.operators[operator], converter, backend, dtype: leaf.dtype === "" ? "all" : this.index.dtypes[leaf.dtype], standing: cells.standing(found) };
-        const counted = found && found !== "missing" ? found : {};
-        return { ...base, passes: counted.passes ?? "", total: counted.total ?? "", failures: counted.failures ?? "" };
-      })).filter((row) => row.standing !== "absent");
+      const operators = this.shown.flatMap((row) =>
+        row.kind === "operator" ? [row.operator] : row.open ? [] : row.members,
+      );
+      return operators
+        .flatMap((operator) =>
+          leaves
+            .filter((leaf) => leaf.dtype !== "" || leaves.every((l) => l.dtype === ""))
+            .map((leaf) => {
+              const found = this.rows.cell(operator, leaf);
+              const [converter, backend] = this.index.columns[leaf.column];
+              const base = {
+                overload: this.index.operators[operator],
+                converter,
+                backend,
+                dtype: leaf.dtype === "" ? "all" : this.index.dtypes[leaf.dtype],
+                standing: cells.standing(found),
+              };
+              const counted = found && found !== "missing" ? found : {};
+              return {
+                ...base,
+                passes: counted.passes ?? "",
+                total: counted.total ?? "",
+                failures: counted.failures ?? "",
+              };
+            }),
+        )
+        .filter((row) => row.standing !== "absent");
     }
 
     leave() {
@@ -157,8 +255,15 @@
 
   function legend() {
     const sample = (kind, text, words_) => el("span.sample", {}, el("span.state." + kind, {}, text), words_);
-    return el("div.legend", { "aria-label": "Legend" },
-      sample("s5", "✓ 32", "all pass"), sample("s4", "30/32", "most"), sample("s2", "12/32", "some"), sample("s0", "✕ 0/32", "none"),
-      sample("unjudged", "◇ built", "not judged"), sample("missing", "?", "missing"));
+    return el(
+      "div.legend",
+      { "aria-label": "Legend" },
+      sample("s5", "✓ 32", "all pass"),
+      sample("s4", "30/32", "most"),
+      sample("s2", "12/32", "some"),
+      sample("s0", "✕ 0/32", "none"),
+      sample("unjudged", "◇ built", "not judged"),
+      sample("missing", "?", "missing"),
+    );
   }
 })();

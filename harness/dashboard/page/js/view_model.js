@@ -1,7 +1,8 @@
 // Whether a model's operators survive: a list of operators against a converter and a backend.
 (function () {
   "use strict";
-  const { el, fill, words, load, cells, matrixRows, names, address, grid, controls, download, say } = Conformance;
+  const { el, fill, words, load, cells, matrixRows, names, address, grid, controls, download, say } =
+    Conformance;
   const RANK = { missing: 0, untested: 1, none: 2, part: 3, unjudged: 4, whole: 5 };
 
   Conformance.views.model = {
@@ -17,24 +18,72 @@
     constructor(main, index, run, rows) {
       Object.assign(this, { index, run, rows, table: null, shown: [] });
       this.packets = names.packets(index.operators);
-      this.field = el("textarea", { "aria-label": "Operators", spellcheck: "false", placeholder: "aten::celu\naten.add.Tensor\nupsample_bilinear2d", oninput: () => this.typed() });
-      const file = el("input", { type: "file", "aria-label": "File with operators", accept: ".txt,.json,.list", onchange: () => this.take(file.files[0]) });
-      this.drop = el("div.drop.stack", {
-        ondragover: (event) => { event.preventDefault(); this.drop.classList.add("over"); },
-        ondragleave: () => this.drop.classList.remove("over"),
-        ondrop: (event) => { event.preventDefault(); this.drop.classList.remove("over"); this.take(event.dataTransfer.files[0]); },
-      }, this.field, el("div.row", {}, el("span.quiet.small", {}, "or drop a file here:"), file));
+      this.field = el("textarea", {
+        "aria-label": "Operators",
+        spellcheck: "false",
+        placeholder: "aten::celu\naten.add.Tensor\nupsample_bilinear2d",
+        oninput: () => this.typed(),
+      });
+      const file = el("input", {
+        type: "file",
+        "aria-label": "File with operators",
+        accept: ".txt,.json,.list",
+        onchange: () => this.take(file.files[0]),
+      });
+      this.drop = el(
+        "div.drop.stack",
+        {
+          ondragover: (event) => {
+            event.preventDefault();
+            this.drop.classList.add("over");
+          },
+          ondragleave: () => this.drop.classList.remove("over"),
+          ondrop: (event) => {
+            event.preventDefault();
+            this.drop.classList.remove("over");
+            this.take(event.dataTransfer.files[0]);
+          },
+        },
+        this.field,
+        el("div.row", {}, el("span.quiet.small", {}, "or drop a file here:"), file),
+      );
       this.chosen = el("div");
       this.result = el("div.stack");
-      main.append(el("div.stack", {},
-        el("div", {}, el("h1", {}, "For my model"), el("p.quiet", {}, "Name the operators of a model, one a line, and see whether they survive.")),
-        el("div.columns", {},
-          el("section.panel", {}, this.drop),
-          el("section.panel", {}, el("h2", {}, "The list of a model"),
-            el("p", {}, "Of an ONNX file or an exported program, both of these make one:"),
-            controls.code("conformance operators model.onnx --json > operators.json\nconformance operators program.pt2 > operators.txt", "commands", true),
-            el("p.small.quiet", {}, "The text also goes to the tests: pytest harness @operators.txt. Nothing that is named here leaves this page."))),
-        this.chosen, this.result));
+      main.append(
+        el(
+          "div.stack",
+          {},
+          el(
+            "div",
+            {},
+            el("h1", {}, "For my model"),
+            el("p.quiet", {}, "Name the operators of a model, one a line, and see whether they survive."),
+          ),
+          el(
+            "div.columns",
+            {},
+            el("section.panel", {}, this.drop),
+            el(
+              "section.panel",
+              {},
+              el("h2", {}, "The list of a model"),
+              el("p", {}, "Of an ONNX file or an exported program, both of these make one:"),
+              controls.code(
+                "conformance operators model.onnx --json > operators.json\nconformance operators program.pt2 > operators.txt",
+                "commands",
+                true,
+              ),
+              el(
+                "p.small.quiet",
+                {},
+                "The text also goes to the tests: pytest harness @operators.txt. Nothing that is named here leaves this page.",
+              ),
+            ),
+          ),
+          this.chosen,
+          this.result,
+        ),
+      );
     }
 
     typed() {
@@ -45,14 +94,22 @@
     // What is in the field becomes the address, and so can be pasted into an issue.
     name(text) {
       const list = names.read(text);
-      const written = list.map((one) => (one.unmapped ? "?" : "") + (one.unmapped ? one.word : words.short(names.dotted(one.word))) + (one.nodes ? ":" + one.nodes : ""));
+      const written = list.map(
+        (one) =>
+          (one.unmapped ? "?" : "") +
+          (one.unmapped ? one.word : words.short(names.dotted(one.word))) +
+          (one.nodes ? ":" + one.nodes : ""),
+      );
       address.change({ ops: written.join(",") });
     }
 
     async take(file) {
       if (!file) return;
       if (/\.(onnx|pt2|pt|pth|safetensors)$/i.test(file.name)) {
-        fill(this.result, el("p.notice", {}, "A model is read by the command line: conformance operators " + file.name));
+        fill(
+          this.result,
+          el("p.notice", {}, "A model is read by the command line: conformance operators " + file.name),
+        );
         return;
       }
       this.field.value = await file.text();
@@ -63,19 +120,36 @@
     update(asked) {
       const { index, run } = this;
       const given = (asked.params.get("ops") || "").split(",").filter(Boolean).map(read);
-      if (document.activeElement !== this.field && !names.read(this.field.value).length) this.field.value = given.map((one) => one.word).join("\n");
+      if (document.activeElement !== this.field && !names.read(this.field.value).length)
+        this.field.value = given.map((one) => one.word).join("\n");
       const columns = index.runs[run].columns.map((column) => words.arrow(index.columns[column]));
       const column = columns.includes(asked.params.get("column")) ? asked.params.get("column") : columns[0];
       const dtypes = index.dtypeOrder.map((d) => index.dtypes[d]);
       const dtype = dtypes.includes(asked.params.get("dtype")) ? asked.params.get("dtype") : "";
       if (!this.chosen.contains(document.activeElement)) {
-        fill(this.chosen, el("div.filters", {},
-          controls.select("converter → backend", column, columns.map((c) => [c, c]), (value) => address.change({ column: value })),
-          controls.select("dtype", dtype, [["", "all"], ...dtypes.map((d) => [d, d])], (value) => address.change({ dtype: value })),
-          given.length ? controls.copyButton("Copy link", () => window.location.href) : null,
-          given.length ? download.menu("model", () => this.flat()) : null));
+        fill(
+          this.chosen,
+          el(
+            "div.filters",
+            {},
+            controls.select(
+              "converter → backend",
+              column,
+              columns.map((c) => [c, c]),
+              (value) => address.change({ column: value }),
+            ),
+            controls.select("dtype", dtype, [["", "all"], ...dtypes.map((d) => [d, d])], (value) =>
+              address.change({ dtype: value }),
+            ),
+            given.length ? controls.copyButton("Copy link", () => window.location.href) : null,
+            given.length ? download.menu("model", () => this.flat()) : null,
+          ),
+        );
       }
-      this.show(given, { column: index.columns.findIndex((c) => words.arrow(c) === column), dtype: dtype === "" ? "" : index.dtypes.indexOf(dtype) });
+      this.show(given, {
+        column: index.columns.findIndex((c) => words.arrow(c) === column),
+        dtype: dtype === "" ? "" : index.dtypes.indexOf(dtype),
+      });
     }
 
     show(given, leaf) {
@@ -84,16 +158,46 @@
         this.table = null;
         return fill(this.result);
       }
-      this.shown = given.flatMap((one, i) => this.judge(one, leaf, i)).sort((a, b) => RANK[a.standing] - RANK[b.standing] || a.share - b.share || (a.name < b.name ? -1 : 1));
+      this.shown = given
+        .flatMap((one, i) => this.judge(one, leaf, i))
+        .sort(
+          (a, b) => RANK[a.standing] - RANK[b.standing] || a.share - b.share || (a.name < b.name ? -1 : 1),
+        );
       const of = (kind) => this.shown.filter((row) => row.standing === kind).length;
       const whole = of("whole");
-      const verdict = whole === this.shown.length ? "Every operator passes wholly." : words.number(whole) + " of " + words.count(this.shown.length, "operator") + " pass wholly.";
-      const tiles = [["whole", "✓ pass wholly", "better"], ["part", "◐ partly", ""], ["none", "✕ not at all", "worse"], ["unjudged", "◇ not judged", ""], ["missing", "? missing", "worse"], ["untested", "– not tested", "worse"]];
+      const verdict =
+        whole === this.shown.length
+          ? "Every operator passes wholly."
+          : words.number(whole) + " of " + words.count(this.shown.length, "operator") + " pass wholly.";
+      const tiles = [
+        ["whole", "✓ pass wholly", "better"],
+        ["part", "◐ partly", ""],
+        ["none", "✕ not at all", "worse"],
+        ["unjudged", "◇ not judged", ""],
+        ["missing", "? missing", "worse"],
+        ["untested", "– not tested", "worse"],
+      ];
       if (!this.box) this.box = el("div");
       if (this.table) this.table.destroy();
-      fill(this.result, el("h2", {}, verdict),
-        el("div.figures", {}, tiles.filter(([kind]) => of(kind)).map(([kind, text, how]) => el("div.figure" + (how ? "." + how : ""), {}, el("b", {}, words.number(of(kind))), el("span", {}, text)))),
-        this.box);
+      fill(
+        this.result,
+        el("h2", {}, verdict),
+        el(
+          "div.figures",
+          {},
+          tiles
+            .filter(([kind]) => of(kind))
+            .map(([kind, text, how]) =>
+              el(
+                "div.figure" + (how ? "." + how : ""),
+                {},
+                el("b", {}, words.number(of(kind))),
+                el("span", {}, text),
+              ),
+            ),
+        ),
+        this.box,
+      );
       this.build(leaf);
     }
 
@@ -101,39 +205,141 @@
     judge(one, leaf, i) {
       const { index, rows } = this;
       const found = one.unmapped ? [] : names.find(one.word, index.operators, this.packets);
-      if (!found.length) return [{ id: "u" + i, name: one.word, nodes: one.nodes, operator: -1, standing: "untested", share: 0, found: null, why: one.unmapped ? "no ATen operator is known for this node" : "no run here has it" }];
+      if (!found.length)
+        return [
+          {
+            id: "u" + i,
+            name: one.word,
+            nodes: one.nodes,
+            operator: -1,
+            standing: "untested",
+            share: 0,
+            found: null,
+            why: one.unmapped ? "no ATen operator is known for this node" : "no run here has it",
+          },
+        ];
       return found.map(function (operator) {
         const cell = rows.cell(operator, leaf);
         const how = cells.standing(cell);
         const standing = how === "absent" ? "untested" : how;
-        return { id: i + "/" + operator, name: index.operators[operator], nodes: one.nodes, operator, standing, found: cell, share: cell && cell.total ? cell.passes / cell.total : 0, why: cell === null ? "not run with this dtype there" : "" };
+        return {
+          id: i + "/" + operator,
+          name: index.operators[operator],
+          nodes: one.nodes,
+          operator,
+          standing,
+          found: cell,
+          share: cell && cell.total ? cell.passes / cell.total : 0,
+          why: cell === null ? "not run with this dtype there" : "",
+        };
       });
     }
 
     build(leaf) {
       const { index } = this;
-      const label = { whole: "✓ passes wholly", part: "◐ passes partly", none: "✕ passes not at all", unjudged: "◇ not judged", missing: "? missing", untested: "– not tested" };
-      const link = (row) => (row.operator < 0 ? el("span.mono", {}, row.name) : el("a.link.mono.op", { tabindex: "-1", href: address.format("operator", [row.name], { column: words.arrow(index.columns[leaf.column]), dtype: leaf.dtype === "" ? "" : index.dtypes[leaf.dtype] }) }, row.name));
+      const label = {
+        whole: "✓ passes wholly",
+        part: "◐ passes partly",
+        none: "✕ passes not at all",
+        unjudged: "◇ not judged",
+        missing: "? missing",
+        untested: "– not tested",
+      };
+      const link = (row) =>
+        row.operator < 0
+          ? el("span.mono", {}, row.name)
+          : el(
+              "a.link.mono.op",
+              {
+                tabindex: "-1",
+                href: address.format("operator", [row.name], {
+                  column: words.arrow(index.columns[leaf.column]),
+                  dtype: leaf.dtype === "" ? "" : index.dtypes[leaf.dtype],
+                }),
+              },
+              row.name,
+            );
       this.table = grid.grid(this.box, {
-        data: this.shown, index: "id", height: Math.min(620, 44 + 28 * Math.max(3, this.shown.length)), layout: "fitColumns",
+        data: this.shown,
+        index: "id",
+        height: Math.min(620, 44 + 28 * Math.max(3, this.shown.length)),
+        layout: "fitColumns",
         columns: [
-          { ...grid.column({ title: "operator", field: "name", cell: link, sort: (row) => row.name }), minWidth: 170, widthGrow: 3 },
-          { ...grid.column({ title: "verdict", field: "standing", cell: (row) => el("span" + (row.standing === "whole" ? ".good" : ["none", "missing", "untested"].includes(row.standing) ? ".bad" : ""), {}, label[row.standing]), sort: (row) => RANK[row.standing] }), width: 158 },
-          { ...grid.column({ title: "cases", field: "share", cell: (row) => (row.found ? el("span.state." + cells.shade(row.found), { title: cells.sentence(row.found) }, cells.text(row.found)) : "") }), width: 96 },
-          { ...grid.column({ title: "nodes", field: "nodes", number: true, cell: (row) => row.nodes ?? "", sort: (row) => row.nodes || 0 }), width: 66 },
-          { ...grid.column({ title: "why", field: "why", cell: (row) => row.why || rest(row.found) }), minWidth: 150, widthGrow: 3 },
+          {
+            ...grid.column({ title: "operator", field: "name", cell: link, sort: (row) => row.name }),
+            minWidth: 170,
+            widthGrow: 3,
+          },
+          {
+            ...grid.column({
+              title: "verdict",
+              field: "standing",
+              cell: (row) =>
+                el(
+                  "span" +
+                    (row.standing === "whole"
+                      ? ".good"
+                      : ["none", "missing", "untested"].includes(row.standing)
+                        ? ".bad"
+                        : ""),
+                  {},
+                  label[row.standing],
+                ),
+              sort: (row) => RANK[row.standing],
+            }),
+            width: 158,
+          },
+          {
+            ...grid.column({
+              title: "cases",
+              field: "share",
+              cell: (row) =>
+                row.found
+                  ? el(
+                      "span.state." + cells.shade(row.found),
+                      { title: cells.sentence(row.found) },
+                      cells.text(row.found),
+                    )
+                  : "",
+            }),
+            width: 96,
+          },
+          {
+            ...grid.column({
+              title: "nodes",
+              field: "nodes",
+              number: true,
+              cell: (row) => row.nodes ?? "",
+              sort: (row) => row.nodes || 0,
+            }),
+            width: 66,
+          },
+          {
+            ...grid.column({ title: "why", field: "why", cell: (row) => row.why || rest(row.found) }),
+            minWidth: 150,
+            widthGrow: 3,
+          },
         ],
       });
     }
 
     flat() {
-      return this.shown.map((row) => ({ operator: row.name, verdict: row.standing, passes: row.found?.passes ?? "", total: row.found?.total ?? "", nodes: row.nodes ?? "" }));
+      return this.shown.map((row) => ({
+        operator: row.name,
+        verdict: row.standing,
+        passes: row.found?.passes ?? "",
+        total: row.found?.total ?? "",
+        nodes: row.nodes ?? "",
+      }));
     }
   }
 
   function rest(found) {
     if (!found || found === "missing") return "";
-    return Object.entries(found.outcomes).filter(([o]) => o !== "pass" && o !== "skip").map(([o, n]) => n + " " + o).join(", ");
+    return Object.entries(found.outcomes)
+      .filter(([o]) => o !== "pass" && o !== "skip")
+      .map(([o, n]) => n + " " + o)
+      .join(", ");
   }
 
   // As `name` writes it into the address.

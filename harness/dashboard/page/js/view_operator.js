@@ -1,7 +1,20 @@
 // Everything about one operator, with the evidence of the newest run that has it.
 (function () {
   "use strict";
-  const { el, fill, words, load, cells, matrixRows, operatorParts: parts, failureCard, address, controls, charts, names } = Conformance;
+  const {
+    el,
+    fill,
+    words,
+    load,
+    cells,
+    matrixRows,
+    operatorParts: parts,
+    failureCard,
+    address,
+    controls,
+    charts,
+    names,
+  } = Conformance;
 
   Conformance.views.operator = {
     title: "Operator",
@@ -22,62 +35,199 @@
 
   function unknown(main, index, name) {
     const near = names.find(name, index.operators, names.packets(index.operators)).slice(0, 8);
-    const like = near.length ? near : index.operators.map((_, i) => i).filter((i) => index.operators[i].includes(name.replace(/^aten\./, "").split(".")[0] || " ")).slice(0, 8);
-    main.append(el("div.stack", {}, el("h1", {}, "No operator of that name"),
-      el("p", {}, "No run here has ", el("code", {}, name || "(nothing)"), "."),
-      like.length ? el("ul.list", {}, like.map((i) => el("li", {}, el("a.mono", { href: address.format("operator", [index.operators[i]]) }, index.operators[i])))) : null));
+    const like = near.length
+      ? near
+      : index.operators
+          .map((_, i) => i)
+          .filter((i) => index.operators[i].includes(name.replace(/^aten\./, "").split(".")[0] || " "))
+          .slice(0, 8);
+    main.append(
+      el(
+        "div.stack",
+        {},
+        el("h1", {}, "No operator of that name"),
+        el("p", {}, "No run here has ", el("code", {}, name || "(nothing)"), "."),
+        like.length
+          ? el(
+              "ul.list",
+              {},
+              like.map((i) =>
+                el(
+                  "li",
+                  {},
+                  el(
+                    "a.mono",
+                    { href: address.format("operator", [index.operators[i]]) },
+                    index.operators[i],
+                  ),
+                ),
+              ),
+            )
+          : null,
+      ),
+    );
     return {};
   }
 
   function head({ index, operator, name, data }) {
     const evidence = data.run >= 0 ? index.runs[data.run] : null;
-    return el("div", {},
-      el("div.head", {},
-        el("div", {}, el("p.small", {}, el("a", { href: address.format("matrix", [], { family: index.families.names[index.families.of[operator]] }) }, index.families.names[index.families.of[operator]] || "(no family)")),
-          el("h1.mono", {}, name)),
-        el("div.row", {}, controls.copyButton("Copy link", () => window.location.href), controls.copyButton("Copy test command", () => "pytest harness --op " + name))),
+    return el(
+      "div",
+      {},
+      el(
+        "div.head",
+        {},
+        el(
+          "div",
+          {},
+          el(
+            "p.small",
+            {},
+            el(
+              "a",
+              {
+                href: address.format("matrix", [], {
+                  family: index.families.names[index.families.of[operator]],
+                }),
+              },
+              index.families.names[index.families.of[operator]] || "(no family)",
+            ),
+          ),
+          el("h1.mono", {}, name),
+        ),
+        el(
+          "div.row",
+          {},
+          controls.copyButton("Copy link", () => window.location.href),
+          controls.copyButton("Copy test command", () => "pytest harness --op " + name),
+        ),
+      ),
       data.schema ? el("p.mono.quiet", {}, data.schema) : null,
-      evidence && data.run !== index.runs.length - 1 ? el("p.notice", {}, "The newest run does not have this operator; what is shown below is of the run of " + words.when(evidence.started) + ".") : null,
-      evidence ? null : el("p.notice", {}, "Every run here has lost this operator: nothing is known of it."));
+      evidence && data.run !== index.runs.length - 1
+        ? el(
+            "p.notice",
+            {},
+            "The newest run does not have this operator; what is shown below is of the run of " +
+              words.when(evidence.started) +
+              ".",
+          )
+        : null,
+      evidence ? null : el("p.notice", {}, "Every run here has lost this operator: nothing is known of it."),
+    );
   }
 
   function update(page, spot, standing, asked) {
     const { index, run, rows, operator, data } = page;
     const at = { column: asked.params.get("column") || "", dtype: asked.params.get("dtype") || "" };
-    fill(standing, el("section.panel", {}, el("h2", {}, "How it stands", run === index.runs.length - 1 ? "" : " in the run of " + words.when(index.runs[run].started)), parts.standing(index, run, rows, operator, at)));
+    fill(
+      standing,
+      el(
+        "section.panel",
+        {},
+        el(
+          "h2",
+          {},
+          "How it stands",
+          run === index.runs.length - 1 ? "" : " in the run of " + words.when(index.runs[run].started),
+        ),
+        parts.standing(index, run, rows, operator, at),
+      ),
+    );
     const wanted = asked.params.get("case") || "";
     fill(spot);
     if (!wanted) return;
     const group = data.groups.find((one) => one.case === wanted || one.shown === wanted);
-    const one = data.cases.find((c) => c.id === wanted) || (group && data.cases.find((c) => c.id === group.case));
+    const one =
+      data.cases.find((c) => c.id === wanted) || (group && data.cases.find((c) => c.id === group.case));
     if (group) {
       const card = document.getElementById("case-" + group.case);
       if (card) card.open = true;
     }
-    fill(spot, one ? parts.oneCase(one, index.runs[data.run].name) : el("p.notice", {}, "Case " + wanted + " is not among those that the page holds: conformance show " + wanted + " tells all about it."));
+    fill(
+      spot,
+      one
+        ? parts.oneCase(one, index.runs[data.run].name)
+        : el(
+            "p.notice",
+            {},
+            "Case " +
+              wanted +
+              " is not among those that the page holds: conformance show " +
+              wanted +
+              " tells all about it.",
+          ),
+    );
   }
 
   function sections(page) {
     const { index, data, name, operator } = page;
     const runName = data.run >= 0 ? index.runs[data.run].name : "";
     const found = [];
-    const section = (id, title, ...content) => found.push(el("section", { "aria-labelledby": "h-" + id }, el("div.stack", {}, el("h2", { id: "h-" + id }, title), content)));
-    if (data.findings.length) section("when", "When it fails", el("div.panel", {}, parts.findings(data.findings)));
+    const section = (id, title, ...content) =>
+      found.push(
+        el(
+          "section",
+          { "aria-labelledby": "h-" + id },
+          el("div.stack", {}, el("h2", { id: "h-" + id }, title), content),
+        ),
+      );
+    if (data.findings.length)
+      section("when", "When it fails", el("div.panel", {}, parts.findings(data.findings)));
     if (data.groups.length) {
       const somebodys = data.groups.filter((group) => group.blame !== "spec");
       const open = data.groups.filter((group) => group.blame === "spec");
-      if (somebodys.length) section("failures", words.count(somebodys.length, "failure") + " by cause, worst first", el("div", {}, somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2))));
-      if (open.length) section("open", "Left open by the specification: nobody's defect", el("div", {}, open.map((group) => failureCard.card(group, name, runName, false))));
+      if (somebodys.length)
+        section(
+          "failures",
+          words.count(somebodys.length, "failure") + " by cause, worst first",
+          el(
+            "div",
+            {},
+            somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2)),
+          ),
+        );
+      if (open.length)
+        section(
+          "open",
+          "Left open by the specification: nobody's defect",
+          el(
+            "div",
+            {},
+            open.map((group) => failureCard.card(group, name, runName, false)),
+          ),
+        );
     } else if (data.run >= 0) {
-      section("failures", "Failures", el("p.panel", {}, "No case of it failed in the run of " + words.when(index.runs[data.run].started) + "."));
+      section(
+        "failures",
+        "Failures",
+        el(
+          "p.panel",
+          {},
+          "No case of it failed in the run of " + words.when(index.runs[data.run].started) + ".",
+        ),
+      );
     }
-    if (data.graphs.length) section("graphs", "What each converter makes of it", el("div", {}, data.graphs.map(parts.converter)));
+    if (data.graphs.length)
+      section("graphs", "What each converter makes of it", el("div", {}, data.graphs.map(parts.converter)));
     const spread = el("div.panel", {});
     section("ulps", "How far right answers are from PyTorch's", spread);
     distributions(page, spread);
     section("history", "History", el("div.panel", {}, parts.history(index, data.history)));
     if (data.cases.length) {
-      section("cases", "Cases", el("p.small.quiet", {}, words.count(data.cases.length, "case") + " with something to see" + (data.omitted ? "; " + words.number(data.omitted) + " more failures: conformance failures --op " + name : "")), parts.cases(data, address.current().params.get("case"), name));
+      section(
+        "cases",
+        "Cases",
+        el(
+          "p.small.quiet",
+          {},
+          words.count(data.cases.length, "case") +
+            " with something to see" +
+            (data.omitted
+              ? "; " + words.number(data.omitted) + " more failures: conformance failures --op " + name
+              : ""),
+        ),
+        parts.cases(data, address.current().params.get("case"), name),
+      );
     }
     return found;
   }
@@ -89,10 +239,28 @@
     if (!dtypes.length) return fill(box, el("p.quiet", {}, "No case of it passed with an error in ULP."));
     const draw = function (dtype) {
       const rows = mine.filter((row) => row[2] === dtype);
-      fill(box, dtypes.length > 1 ? controls.select("dtype", dtype, dtypes.map((d) => [d, index.dtypes[d]]), (d) => draw(Number(d))) : el("p.small.quiet", {}, index.dtypes[dtype]),
-        charts.distribution(tolerances.bins, rows.map((row) => ({ name: words.arrow(index.columns[row[1]]), counts: row[14] })), "Bars: how many passing cases have how large an error; the Tolerances view has the numbers."));
+      fill(
+        box,
+        dtypes.length > 1
+          ? controls.select(
+              "dtype",
+              dtype,
+              dtypes.map((d) => [d, index.dtypes[d]]),
+              (d) => draw(Number(d)),
+            )
+          : el("p.small.quiet", {}, index.dtypes[dtype]),
+        charts.distribution(
+          tolerances.bins,
+          rows.map((row) => ({ name: words.arrow(index.columns[row[1]]), counts: row[14] })),
+          "Bars: how many passing cases have how large an error; the Tolerances view has the numbers.",
+        ),
+      );
     };
-    const order = [...dtypes].sort((a, b) => Math.max(...mine.filter((r) => r[2] === b).map((r) => r[8])) - Math.max(...mine.filter((r) => r[2] === a).map((r) => r[8])));
+    const order = [...dtypes].sort(
+      (a, b) =>
+        Math.max(...mine.filter((r) => r[2] === b).map((r) => r[8])) -
+        Math.max(...mine.filter((r) => r[2] === a).map((r) => r[8])),
+    );
     draw(order[0]);
   }
 })();

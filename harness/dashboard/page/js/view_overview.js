@@ -7,78 +7,214 @@
     title: "Overview",
     create(main, { index, run }) {
       const shown = index.runs[run];
-      main.append(el("div.stack", {},
-        head(index, shown),
-        el("div.columns", {}, standing(index, run), moved(index)),
-        index.runs.length > 1 ? trend(index) : null,
-        el("div.columns", {}, worst(index), families(index))));
+      main.append(
+        el(
+          "div.stack",
+          {},
+          head(index, shown),
+          el("div.columns", {}, standing(index, run), moved(index)),
+          index.runs.length > 1 ? trend(index) : null,
+          el("div.columns", {}, worst(index), families(index)),
+        ),
+      );
       return {};
     },
   };
 
   function head(index, shown) {
-    const about = [words.count(shown.operators, "operator"), words.count(shown.cases, "case"), words.count(shown.rows, "verdict")];
-    return el("div.head", {},
-      el("div", {},
-        el("h1", {}, "What works where"),
-        el("p.about", {}, about.join(" · "))),
-      download.menu("overview", () => index.runs.flatMap(trendRows(index)), download.all("overview")));
+    const about = [
+      words.count(shown.operators, "operator"),
+      words.count(shown.cases, "case"),
+      words.count(shown.rows, "verdict"),
+    ];
+    return el(
+      "div.head",
+      {},
+      el("div", {}, el("h1", {}, "What works where"), el("p.about", {}, about.join(" · "))),
+      download.menu("overview", () => index.runs.flatMap(trendRows(index)), download.all("overview")),
+    );
   }
 
   function trendRows(index) {
-    return (run) => run.columns.map(function (column, i) {
-      const row = { run: run.id, started: run.started, state: run.state, converter: index.columns[column][0], backend: index.columns[column][1] };
-      index.standings.forEach((name, k) => (row["operators_" + name] = run.standings[i][k]));
-      return { ...row, cases_passed: run.standings[i][5], cases: run.standings[i][6] };
-    });
+    return (run) =>
+      run.columns.map(function (column, i) {
+        const row = {
+          run: run.id,
+          started: run.started,
+          state: run.state,
+          converter: index.columns[column][0],
+          backend: index.columns[column][1],
+        };
+        index.standings.forEach((name, k) => (row["operators_" + name] = run.standings[i][k]));
+        return { ...row, cases_passed: run.standings[i][5], cases: run.standings[i][6] };
+      });
   }
 
   function standing(index, run) {
     const shown = index.runs[run];
-    const rows = shown.columns.map((column, i) => ({ name: words.arrow(index.columns[column]), counts: shown.standings[i], key: column }));
-    const open = (column, kind) => (window.location.hash = address.format("matrix", [], { run: runOf(index, run), column: column === undefined ? "" : words.arrow(index.columns[column]), standing: kind || "" }));
-    return el("section.panel", { "aria-labelledby": "h-stand" },
+    const rows = shown.columns.map((column, i) => ({
+      name: words.arrow(index.columns[column]),
+      counts: shown.standings[i],
+      key: column,
+    }));
+    const open = (column, kind) =>
+      (window.location.hash = address.format("matrix", [], {
+        run: runOf(index, run),
+        column: column === undefined ? "" : words.arrow(index.columns[column]),
+        standing: kind || "",
+      }));
+    return el(
+      "section.panel",
+      { "aria-labelledby": "h-stand" },
       el("h2", { id: "h-stand" }, "Operators by converter and backend"),
-      charts.standings(rows, "Bars: operators that pass wholly, partly, not at all; the table below has the numbers.", open),
-      el("div.scroll", {}, el("table.plain", {},
-        el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "converter → backend"),
-          charts.KINDS.map((kind) => el("th.number", { scope: "col", title: cells.NAMES[kind] }, cells.GLYPHS[kind] + " " + kind)), el("th.number", { scope: "col" }, "cases pass"))),
-        el("tbody", {}, rows.map((row) => el("tr", {},
-          el("th", { scope: "row" }, row.name),
-          charts.KINDS.map((kind, i) => el("td.number", {}, row.counts[i]
-            ? el("a", { href: address.format("matrix", [], { run: runOf(index, run), column: row.name, standing: kind }) }, words.number(row.counts[i])) : "–")),
-          el("td.number", {}, words.percent(row.counts[5], row.counts[6]))))))));
+      charts.standings(
+        rows,
+        "Bars: operators that pass wholly, partly, not at all; the table below has the numbers.",
+        open,
+      ),
+      el(
+        "div.scroll",
+        {},
+        el(
+          "table.plain",
+          {},
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              el("th", { scope: "col" }, "converter → backend"),
+              charts.KINDS.map((kind) =>
+                el("th.number", { scope: "col", title: cells.NAMES[kind] }, cells.GLYPHS[kind] + " " + kind),
+              ),
+              el("th.number", { scope: "col" }, "cases pass"),
+            ),
+          ),
+          el(
+            "tbody",
+            {},
+            rows.map((row) =>
+              el(
+                "tr",
+                {},
+                el("th", { scope: "row" }, row.name),
+                charts.KINDS.map((kind, i) =>
+                  el(
+                    "td.number",
+                    {},
+                    row.counts[i]
+                      ? el(
+                          "a",
+                          {
+                            href: address.format("matrix", [], {
+                              run: runOf(index, run),
+                              column: row.name,
+                              standing: kind,
+                            }),
+                          },
+                          words.number(row.counts[i]),
+                        )
+                      : "–",
+                  ),
+                ),
+                el("td.number", {}, words.percent(row.counts[5], row.counts[6])),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   const runOf = (index, run) => (run === index.runs.length - 1 ? "" : index.runs[run].id);
 
   const TILES = [
-    ["regressed", "worse"], ["fails otherwise", "worse"], ["error beyond bound", "worse"], ["numerics moved", ""],
-    ["improved", "better"], ["new", ""], ["gone", ""], ["flaky", ""],
+    ["regressed", "worse"],
+    ["fails otherwise", "worse"],
+    ["error beyond bound", "worse"],
+    ["numerics moved", ""],
+    ["improved", "better"],
+    ["new", ""],
+    ["gone", ""],
+    ["flaky", ""],
   ];
 
   function moved(index) {
     const found = index.moved;
     if (!found) {
-      return el("section.panel", {}, el("h2", {}, "What moved"), el("p.quiet", {}, "One run is here; what moves is seen from the second on."));
+      return el(
+        "section.panel",
+        {},
+        el("h2", {}, "What moved"),
+        el("p.quiet", {}, "One run is here; what moves is seen from the second on."),
+      );
     }
     const [a, b] = [index.runs[found.before].id, index.runs[found.after].id];
     const link = (kind) => address.format("compare", [], { a, b, change: kind });
     const worse = found.lines.filter((line) => line.worse).slice(0, 10);
-    const lines = worse.length ? worse : found.lines.filter((line) => !line.counts.new && !line.counts.gone).slice(0, 6);
-    return el("section.panel", { "aria-labelledby": "h-moved" },
-      el("div.row.between", {}, el("h2", { id: "h-moved" }, "What moved since ", words.when(index.runs[found.before].started)), el("a", { href: link("") }, "Compare")),
-      el("div.figures", {}, TILES.filter(([kind]) => found.counts[kind] || ["regressed", "improved"].includes(kind)).map(([kind, how]) =>
-        el("a.figure" + (found.counts[kind] ? (how ? "." + how : "") : ".zero"), { href: link(kind) }, el("b", {}, words.number(found.counts[kind] || 0)), el("span", {}, kind)))),
+    const lines = worse.length
+      ? worse
+      : found.lines.filter((line) => !line.counts.new && !line.counts.gone).slice(0, 6);
+    return el(
+      "section.panel",
+      { "aria-labelledby": "h-moved" },
+      el(
+        "div.row.between",
+        {},
+        el("h2", { id: "h-moved" }, "What moved since ", words.when(index.runs[found.before].started)),
+        el("a", { href: link("") }, "Compare"),
+      ),
+      el(
+        "div.figures",
+        {},
+        TILES.filter(([kind]) => found.counts[kind] || ["regressed", "improved"].includes(kind)).map(
+          ([kind, how]) =>
+            el(
+              "a.figure" + (found.counts[kind] ? (how ? "." + how : "") : ".zero"),
+              { href: link(kind) },
+              el("b", {}, words.number(found.counts[kind] || 0)),
+              el("span", {}, kind),
+            ),
+        ),
+      ),
       found.versions.length
-        ? el("p.small", {}, el("span.quiet", {}, "Versions: "), found.versions.slice(0, 6).map(([name, x, y], i) => (i ? ", " : "") + name + " " + (x || "–") + " → " + (y || "–")).join(""))
+        ? el(
+            "p.small",
+            {},
+            el("span.quiet", {}, "Versions: "),
+            found.versions
+              .slice(0, 6)
+              .map(([name, x, y], i) => (i ? ", " : "") + name + " " + (x || "–") + " → " + (y || "–"))
+              .join(""),
+          )
         : el("p.small.quiet", {}, "No version changed."),
       lines.length
-        ? el("ul.list", {}, lines.map((line) => el("li", {},
-            el("a.grow.mono", { href: address.format("operator", [index.operators[line.operator]], { case: Object.values(line.examples)[0] }) }, words.short(index.operators[line.operator])),
-            el("span.quiet.small", {}, words.arrow(index.columns[line.column])),
-            Object.entries(line.counts).map(([kind, n]) => el("span.chip", {}, words.number(n) + " " + kind)))))
-        : el("p.quiet", {}, "Nothing is worse."));
+        ? el(
+            "ul.list",
+            {},
+            lines.map((line) =>
+              el(
+                "li",
+                {},
+                el(
+                  "a.grow.mono",
+                  {
+                    href: address.format("operator", [index.operators[line.operator]], {
+                      case: Object.values(line.examples)[0],
+                    }),
+                  },
+                  words.short(index.operators[line.operator]),
+                ),
+                el("span.quiet.small", {}, words.arrow(index.columns[line.column])),
+                Object.entries(line.counts).map(([kind, n]) =>
+                  el("span.chip", {}, words.number(n) + " " + kind),
+                ),
+              ),
+            ),
+          )
+        : el("p.quiet", {}, "Nothing is worse."),
+    );
   }
 
   function trend(index) {
@@ -95,22 +231,59 @@
     }));
     const marks = index.runs.map((run) => run.state !== "complete");
     const open = (at) => (window.location.hash = address.format("overview", [], { run: index.runs[at].id }));
-    return el("section.panel", { "aria-labelledby": "h-trend" },
+    return el(
+      "section.panel",
+      { "aria-labelledby": "h-trend" },
       el("h2", { id: "h-trend" }, "Operators that pass wholly, run by run"),
-      charts.trend(index.runs.map((run) => words.when(run.started)), series, marks, "Lines: share of operators that pass wholly, per run. The numbers are in the download.", "%", open),
-      marks.some(Boolean) ? el("p.small.quiet", {}, "Hollow circles are runs of which a part is missing.") : null);
+      charts.trend(
+        index.runs.map((run) => words.when(run.started)),
+        series,
+        marks,
+        "Lines: share of operators that pass wholly, per run. The numbers are in the download.",
+        "%",
+        open,
+      ),
+      marks.some(Boolean)
+        ? el("p.small.quiet", {}, "Hollow circles are runs of which a part is missing.")
+        : null,
+    );
   }
 
   function worst(index) {
-    return el("section.panel", { "aria-labelledby": "h-worst" },
-      el("div.row.between", {}, el("h2", { id: "h-worst" }, "Worst failures of the newest run"), el("a", { href: "#/failures" }, "All " + words.number(index.failureCount))),
+    return el(
+      "section.panel",
+      { "aria-labelledby": "h-worst" },
+      el(
+        "div.row.between",
+        {},
+        el("h2", { id: "h-worst" }, "Worst failures of the newest run"),
+        el("a", { href: "#/failures" }, "All " + words.number(index.failureCount)),
+      ),
       index.failures.length
-        ? el("ul.list", {}, index.failures.map((group) => el("li", {},
-            controls.outcome(group.outcome, group.stage),
-            el("a.grow.mono", { href: address.format("operator", [group.overloads[0]], { case: group.case }) }, names.listed(group.overloads.map(words.short), 2)),
-            el("span.quiet.small", {}, words.count(group.cases, "case") + ", blame: " + (group.blame || "unknown")),
-            group.known.slice(0, 1).map((issue) => outside(issue.link, "known")))))
-        : el("p.quiet", {}, "Nothing failed."));
+        ? el(
+            "ul.list",
+            {},
+            index.failures.map((group) =>
+              el(
+                "li",
+                {},
+                controls.outcome(group.outcome, group.stage),
+                el(
+                  "a.grow.mono",
+                  { href: address.format("operator", [group.overloads[0]], { case: group.case }) },
+                  names.listed(group.overloads.map(words.short), 2),
+                ),
+                el(
+                  "span.quiet.small",
+                  {},
+                  words.count(group.cases, "case") + ", blame: " + (group.blame || "unknown"),
+                ),
+                group.known.slice(0, 1).map((issue) => outside(issue.link, "known")),
+              ),
+            ),
+          )
+        : el("p.quiet", {}, "Nothing failed."),
+    );
   }
 
   function families(index) {
@@ -118,18 +291,54 @@
     const box = el("div");
     const draw = function (column) {
       Conformance.fill(box);
-      const rows = index.familyStandings.filter((row) => row[1] === column)
-        .map(([family, , ...counts]) => ({ name: (index.families.names[family] || "(none)") + " " + counts.reduce((a, b) => a + b, 0), counts, key: index.families.names[family] }))
+      const rows = index.familyStandings
+        .filter((row) => row[1] === column)
+        .map(([family, , ...counts]) => ({
+          name: (index.families.names[family] || "(none)") + " " + counts.reduce((a, b) => a + b, 0),
+          counts,
+          key: index.families.names[family],
+        }))
         .sort((a, b) => share(a.counts, 0) - share(b.counts, 0) || share(b.counts, 2) - share(a.counts, 2));
-      const open = (family, kind) => (window.location.hash = address.format("matrix", [], { family: family || "", column: words.arrow(index.columns[column]), standing: kind || "" }));
-      box.append(charts.standings(rows, "Bars: operators of each family by how they stand. The matrix has the numbers.", open, true));
+      const open = (family, kind) =>
+        (window.location.hash = address.format("matrix", [], {
+          family: family || "",
+          column: words.arrow(index.columns[column]),
+          standing: kind || "",
+        }));
+      box.append(
+        charts.standings(
+          rows,
+          "Bars: operators of each family by how they stand. The matrix has the numbers.",
+          open,
+          true,
+        ),
+      );
     };
     if (columns.length) draw(columns[0]);
-    return el("section.panel", { "aria-labelledby": "h-families" },
-      el("div.row.between", {}, el("h2", { id: "h-families" }, "Families, worst first"),
-        columns.length > 1 ? controls.select("on", columns[0], columns.map((c) => [c, words.arrow(index.columns[c])]), (c) => draw(Number(c))) : null),
-      box);
+    return el(
+      "section.panel",
+      { "aria-labelledby": "h-families" },
+      el(
+        "div.row.between",
+        {},
+        el("h2", { id: "h-families" }, "Families, worst first"),
+        columns.length > 1
+          ? controls.select(
+              "on",
+              columns[0],
+              columns.map((c) => [c, words.arrow(index.columns[c])]),
+              (c) => draw(Number(c)),
+            )
+          : null,
+      ),
+      box,
+    );
   }
 
-  const share = (counts, at) => counts[at] / Math.max(1, counts.reduce((a, b) => a + b, 0));
+  const share = (counts, at) =>
+    counts[at] /
+    Math.max(
+      1,
+      counts.reduce((a, b) => a + b, 0),
+    );
 })();

@@ -23,20 +23,48 @@
       this.chart = el("section.panel", { "aria-label": "Distribution" });
       this.count = el("p.quiet.small", { "aria-live": "polite" });
       this.box = el("div");
-      main.append(el("div.stack", {},
-        el("div.head", {}, el("div", {}, el("h1", {}, "Tolerances"), el("p.about", {}, "Errors of passing cases in units in the last place of PyTorch's result; run of ", words.when(index.runs[data.run].started))),
-          download.menu("tolerances", () => this.flat(), download.all("tolerances"))),
-        this.filters, this.chart, this.count, this.box));
+      main.append(
+        el(
+          "div.stack",
+          {},
+          el(
+            "div.head",
+            {},
+            el(
+              "div",
+              {},
+              el("h1", {}, "Tolerances"),
+              el(
+                "p.about",
+                {},
+                "Errors of passing cases in units in the last place of PyTorch's result; run of ",
+                words.when(index.runs[data.run].started),
+              ),
+            ),
+            download.menu("tolerances", () => this.flat(), download.all("tolerances")),
+          ),
+          this.filters,
+          this.chart,
+          this.count,
+          this.box,
+        ),
+      );
     }
 
     update(asked) {
       const get = (name) => asked.params.get(name) || "";
       const { index } = this;
       const match = names.matcher(get("q"));
-      this.shown = this.pairs.filter((pair) => match(index.operators[pair.operator]) && (!get("dtype") || index.dtypes[pair.dtype] === get("dtype"))
-        && (!get("beyond") || [...pair.by.values()].some(beyond)));
+      this.shown = this.pairs.filter(
+        (pair) =>
+          match(index.operators[pair.operator]) &&
+          (!get("dtype") || index.dtypes[pair.dtype] === get("dtype")) &&
+          (!get("beyond") || [...pair.by.values()].some(beyond)),
+      );
       this.bar(asked.params);
-      this.count.textContent = words.count(this.shown.length, "operator and dtype pair") + ", largest errors first; choose a row to see its distribution";
+      this.count.textContent =
+        words.count(this.shown.length, "operator and dtype pair") +
+        ", largest errors first; choose a row to see its distribution";
       const chosen = this.shown.find((pair) => pair.id === get("row")) || this.shown[0];
       this.draw(chosen);
       this.chosen = chosen ? chosen.id : "";
@@ -45,25 +73,71 @@
     }
 
     bar(params) {
-      const typing = this.filters.contains(document.activeElement) && document.activeElement.type === "search";
+      const typing =
+        this.filters.contains(document.activeElement) && document.activeElement.type === "search";
       if (typing) return;
       const set = (name) => (value) => address.change({ [name]: value, row: "" });
       const used = new Set(this.pairs.map((pair) => pair.dtype));
       const dtypes = this.index.dtypeOrder.filter((d) => used.has(d)).map((d) => this.index.dtypes[d]);
-      fill(this.filters, el("div.filters", { role: "search", "aria-label": "Filters" },
-        controls.search("Search operators", params.get("q") || "", set("q")),
-        controls.select("dtype", params.get("dtype") || "", [["", "all"], ...dtypes.map((d) => [d, d])], set("dtype")),
-        controls.check("beyond the default tolerance", Boolean(params.get("beyond")), (on) => set("beyond")(on ? "1" : ""), "Needs a larger rtol or atol than torch.testing gives the dtype: float64 is on its side")));
+      fill(
+        this.filters,
+        el(
+          "div.filters",
+          { role: "search", "aria-label": "Filters" },
+          controls.search("Search operators", params.get("q") || "", set("q")),
+          controls.select(
+            "dtype",
+            params.get("dtype") || "",
+            [["", "all"], ...dtypes.map((d) => [d, d])],
+            set("dtype"),
+          ),
+          controls.check(
+            "beyond the default tolerance",
+            Boolean(params.get("beyond")),
+            (on) => set("beyond")(on ? "1" : ""),
+            "Needs a larger rtol or atol than torch.testing gives the dtype: float64 is on its side",
+          ),
+        ),
+      );
     }
 
     draw(pair) {
       if (!pair) return fill(this.chart, el("p.quiet", {}, "Nothing matches."));
       const { index, data } = this;
-      const rows = [...pair.by.entries()];
-      fill(this.chart,
-        el("div.row.between", {}, el("h2", {}, el("a.mono", { href: address.format("operator", [index.operators[pair.operator]]) }, index.operators[pair.operator]), " in " + index.dtypes[pair.dtype]),
-          el("div.chips", {}, rows.map(([column, row]) => el("a.chip", { href: address.format("operator", [index.operators[pair.operator]], { case: row[13] }) }, words.arrow(index.columns[column]) + ": worst case " + row[13])))),
-        charts.distribution(data.bins, rows.map(([column, row]) => ({ name: words.arrow(index.columns[column]), counts: row[14] })), "Bars: share of passing cases by error; the table below has median, 99th percentile and maximum."));
+      const rows = [...pair.by.entries()].sort(([a], [b]) => a - b);
+      fill(
+        this.chart,
+        el(
+          "div.row.between",
+          {},
+          el(
+            "h2",
+            {},
+            el(
+              "a.mono",
+              { href: address.format("operator", [index.operators[pair.operator]]) },
+              index.operators[pair.operator],
+            ),
+            " in " + index.dtypes[pair.dtype],
+          ),
+          el(
+            "div.chips",
+            {},
+            rows.map(([column, row]) =>
+              el(
+                "a.chip",
+                { href: address.format("operator", [index.operators[pair.operator]], { case: row[13] }) },
+                words.arrow(index.columns[column]) + ": worst case " + row[13],
+              ),
+            ),
+          ),
+        ),
+        charts.distribution(
+          data.bins,
+          rows.map(([column, row]) => ({ name: words.arrow(index.columns[column]), counts: row[14] })),
+          "Bars: share of passing cases by error; the table below has median, 99th percentile and maximum.",
+        ),
+      );
     }
 
     build() {
@@ -71,19 +145,87 @@
       const choose = (pair) => address.change({ row: pair.id });
       const narrow = window.innerWidth < 720;
       const first = [
-        { ...grid.column({ title: "operator", field: "operator", cell: (p) => el("button.fold", { type: "button", tabindex: "-1", onclick: () => choose(p), title: index.operators[p.operator] }, el("span.op", {}, words.short(index.operators[p.operator]))), sort: (p) => index.operators[p.operator] }), frozen: true, width: narrow ? 140 : 260 },
-        { ...grid.column({ title: "dtype", field: "dtype", cell: (p) => index.dtypes[p.dtype], sort: (p) => index.dtypes[p.dtype] }), width: 92 },
+        {
+          ...grid.column({
+            title: "operator",
+            field: "operator",
+            cell: (p) =>
+              el(
+                "button.fold",
+                {
+                  type: "button",
+                  tabindex: "-1",
+                  onclick: () => choose(p),
+                  title: index.operators[p.operator],
+                },
+                el("span.op", {}, words.short(index.operators[p.operator])),
+              ),
+            sort: (p) => index.operators[p.operator],
+          }),
+          frozen: true,
+          width: narrow ? 140 : 260,
+        },
+        {
+          ...grid.column({
+            title: "dtype",
+            field: "dtype",
+            cell: (p) => index.dtypes[p.dtype],
+            sort: (p) => index.dtypes[p.dtype],
+          }),
+          width: 92,
+        },
       ];
-      const number = (title, column, at, width) => ({ ...grid.column({ title, field: column + "/" + at, number: true, cell: (p) => words.few(p.by.get(column)?.[at]), sort: (p) => p.by.get(column)?.[at] }), width: width || 78 });
-      const worst = (column) => ({ ...grid.column({ title: "worst case", field: column + "/case", cell: (p) => (p.by.has(column) ? el("a.link.mono", { href: address.format("operator", [index.operators[p.operator]], { case: p.by.get(column)[13] }), tabindex: "-1" }, p.by.get(column)[13]) : "") }), width: 122 });
-      const groups = this.columns.map((column) => grid.group(words.arrow(index.columns[column]), [
-        number("cases", column, 4, 66), number("wrong", column, 5, 66), number("median", column, 6), number("p99", column, 7), number("max", column, 8, 84),
-        number("rtol", column, 9), number("atol", column, 10), worst(column),
-      ]));
+      const number = (title, column, at, width) => ({
+        ...grid.column({
+          title,
+          field: column + "/" + at,
+          number: true,
+          cell: (p) => words.few(p.by.get(column)?.[at]),
+          sort: (p) => p.by.get(column)?.[at],
+        }),
+        width: width || 78,
+      });
+      const worst = (column) => ({
+        ...grid.column({
+          title: "worst case",
+          field: column + "/case",
+          cell: (p) =>
+            p.by.has(column)
+              ? el(
+                  "a.link.mono",
+                  {
+                    href: address.format("operator", [index.operators[p.operator]], {
+                      case: p.by.get(column)[13],
+                    }),
+                    tabindex: "-1",
+                  },
+                  p.by.get(column)[13],
+                )
+              : "",
+        }),
+        width: 122,
+      });
+      const groups = this.columns.map((column) =>
+        grid.group(words.arrow(index.columns[column]), [
+          number("cases", column, 4, 66),
+          number("wrong", column, 5, 66),
+          number("median", column, 6),
+          number("p99", column, 7),
+          number("max", column, 8, 84),
+          number("rtol", column, 9),
+          number("atol", column, 10),
+          worst(column),
+        ]),
+      );
       this.ready = new Promise((resolve) => {
         this.table = grid.grid(this.box, {
-          data: this.shown, index: "id", height: grid.height(this.box, 420), layout: "fitDataStretch", columns: [...first, ...groups],
-          rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
+          data: this.shown,
+          index: "id",
+          height: grid.height(this.box, 420),
+          layout: "fitDataStretch",
+          columns: [...first, ...groups],
+          rowFormatter: (row) =>
+            row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
         });
         this.table.on("tableBuilt", resolve);
       });
@@ -91,10 +233,23 @@
 
     flat() {
       const { index } = this;
-      return this.shown.flatMap((pair) => [...pair.by.values()].map((row) => ({
-        overload: index.operators[row[0]], converter: index.columns[row[1]][0], backend: index.columns[row[1]][1], dtype: index.dtypes[row[2]], shape_mode: row[3],
-        cases: row[4], wrong: row[5], median_ulp: row[6], p99_ulp: row[7], max_ulp: row[8], rtol: row[9], atol: row[10], worst_case: row[13],
-      })));
+      return this.shown.flatMap((pair) =>
+        [...pair.by.values()].map((row) => ({
+          overload: index.operators[row[0]],
+          converter: index.columns[row[1]][0],
+          backend: index.columns[row[1]][1],
+          dtype: index.dtypes[row[2]],
+          shape_mode: row[3],
+          cases: row[4],
+          wrong: row[5],
+          median_ulp: row[6],
+          p99_ulp: row[7],
+          max_ulp: row[8],
+          rtol: row[9],
+          atol: row[10],
+          worst_case: row[13],
+        })),
+      );
     }
   }
 

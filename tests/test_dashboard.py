@@ -1,0 +1,341 @@
+"""What `conformance dashboard` builds of records, looked at without a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from harness_runs import row_of, unary
+
+from harness.cli._group import conformance
+from harness.dashboard.badges import badge, file_name
+from harness.dashboard.built import build
+from harness.dashboard.compare import CHANGES
+from harness.dashboard.embed import script
+from harness.dashboard.findings import Call, findings
+from harness.dashboard.site import write_site
+from harness.record import store
+from harness.record.diff import COLUMNS, case_changes
+from harness.record.errors import ResultsError
+from harness.record.flaky import write_flaky
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+from harness.verdict.verdict import Outcome, Stage, Verdict
+
+OPERATORS = tuple(f"aten.{name}.default" for name in ("celu", "erf", "sin", "cos", "tanh", "abs"))
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_ulp_error": 0.4},
+    {"max_ulp_error": 0.9},
+    {"max_ulp_error": 1.7},
+    {"max_ulp_error": 3.0},
+    {"max_ulp_error": 40.0},
+    {"max_ulp_error": float("inf")},
+    {"outcome": Outcome.MISMATCH, "signature": "values", "blame": "converter"},
+    {"outcome": Outcome.MISMATCH, "signature": "dtype", "blame": "converter"},
+    {"outcome": Outcome.MISMATCH, "signature": "values", "blame": "spec"},
+    {"outcome": Outcome.UNSUPPORTED, "stage": Stage.LOAD, "signature": "no kernel", "blame": "backend"},
+    {"outcome": Outcome.BUILT, "stage": Stage.LOAD},
+    {"outcome": Outcome.SKIP, "stage": Stage.REFERENCE},
+)
+
+
+def recorded(
+    directory: Path, rows: list[Verdict], *, started: str = "2026-01-01", finished: bool = True, **more: Any
+) -> Path:
+    """A run with `rows`; `more` goes into its ``run.json``."""
+    info = RunInfo(run_id=directory.name, started=f"{started}T03:00:00+00:00", seed=0)
+    with RunWriter(directory, info) as writer:
+        writer.write(rows)
+    if finished:
+        store.finish(directory, 0)
+    path = directory / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    return directory
+
+
+def drawn(seed: int, cases: int = 40) -> list[Verdict]:
+    """Rows with outcomes of every kind; most of them in every run."""
+    random = np.random.default_rng(seed)
+    return [
+        row_of(
+            unary(operator, [float(number)]),
+            backend=backend,
+            family="pointwise",
+            exported_invocation="exported" if number % 5 == 0 else "",
+            **{"outcome": Outcome.PASS, "stage": Stage.COMPARE, **WAYS[random.integers(len(WAYS))]},
+        )
+        for operator in OPERATORS
+        for number in range(cases)
+        for backend in ("ort-cpu", "onnx-reference")
+        if random.random() < 0.9
+    ]
+
+
+def site_data(site: Path, name: str) -> Any:
+    """A piece of data as a browser gets it."""
+    text = (site / "data" / f"{name}.js").read_text(encoding="utf-8")
+    assert text.startswith(f"conformanceData('{name}', '")
+    inside = text[len(f"conformanceData('{name}', '") : -len("');\n")]
+    return json.loads(json.loads(f'"{_quoted(inside)}"'))
+
+
+def _quoted(inside: str) -> str:
+    """The inside of a literal of JavaScript as that of one of JSON, which knows double quotes only."""
+    found, escaped = [], False
+    for character in inside:
+        if escaped:
+            found.append(character if character != "'" else "\b'")
+            escaped = False
+            continue
+        escaped = character == "\\"
+        found.append('\\"' if character == '"' else character)
+    return "".join(found).replace("\\\b'", "'")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> None:
+    runs = [
+        recorded(tmp_path / name, drawn(2 * seed + n), started=f"2026-01-0{n + 1}")
+        for n, name in enumerate("ab")
+    ]
+    key = {
+        (r["case_id"], r["exported_invocation"], r["converter"], r["backend"])
+        for r in store.read(runs[0]).to_pylist()
+    }
+    write_flaky(runs[0], sorted(key)[:7])
+    built = build(runs)
+    found = built.changes(0, 1)
+    rows = [store.read(run, COLUMNS) for run in runs]
+    expected = Counter(one.change for one in case_changes(rows[0], rows[1], sorted(key)[:7]))
+    assert Counter(CHANGES[number] for number in found.change.tolist()) == expected
+    assert len(expected) >= 8
+
+
+def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> None:
+    """What `changes.js` reads, unpacked: chunks, run lengths and errors."""
+    runs = [recorded(tmp_path / n, drawn(i), started=f"2026-01-0{i + 1}") for i, n in enumerate("abc")]
+    site = tmp_path / "site"
+    write_site(runs, site)
+    index, states = site_data(site, "index"), site_data(site, "states")
+    for number, run in enumerate(runs):
+        found: Counter[tuple[object, ...]] = Counter()
+        for part in site_data(site, f"ends/{number}")["parts"]:
+            chunk = site_data(site, f"cases/{part['chunk']}")
+            ended = [
+                s for s, n in zip(part["states"][::2], part["states"][1::2], strict=True) for _ in range(n)
+            ]
+            ulps = dict(zip(np.cumsum(part["at"]).tolist(), part["ulps"], strict=True))
+            place = 0
+            for operator, column, dtype, size in np.array(chunk["cells"]).reshape(-1, 4).tolist():
+                for at in range(place, place + size):
+                    if ended[at]:
+                        outcome, stage, signature, *_ = states[ended[at] - 1]
+                        case_id = chunk["ids"][12 * at : 12 * at + 12]
+                        names = (
+                            index["operators"][operator],
+                            *index["columns"][column],
+                            index["dtypes"][dtype],
+                        )
+                        found[(case_id, *names, outcome, stage, signature, ulps.get(at, 0))] += 1
+                place += size
+        rows = store.read(run).to_pylist()
+        assert found == Counter(
+            (
+                *(
+                    row[n]
+                    for n in (
+                        "case_id",
+                        "overload",
+                        "converter",
+                        "backend",
+                        "dtype",
+                        "outcome",
+                        "stage",
+                        "signature",
+                    )
+                ),
+                -1 if row["max_ulp_error"] == float("inf") else row["max_ulp_error"] or 0,
+            )
+            for row in rows
+        )
+
+
+def test_a_damaged_run_is_set_aside_and_the_rest_is_shown(tmp_path: Path) -> None:
+    good = recorded(tmp_path / "good", drawn(0))
+    broken = recorded(tmp_path / "broken", drawn(1), started="2026-01-02")
+    content = bytearray((broken / "verdicts.parquet").read_bytes())
+    # In a column that only the pages of operators read: found out late.
+    group = pq.ParquetFile(broken / "verdicts.parquet").metadata.row_group(0)
+    column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "invocation")
+    end = column.data_page_offset + column.total_compressed_size
+    content[end - 60 : end - 30] = bytes(30)
+    (broken / "verdicts.parquet").write_bytes(content)
+    odd = recorded(tmp_path / "odd", drawn(2), versions=["no", "object"])
+    site = write_site(
+        [broken, tmp_path / "none", good, odd, shutil.copytree(good, tmp_path / "copy")], tmp_path / "site"
+    )
+    assert site.runs == 1
+    assert {one.name for one in site.aside} == {"broken", "none", "odd", "copy"}
+    assert site_data(tmp_path / "site", "index")["aside"] == [vars(one) for one in site.aside]
+    assert all(str(tmp_path) not in one.message for one in site.aside)
+    assert site.summary["run"]["run_id"] == "good"
+
+
+def test_no_run_at_all_is_a_site_that_says_so(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        conformance, ["dashboard", str(tmp_path / "none"), "--out", str(tmp_path / "site")]
+    )
+    assert done.exit_code == 1
+    assert site_data(tmp_path / "site", "index")["aside"][0]["name"] == "none"
+
+
+def test_what_a_lost_shard_held_is_missing_and_never_passes(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "before", drawn(0))
+    shards = [
+        {"index": 1, "count": 2, "state": "complete", "operators": list(OPERATORS[:4]), "unfinished": []},
+        {
+            "index": 2,
+            "count": 2,
+            "state": "partial",
+            "operators": list(OPERATORS[4:]),
+            "unfinished": list(OPERATORS[4:]),
+        },
+    ]
+    # The last shard has got to a few passing cases of an operator.
+    rows = [
+        row
+        for row in drawn(0)
+        if row.overload != OPERATORS[5] and (row.overload != OPERATORS[4] or row.outcome == Outcome.PASS)
+    ]
+    after = recorded(tmp_path / "after", rows, started="2026-01-02", shards=shards)
+    site = write_site([before, after], tmp_path / "site")
+    index = site_data(tmp_path / "site", "index")
+    run = index["runs"][1]
+    assert run["state"] == "partial"
+    assert run["notes"] == ["Shard 2 of 2 is unfinished: 2 operators of it are shown as missing."]
+    matrix = site_data(tmp_path / "site", "matrix/1")
+    lost = {index["operators"][number] for number in matrix["missing"]}
+    assert lost == set(OPERATORS[4:])
+    assert not {index["operators"][matrix["cells"][0]]} & lost
+    for standings in run["standings"]:
+        assert standings[index["standings"].index("missing")] == 2
+        assert sum(standings[:5]) == len(OPERATORS)
+    # Of what is missing it is not known whether it is gone.
+    assert site.summary["moved"]["gone"] == 0
+    assert site.summary["moved"]["regressed"] == 0
+    assert "partial" in (tmp_path / "site" / site.summary["columns"][0]["badge"]).read_text()
+
+
+def test_what_a_killed_run_lacks_is_missing(tmp_path: Path) -> None:
+    before = recorded(tmp_path / "before", drawn(0))
+    rows = [row for row in drawn(0) if row.overload in OPERATORS[:3]]
+    after = recorded(tmp_path / "after", rows, started="2026-01-02", finished=False)
+    write_site([after, before], tmp_path / "site")
+    index = site_data(tmp_path / "site", "index")
+    assert [run["id"] for run in index["runs"]] == ["before", "after"]
+    assert "was killed" in index["runs"][1]["notes"][0]
+    missing = site_data(tmp_path / "site", "matrix/1")["missing"]
+    assert {index["operators"][number] for number in missing} == set(OPERATORS[3:])
+    # Their pages show the run that has them.
+    assert [index["evidence"][number] for number in missing] == [0, 0, 0]
+
+
+def test_shards_that_say_something_else_do_not_break_the_page(tmp_path: Path) -> None:
+    for number, shards in enumerate(
+        [17, ["x"], [{"state": None, "unfinished": {"a": 1}}], [{"unfinished": [None, "aten.nope.default"]}]]
+    ):
+        run = recorded(tmp_path / f"run{number}", drawn(0, 3), shards=shards)
+        assert write_site([run], tmp_path / "site").runs == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["</script>", "<!--", "\u2028\u2029", 'it\'s \\ "quoted"\n\r\t\x00', "]]>&amp;", "\ud800"]
+)
+def test_a_script_holds_no_word_that_ends_it(text: str) -> None:
+    written = script("name", {text: [text]})
+    assert not set("<>&\u2028\u2029\n\r") & set(written.rstrip("\n"))
+    body = written[len("conformanceData('name', '") : -len("');\n")]
+    assert json.loads(json.loads('"' + _quoted(body) + '"')) == {text: [text]}
+
+
+def test_findings_name_the_argument_that_the_failures_share() -> None:
+    def call(number: int, ceil: bool, size: int, fails: bool) -> Call:
+        tensor = {"shape": [size, 2], "dtype": "float32", "strides": [2, 1], "offset": 0, "values": []}
+        arguments = {"self": {"tensor": tensor}, "ceil_mode": ceil, "padding": [number % 2]}
+        return Call(f"s{number}", json.dumps({"overload": "aten.x.default", "arguments": arguments}), fails)
+
+    calls = [call(n, n % 3 == 0, 1 + n % 4, n % 3 == 0) for n in range(24)]
+    found = findings(calls)
+    assert found[0].sentence == "fails exactly with ceil_mode=True"
+    assert (found[0].fails, found[0].cases, found[0].other_fails, found[0].other_cases) == (8, 8, 0, 16)
+    # Many draws of one structure are one call.
+    assert findings([Call("s", one.invocation, one.fails) for one in calls]) == []
+    assert findings([call(n, n % 2 == 0, 3, n % 5 == 0) for n in range(40)]) == []
+    assert findings([Call(str(n), "{}", n < 5) for n in range(9)]) == []
+
+
+def test_badges_are_images_with_their_words() -> None:
+    for total in (0, 3, 2000):
+        image = ElementTree.fromstring(badge("a<b>&'\" → c", min(total, 2), total, "partial"))
+        assert "a<b>&'\" → c" in (image.get("aria-label") or "")
+        assert "partial" in "".join(image.itertext())
+    first = file_name("../x/..", "y z")
+    assert "/" not in first
+    assert file_name("../x/..", "y z", {first}) != first
+
+
+def test_a_site_takes_the_place_of_a_site_and_of_nothing_else(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", drawn(0, 3))
+    out = tmp_path / "site"
+    write_site([run], out)
+    (out / "data" / "stale.js").write_text("")
+    write_site([run], out)
+    assert not (out / "data" / "stale.js").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(ResultsError, match="holds something else than a site"):
+        write_site([run], tmp_path / "mine")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "run", "site"]
+
+
+def test_one_record_gives_one_site(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", drawn(0))
+    for name in ("first", "second"):
+        write_site([run], tmp_path / name)
+    for path in (tmp_path / "first").rglob("*"):
+        other = tmp_path / "second" / path.relative_to(tmp_path / "first")
+        if path.suffix == ".parquet":
+            # Arrow does not say what lies between the values of a file.
+            assert pq.read_table(path).equals(pq.read_table(other)), path
+        elif path.is_file():
+            assert path.read_bytes() == other.read_bytes(), path
+
+
+def test_downloads_have_every_case_of_every_run(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / n, drawn(i), started=f"2026-01-0{i + 1}") for i, n in enumerate("ab")]
+    write_site(runs, tmp_path / "site")
+    for number, run in enumerate(runs):
+        found = pq.read_table(
+            tmp_path / "site" / "download" / "cases" / f"run-{number:03d}.parquet"
+        ).to_pylist()
+        names = tuple(found[0])
+        assert Counter(tuple(row.values()) for row in found) == Counter(
+            tuple(row[name] for name in names) for row in store.read(run, list(names)).to_pylist()
+        )
+    changes = json.loads((tmp_path / "site" / "download" / "changes.json").read_text())
+    index = site_data(tmp_path / "site", "index")
+    told = {
+        kind: n
+        for kind, n in index["moved"]["counts"].items()
+        if kind not in ("unchanged", "new", "gone") and n
+    }
+    assert Counter(one["change"] for one in changes) == told

@@ -1,0 +1,126 @@
+"""`conformance operators`, and `conformance graphs`, which it learns from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from harness_runs import environment, record_of, unary
+
+from harness.cli._group import conformance
+from harness.record.evidence import read_graphs, read_scripts
+from harness.verdict.verdict import Outcome, Stage
+
+
+class Small(torch.nn.Module):
+    """Four operators, one of them twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.nn.functional.celu(self.linear(x), alpha=2.0)
+        return torch.nn.functional.celu(x) + x.softmax(-1)
+
+
+def operators(*words: str | Path) -> Result:
+    return CliRunner().invoke(conformance, ["operators", *map(str, words)])
+
+
+def named(done: Result) -> dict[str, tuple[int, str]]:
+    data = json.loads(done.stdout)
+    return {one["name"]: (one["nodes"], one["how"]) for one in data["operators"]}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models")
+    model, inputs = Small().eval(), (torch.randn(2, 3),)
+    torch.onnx.export(model, inputs, str(directory / "noted.onnx"), dynamo=True, verbose=False)
+    torch.onnx.export(model, inputs, str(directory / "plain.onnx"), dynamo=False)
+    torch.export.save(torch.export.export(model, inputs), directory / "program.pt2")
+    return directory
+
+
+def test_an_exported_program_and_what_the_exporter_notes_agree(models: Path) -> None:
+    program, noted = operators(models / "program.pt2", "--json"), operators(models / "noted.onnx", "--json")
+    assert program.exit_code == noted.exit_code == 0, program.output + noted.output
+    expected = {"aten.linear.default": 1, "aten.celu.default": 2, "aten.softmax.int": 1, "aten.add.Tensor": 1}
+    assert named(program) == {name: (nodes, "program") for name, nodes in expected.items()}
+    assert named(noted) == {name: (nodes, "node") for name, nodes in expected.items()}
+
+
+def test_nodes_without_notes_are_traced_back_by_name(models: Path) -> None:
+    found = named(operators(models / "plain.onnx", "--json"))
+    assert found["aten.celu.default"] == (2, "name")
+    assert found["aten.add.Tensor"] == (1, "name")
+
+
+def test_the_list_is_what_pytest_takes(models: Path, tmp_path: Path) -> None:
+    done = operators(models / "program.pt2")
+    (tmp_path / "operators.txt").write_text(done.stdout)
+    collected = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "harness", f"@{tmp_path / 'operators.txt'}", "--co", "-q"),
+            *("-p", "no:cacheprovider", "--source", "generated"),
+        ],
+        cwd=Path(__file__).parent.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert collected.returncode == 0, collected.stdout + collected.stderr
+    for name in ("linear.default", "celu.default", "softmax.int", "add.Tensor"):
+        assert f"test_conformance[aten.{name}-dynamo]" in collected.stdout
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Mystery", ["x"], ["y"], domain="com.example")
+    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "g", value[:1], value[1:])
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
+    done = operators(tmp_path / "model.onnx")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "of no ATen operator that is known: com.example::Mystery (1 node)\n"
+    (tmp_path / "text.onnx").write_text("no model")
+    for name in ("text.onnx", "none.onnx"):
+        wrong = operators(tmp_path / name)
+        assert wrong.exit_code == 2
+        assert name in wrong.output
+
+
+def test_graphs_and_scripts_are_written_once_and_tell_where_nodes_come_from(tmp_path: Path) -> None:
+    invocation = unary("aten.hardswish.default", [-1.0, 0.5, 2.0])
+    failure = {
+        "outcome": Outcome.UNSUPPORTED,
+        "stage": Stage.LOAD,
+        "signature": "no kernel",
+        "message": "no kernel",
+    }
+    run = record_of(tmp_path / "run", [invocation], **failure)
+    for times in (1, 0):
+        done = CliRunner().invoke(conformance, ["graphs", str(run), "--json"])
+        assert done.exit_code == 0, done.output
+        said = json.loads(done.stdout)
+        assert (said["graphs"], said["scripts"], said["failed"]) == (times, times, {})
+    graph = read_graphs(run)["aten.hardswish.default", "dynamo"]
+    assert graph.node_types == ("HardSwish",)
+    assert onnx.parser.parse_model(graph.text).graph.node[0].op_type == "HardSwish"
+    script = read_scripts(run)[invocation.case_id, "dynamo", "ort-cpu"]
+    compile(script.text, "script.py", "exec")
+    assert "torch.ops.aten.hardswish.default" in script.text
+    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([onnx.helper.make_node("HardSwish", ["x"], ["y"])], "g", value[:1], value[1:])
+    )
+    onnx.save(model, tmp_path / "model.onnx")
+    found = named(operators(tmp_path / "model.onnx", "--json", "--run", run))
+    assert found == {"aten.hardswish.default": (1, "record")}
