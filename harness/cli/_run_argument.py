@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -19,20 +19,22 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
-    """The run in the directory `given`, or the newest below ``results/``.
+    """The run in the directory `given`, or the newest of the runs in it, or the newest below ``results/``.
 
     Raises:
         ResultsError: there is none.
     """
     if given is not None:
         directory = Path(given)
-        if not layout.holds_run(directory):
+        # A directory of runs stands for its newest, be it a dataset or ``results/``.
+        found = directory if layout.holds_run(directory) else newest(directory)
+        if found is None:
             raise ResultsError(
                 f"{directory} holds no run; give the directory that holds its {layout.RUN_FILE}, "
                 "or leave it out for the newest"
             )
-        warn_if_incomplete(directory)
-        return directory
+        warn_if_incomplete(found)
+        return found
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
         raise ResultsError(
@@ -52,6 +54,18 @@ def warn_if_incomplete(run: Path) -> None:
         missing = completeness(run).said
         if missing:
             click.echo(f"warning: {run} is incomplete: {missing}", err=True)
+
+
+def runs_in(given: Sequence[Path]) -> list[Path]:
+    """The runs that are named, and all of a directory of runs, be it a dataset or ``results/``.
+
+    What is neither is left to those who read it.
+    """
+    found: list[Path] = []
+    for path in given:
+        below = sorted(p for p in path.iterdir() if layout.holds_run(p)) if path.is_dir() else []
+        found += below if below and not layout.holds_run(path) else [path]
+    return found
 
 
 def run_option(function: _Command) -> _Command:

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from harness.cli._output import emit, example, line, print_json, statuses
-from harness.cli._run_argument import json_option
+from harness.cli._run_argument import json_option, runs_in
 
 
 @click.command(
     epilog=example(
         "conformance dashboard results/* --out site/",
-        "conformance dashboard nightly/run-*/ --out site/ --json",
+        "conformance dashboard DATASET --out site/ --json",
     )
     + statuses("0; 1 where no run could be shown")
 )
@@ -42,7 +42,7 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     from harness.dashboard.site import write_site
 
     started = time.perf_counter()
-    site = write_site(runs, out)
+    site = write_site(runs_in(runs), out)
     seconds = round(time.perf_counter() - started, 1)
     if as_json:
         aside = [{"name": one.name, "message": one.message} for one in site.aside]

@@ -45,37 +45,31 @@ def command(
 
     With --json: counts, missing, versions, and overloads (case by case) or differences.
     """
-    from harness.baseline.sides import compare_sides, find_side
+    from harness.baseline.sides import compare_as_fits, find_side
+    from harness.record.diff import Change, Diff
     from harness.report import changes, gate
 
     first = find_side(before)
     second = find_side(after) if after is not None else find_side(str(find_run(None)))
     if first.run is not None:
         warn_if_incomplete(first.run)
-    if first.run is not None and second.run is not None:
-        from harness.record.diff import Change, compare_runs
-
-        found = compare_runs(first.run, second.run)
-        new, gone = found.counts[Change.NEW], found.counts[Change.GONE]
-        shared = sum(found.counts.values()) - new - gone
-        # With another seed a few cases of tiny domains are the same, and all others new or gone.
-        if shared >= min(new, gone):
-            if as_json:
-                print_json(changes.as_json(found))
-            elif markdown:
-                click.echo(changes.markdown(found, before=first.name, after=second.name), nl=False)
-            else:
-                emit(changes.render(found))
-            changed = any(n for change, n in found.counts.items() if change is not Change.UNCHANGED)
-            ctx.exit(_status(fail_on, worse=found.regressed, changed=changed, missing=found.missing))
-    cells = compare_sides(first, second)
+    found = compare_as_fits(first, second)
+    if isinstance(found, Diff):
+        if as_json:
+            print_json(changes.as_json(found))
+        elif markdown:
+            click.echo(changes.markdown(found, before=first.name, after=second.name), nl=False)
+        else:
+            emit(changes.render(found))
+        changed = any(n for change, n in found.counts.items() if change is not Change.UNCHANGED)
+        ctx.exit(_status(fail_on, worse=found.regressed, changed=changed, missing=found.missing))
     if as_json:
-        print_json(gate.as_json(cells))
+        print_json(gate.as_json(found))
     elif markdown:
-        click.echo(gate.markdown(cells, before=first.name, after=second.name), nl=False)
+        click.echo(gate.markdown(found, before=first.name, after=second.name), nl=False)
     else:
-        emit(gate.render(cells, f"{first.name} → {second.name}"))
-    ctx.exit(_status(fail_on, worse=cells.worse > 0, changed=bool(cells.told), missing=cells.missing))
+        emit(gate.render(found, f"{first.name} → {second.name}"))
+    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.told), missing=found.missing))
 
 
 def _status(fail_on: str | None, *, worse: bool, changed: bool, missing: str) -> int:

@@ -34,6 +34,8 @@ VIEWS = frozenset(
         "cli",
         "coverage",
         "dashboard",
+        "dataset",
+        "evidence",
         "golden",
         "reach",
         "report",

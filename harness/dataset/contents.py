@@ -1,0 +1,103 @@
+"""What a dataset has: its runs, those that nobody can read, and those that were set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from harness.record.errors import ResultsError
+from harness.record.run_info import RunInfo
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of a dataset.
+
+    Attributes:
+        info: Its ``run.json``, which names what it lacks verdicts of, such as the operators of a lost shard.
+        rows: Of its ``verdicts.parquet``.
+        files: Name within the run → bytes.
+    """
+
+    info: RunInfo
+    rows: int
+    files: dict[str, int]
+
+    @property
+    def bytes(self) -> int:
+        """Of all its files."""
+        return sum(self.files.values())
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A run that a dataset has and nobody can read.
+
+    Attributes:
+        run_id: As its directory says.
+        reason: What is wrong, in words.
+    """
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Aside:
+    """A run that was set aside.
+
+    Attributes:
+        name: Of its directory below ``set-aside/``.
+        reason: Why, in words.
+        since: When it was set aside; None where that is not known.
+    """
+
+    name: str
+    reason: str
+    since: datetime | None
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a dataset has.
+
+    Attributes:
+        runs: The sound ones, oldest first.
+        damaged: The others.
+        aside: Those that were set aside.
+    """
+
+    runs: tuple[Entry, ...]
+    damaged: tuple[Damaged, ...]
+    aside: tuple[Aside, ...]
+
+    def chosen(self, names: Sequence[str] = (), last: int | None = None) -> list[Entry]:
+        """Runs by id, or by an unambiguous beginning of it; the newest `last`; or all. Oldest first.
+
+        Raises:
+            ResultsError: a name is none's or several runs'.
+        """
+        found = [self._named(name) for name in names] if names else list(self.runs)
+        found.sort(key=age)
+        return found if last is None else found[-last:]
+
+    def _named(self, name: str) -> Entry:
+        exact = [run for run in self.runs if run.info.run_id == name]
+        found = exact or [run for run in self.runs if name and run.info.run_id.startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ResultsError(
+                f"{name!r} begins {len(found)} runs: {', '.join(run.info.run_id for run in found[:3])}"
+            )
+        for bad in self.damaged:
+            if bad.run_id == name:
+                raise ResultsError(f"run {name} is damaged ({bad.reason})")
+        newest = ", ".join(run.info.run_id for run in self.runs[-3:])
+        raise ResultsError(f"the dataset has no run {name!r}" + (f"; newest: {newest}" if newest else ""))
+
+
+def age(entry: Entry) -> tuple[str, str]:
+    """Puts runs in order, oldest first."""
+    return entry.info.started, entry.info.run_id

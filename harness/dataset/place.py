@@ -1,0 +1,157 @@
+"""A directory on any file system that fsspec knows, with whole files as the unit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from harness.record.errors import ResultsError, reason
+
+#: Where uploads go on until they are moved to their place.
+ADDING = "adding"
+#: An upload that began longer ago was interrupted.
+ABANDONED = timedelta(days=1)
+_TOKEN = "%Y%m%dT%H%M%S"
+
+
+class Place:
+    """A directory by its path or URL; names of files are relative to it, with ``/``.
+
+    Args:
+        url: A local path, or ``s3://bucket/path``, ``gs://…``, ``memory://…``. What a file system needs,
+            such as credentials, is fsspec's: its configuration files and environment variables.
+
+    Raises:
+        ResultsError: the URL names a protocol that fsspec does not know, or whose package is missing.
+            Every method raises it where the file system refuses.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        self.url = str(url).rstrip("/") or "/"
+        try:
+            self._fs, root = fsspec.core.url_to_fs(self.url)
+        except (ImportError, ValueError) as error:
+            raise ResultsError(f"{self.url} cannot be opened: {reason(error)}") from None
+        self._root = str(root).rstrip("/")
+
+    def named(self, name: str) -> str:
+        """The path or URL of a file, for people."""
+        return f"{self.url}/{name}"
+
+    def exists(self) -> bool:
+        """Whether anything is here."""
+        with self._doing("look for"):
+            self._fs.invalidate_cache()
+            return bool(self._fs.exists(self._root))
+
+    def files(self, below: str = "") -> dict[str, int]:
+        """Names of all files below `below`, however deep, and their sizes in bytes."""
+        top = self._path(below) if below else self._root
+        with self._doing("list", below):
+            self._fs.invalidate_cache()
+            found: dict[str, Any] = self._fs.find(top, detail=True)
+        return {
+            path[len(self._root) :].lstrip("/"): int(entry["size"] or 0)
+            for path, entry in sorted(found.items())
+        }
+
+    def read(self, name: str, last: int | None = None) -> bytes:
+        """A file's content; only its `last` bytes, if that is given."""
+        with self._doing("read", name):
+            content = (
+                self._fs.cat_file(self._path(name))
+                if last is None
+                else self._fs.tail(self._path(name), size=last)
+            )
+        return bytes(content)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Any]:
+        """A file to read at any position; what reads it may raise errors of its own."""
+        with self._doing("read", name):
+            file = self._fs.open(self._path(name), "rb")
+        with file:
+            yield file
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy a file to a local `path` whose directory exists."""
+        with self._doing("read", name):
+            self._fs.get_file(self._path(name), str(path))
+
+    def upload(self, path: Path, name: str) -> None:
+        """Put a local file in the place of `name`, which never holds a part of it."""
+        token = f"{datetime.now(UTC):{_TOKEN}}-{secrets.token_hex(4)}"
+        temporary = self._path(f"{ADDING}/{token}")
+        with self._doing("write", name):
+            self._make_parent(temporary)
+            try:
+                self._fs.put_file(str(path), temporary)
+                self._make_parent(self._path(name))
+                self._fs.mv(temporary, self._path(name))
+            finally:
+                with suppress(Exception):
+                    if self._fs.exists(temporary):
+                        self._fs.rm_file(temporary)
+
+    def write(self, text: str, name: str) -> None:
+        """Write a small file."""
+        with self._doing("write", name):
+            self._make_parent(self._path(name))
+            self._fs.pipe_file(self._path(name), text.encode())
+
+    def move(self, name: str, to: str) -> None:
+        """Give a file another name."""
+        with self._doing("move", name):
+            self._make_parent(self._path(to))
+            self._fs.mv(self._path(name), self._path(to))
+
+    def remove(self, names: list[str], directory: str = "") -> None:
+        """Remove files in this order; what is gone is no error.
+
+        Args:
+            names: They.
+            directory: Removed too if this leaves it empty, with all below it that is.
+        """
+        for name in names:
+            with self._doing("remove", name), suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
+        parents = {parent for name in names for parent in _parents(name)}
+        for parent in sorted(parents, reverse=True):
+            if directory and f"{parent}/".startswith(f"{directory}/"):
+                # Object stores have no directories to remove.
+                with suppress(Exception):
+                    self._fs.rmdir(self._path(parent))
+
+    def abandoned(self, now: datetime) -> list[str]:
+        """Uploads that were interrupted: those that began more than `ABANDONED` ago."""
+        oldest = f"{ADDING}/{now - ABANDONED:{_TOKEN}}"
+        return [name for name in self.files(ADDING) if name < oldest]
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _make_parent(self, path: str) -> None:
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+
+    @contextmanager
+    def _doing(self, what: str, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ResultsError:
+            raise
+        # Every file system has exceptions of its own.
+        except Exception as error:
+            where = self.named(name) if name else self.url
+            raise ResultsError(f"cannot {what} {where}: {reason(error)}") from None
+
+
+def _parents(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name

@@ -1,0 +1,222 @@
+"""`ci/nightly` as a team runs it: with a shard that is killed half-way, and with nothing at all."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from os import killpg
+from pathlib import Path
+from types import ModuleType
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from harness_runs import ROOT, environment, rows
+
+from harness.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
+from harness.cli._group import conformance
+from harness.record import store
+from harness.record.completeness import State, completeness
+
+SCRIPT = ROOT / "ci" / "nightly"
+OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")
+EXAMPLES = 8
+#: Of four; it has three of the operators.
+KILLED = 1
+
+
+def nightly(*words: str | Path, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), *map(str, words)],
+        cwd=ROOT,
+        env={**environment(), "GITHUB_STEP_SUMMARY": "", "CONFORMANCE_WEBHOOK": "", **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a night came to."""
+
+    out: Path
+    dataset: Path
+    job_page: Path
+    status: int
+    said: str
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    """Four shards, two at once, of which one is killed with -9 once it has measured an operator."""
+    directory = tmp_path_factory.mktemp("night")
+    out, dataset, job_page = directory / "out", directory / "runs", directory / "job.md"
+    # Of the whole one, reading takes longer than all that is measured.
+    whole = read_baseline(ROOT / DEFAULT)
+    few = {key: cell for key, cell in whole.cells.items() if key[0].split(".")[1] in OPERATORS}
+    write_baseline(directory / "baseline", Baseline(few, whole.versions, whole.options))
+    process = nightly(
+        *("--shards", "4", "--jobs", "2", "--dataset", dataset, "--out", out),
+        *("--baseline", directory / "baseline"),
+        *(word for name in OPERATORS for word in ("--op", name)),
+        *("--converter", "torchscript", "--examples", str(EXAMPLES), "--shrink", "0", "--no-graphs"),
+        GITHUB_STEP_SUMMARY=str(job_page),
+    )
+    _kill_half_way(process, out / "shards" / str(KILLED))
+    said, _ = process.communicate(timeout=300)
+    return Night(out, dataset, job_page, process.returncode, said)
+
+
+def _kill_half_way(process: subprocess.Popen[str], shard: Path) -> None:
+    """Kill the process group of a shard as soon as one of its operators is measured."""
+    while not any("done" in file.read_text() for file in shard.glob("parts/*.units")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.005)
+    (sweep,) = (child for child in psutil.Process(process.pid).children() if f"{KILLED}/4" in child.cmdline())
+    killpg(sweep.pid, signal.SIGKILL)
+
+
+def test_a_killed_shard_makes_the_night_red(night: Night) -> None:
+    assert night.status == 1, night.said
+    assert f"FAILED shard {KILLED}/4: was killed (SIGKILL)" in night.said
+    assert "FAILED merge: something is missing" in night.said
+    failed = re.findall(r"^FAILED (.+?):", night.said, re.MULTILINE)
+    assert failed == [f"shard {KILLED}/4", "merge", "gate"], night.said
+
+
+def test_the_merged_run_names_what_is_missing_and_has_the_rest(night: Night) -> None:
+    there = completeness(night.out / "run")
+    assert [part.state for part in there.parts] == [
+        State.PARTIAL if part.index == KILLED else State.COMPLETE for part in there.parts
+    ]
+    assert len(there.operators) == len(OPERATORS)
+    assert 1 <= len(there.unfinished) < len(there.parts[KILLED - 1].operators)
+    drawn = Counter(row["overload"] for row in rows(night.out / "run", "overload"))
+    whole = set(there.operators) - set(there.unfinished)
+    assert {name: drawn[name] for name in whole} == dict.fromkeys(whole, EXAMPLES)
+    shards = [store.read(night.out / "shards" / str(n), ["case_id", "outcome"]) for n in (1, 2, 3, 4)]
+    assert sum(shard.num_rows for shard in shards) == drawn.total()
+
+
+def test_the_summary_the_chat_and_the_gate_say_so(night: Night) -> None:
+    page = (night.out / "summary.md").read_text()
+    assert page.startswith("## Conformance is red: ")
+    assert f"shard {KILLED}/4 is incomplete" in page
+    assert f"| {KILLED}/4 | partial | 3 |" in page
+    assert f"| **failed** shard {KILLED}/4 | was killed (SIGKILL) |" in page
+    # Of nine operators only those that were measured wholly are judged.
+    lacking = len(completeness(night.out / "run").unfinished)
+    (row,) = re.findall(r"^\| torchscript → ort-cpu \| (.*) \|$", page, re.MULTILINE)
+    numbers = [int(cell) for cell in row.split(" | ")[:-1]]
+    assert numbers[0] == sum(numbers[1:]) == len(OPERATORS)
+    assert numbers[-1] == lacking
+    assert night.job_page.read_text() == page
+    message = json.loads((night.out / "chat.json").read_text())["text"]
+    assert message.startswith(f"Conformance is red: shard {KILLED}/4 is incomplete")
+    assert f"{lacking} lack verdicts" in message
+
+
+def test_the_site_says_so(night: Night) -> None:
+    said = json.loads((night.out / "site" / "summary.json").read_text())["run"]
+    assert said["state"] == "partial"
+    assert f"Shard {KILLED} of 4 is unfinished" in " ".join(said["notes"])
+
+
+def test_the_run_is_in_the_dataset_with_what_it_lacks(night: Night) -> None:
+    done = CliRunner().invoke(conformance, ["dataset", "list", str(night.dataset), "--json"])
+    listed = json.loads(done.stdout)
+    (run,) = listed["runs"]
+    assert run["unfinished"] == list(completeness(night.out / "run").unfinished)
+    assert listed["set_aside"] == listed["damaged"] == []
+
+
+@pytest.fixture
+def chat() -> Iterator[tuple[str, list[bytes]]]:
+    """An address that takes what a webhook takes, and what it took."""
+    posted: list[bytes] = []
+
+    class Chat(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Chat) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/secret", posted
+        server.shutdown()
+
+
+def test_a_night_without_any_shard_is_red_and_says_so(tmp_path: Path, chat: tuple[str, list[bytes]]) -> None:
+    address, posted = chat
+    process = nightly("--finish", "--out", tmp_path / "out", CONFORMANCE_WEBHOOK=address)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "FAILED merge: no shard left anything in" in said
+    assert "webhook: posted, status 200" in said
+    assert "secret" not in said
+    assert "red: there is no run" in (tmp_path / "out" / "summary.md").read_text()
+    (message,) = posted
+    assert json.loads(message)["text"].startswith(
+        "Conformance is red: there is no run\nFailed: merge: no shard left anything"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--shards", "0"), "argument --shards: 0 is less than 1"),
+        (("--shard", "1/2", "--finish"), "not allowed with"),
+        (("--keep", "30"), "argument --keep: 30: a rule is last=30, days=30, weekly=8 or monthly=12"),
+        (("--out", "OUT"), "already holds a night: give another --out, or delete it"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shards").mkdir()
+    process = nightly(*(str(tmp_path) if word == "OUT" else word for word in words))
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert said in output
+
+
+def _script() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("nightly", str(SCRIPT))
+    spec = importlib.util.spec_from_loader("nightly", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    sys.modules["nightly"] = module
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["workflow.yml", "README.md", "Containerfile.cpu", "Containerfile.gpu"])
+def test_every_command_line_that_we_show_is_one(name: str) -> None:
+    text = (ROOT / "ci" / name).read_text().replace("\\\n#", "")
+    text = re.sub(r"\$\{\{.*?\}\}", "1", text)
+    text = re.sub(r"\$\{FRESH[^}]*\}", "--fresh", text)
+    # Of a container, what stands after its name.
+    found = re.findall(r"(?:ci/nightly|--rm [^\n]*? conformance-(?:cpu|gpu)) +(--[^\n]*)", text)
+    assert found
+    parser = _script().options()
+    for line in found:
+        words = shlex.split(line.split("`")[0], comments=True)
+        parser.parse_args([word for word in words if word])

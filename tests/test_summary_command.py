@@ -1,0 +1,111 @@
+"""`conformance summary`: what a job's page and a chat say of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from harness_runs import row_of, unary
+
+from harness.cli._group import conformance
+from harness.record import layout, store
+from harness.record.run_info import RunInfo, read_run_info, write_run_info
+from harness.record.writer import RunWriter
+from harness.verdict.verdict import Outcome, Verdict
+
+CELU, ERF = "aten.celu.default", "aten.erf.default"
+HOSTILE = "a | b <script>alert(1)</script>\n## no heading\x1b[31m"
+
+
+def rows(overload: str, failing: int = 0, number: int = 6) -> list[Verdict]:
+    failure: dict[str, Any] = {
+        "outcome": Outcome.MISMATCH,
+        "signature": f"values {HOSTILE}",
+        "message": HOSTILE,
+        "blame": "converter",
+    }
+    return [row_of(unary(overload, [float(n)]), **(failure if n < failing else {})) for n in range(number)]
+
+
+def make_run(directory: Path, verdicts: list[Verdict], **changes: Any) -> Path:
+    info = RunInfo.begin(seed=0, options={"converter": ["dynamo"], "backend": ["ort-cpu"]})
+    with RunWriter(directory, info) as writer:
+        writer.write(verdicts)
+    store.finish(directory, 0)
+    write_run_info(directory, dataclasses.replace(read_run_info(directory), **changes))
+    return directory
+
+
+def summary(*words: str | Path) -> str:
+    result = CliRunner().invoke(conformance, ["summary", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_worse_run_is_red(tmp_path: Path) -> None:
+    before = make_run(tmp_path / "before", rows(CELU) + rows(ERF, failing=6))
+    after = make_run(tmp_path / "after", rows(CELU, failing=2) + rows(ERF, failing=6))
+    text = summary(after, "--against", before)
+    assert text.startswith("## Conformance is red: 2 worse than before\n")
+    # Of two operators one passes in part, and one not at all.
+    assert "| dynamo → ort-cpu | 2 | 0 | 1 | 1 | 0 | 0 | 4 of 12 (33.3%) |" in text
+    assert "#### Regressed: 2" in text
+    message = json.loads(summary(after, "--against", before, "--chat", "--link", "https://x.test/"))["text"]
+    assert message.splitlines() == [
+        "Conformance is red: 2 worse than before",
+        "dynamo → ort-cpu: 0 of 2 operators pass wholly",
+        "• aten.celu.default, dynamo → ort-cpu: 2 regressed",
+        "https://x.test/",
+    ]
+    data = json.loads(summary(after, "--against", before, "--json", "--chat-out", tmp_path / "chat.json"))
+    assert json.loads((tmp_path / "chat.json").read_text())["text"].startswith("Conformance is red: 2 worse")
+    assert (data["red"], data["worse"], data["complete"]) == (True, 2, True)
+
+
+def test_failures_that_are_expected_make_no_run_red(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", rows(CELU, failing=2))
+    baseline = tmp_path / "baseline"
+    made = CliRunner().invoke(conformance, ["baseline", str(run), "--out", str(baseline)])
+    assert made.exit_code == 0, made.output
+    assert summary(run, "--against", baseline).startswith("## Conformance is green: nothing is worse\n")
+    assert summary(run).startswith("## Conformance is not compared: 1 distinct failure\n")
+    worse = make_run(tmp_path / "worse", rows(CELU, failing=5))
+    text = summary(worse, "--against", baseline)
+    assert text.startswith("## Conformance is red: 1 worse than ")
+    assert "#### Regression: 1" in text
+
+
+def test_what_a_run_says_breaks_no_table(tmp_path: Path) -> None:
+    before = make_run(tmp_path / "before", rows(CELU))
+    text = summary(make_run(tmp_path / "run", rows(CELU, failing=2)), "--against", before)
+    assert "alert(1)" in text
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert "\n## no heading" not in text
+    for line in text.splitlines():
+        if line.startswith(("| mismatch", "| 2 |")):
+            assert line.replace("\\|", "").count("|") == (6 if "mismatch at" in line[:20] else 5)
+
+
+def test_what_is_missing_is_red_and_counts_as_no_pass(tmp_path: Path) -> None:
+    parts = [
+        {"index": n, "count": 2, "state": state, "operators": [name], "unfinished": lost}
+        for n, state, name, lost in ((1, "complete", CELU, []), (2, "missing", ERF, [ERF]))
+    ]
+    run = make_run(tmp_path / "run", rows(CELU), shards=parts, operators=[CELU, ERF], unfinished=[ERF])
+    text = summary(run)
+    assert text.startswith("## Conformance is red: shard 2/2 is missing; 1 of 2 operators lack verdicts;")
+    assert "| 2/2 | missing | 1 | 1 |" in text
+    assert "| dynamo → ort-cpu | 2 | 1 | 0 | 0 | 0 | 1 | 6 of 6 (100.0%) |" in text
+    assert "1 of 2 operators pass wholly, 1 lack verdicts" in summary(run, "--chat")
+
+
+def test_what_was_reused_is_said(tmp_path: Path) -> None:
+    reused = {"verdicts": 5, "of": 6, "runs": {"20260101T1-x": 5}, "notes": ["torch 1 → 2"]}
+    run = make_run(tmp_path / "run", rows(CELU), reused=reused)
+    text = summary(run)
+    assert "\nReused: 5 of 6 verdicts, found in 20260101T1-x.\n- torch 1 → 2\n" in text
+    assert (run / layout.RUN_FILE).exists()
