@@ -85,8 +85,8 @@ def make_sites(directory: Path) -> Sites:
     (damaged / "run.json").write_text(
         (before / "run.json").read_text().replace('"run_id": "', '"run_id": "x')
     )
-    done = command("dashboard", after, damaged, before, "--out", directory / "site")
-    assert "set aside: damaged: " in done.stderr
+    built = command("dashboard", after, damaged, before, "--out", directory / "site")
+    assert "set aside: damaged: " in built.stderr
     hostile = directory / "hostile-site"
     write_site([hostile_run(directory)], hostile)
     return Sites(before, after, directory / "site", hostile)
