@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import shutil
 import threading
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -18,6 +19,7 @@ from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites,
 from harness_runs import rows
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from harness.dashboard.site import write_site
 from harness.record import store
 from harness.record.diff import COLUMNS, Change, case_changes, compare_runs
 from harness.record.evidence import read_graphs, read_scripts
@@ -363,6 +365,28 @@ def test_no_string_of_a_run_becomes_code(browser: Browser, sites: Sites) -> None
         page = visit.open("#/matrix?dtype=__proto__&rows=flat")
         expect(page.locator(".matrix a.state")).not_to_have_count(0)
         assert page.evaluate("({}).hacked") is None
+
+
+def test_what_a_shard_lost_is_missing_on_every_view(browser: Browser, sites: Sites, tmp_path: Path) -> None:
+    merged = shutil.copytree(sites.after, tmp_path / "merged")
+    info = json.loads((merged / "run.json").read_text())
+    shard = {"index": 3, "count": 4, "state": "partial", "operators": [], "unfinished": ["aten.erf.default"]}
+    (merged / "run.json").write_text(
+        json.dumps({**info, "run_id": "merged", "started": "2100", "shards": [shard]})
+    )
+    write_site([merged, sites.after], tmp_path / "site")
+    with visiting(browser, tmp_path / "site") as visit:
+        page = visit.open("#/matrix?q=erf")
+        expect(page.locator(".notice")).to_contain_text("Shard 3 of 4 is unfinished: 1 operator of it")
+        cells = page.locator(".tabulator-row:not(.family) .state")
+        assert set(cells.all_inner_texts()) == {"? missing"}
+        field(page, "standing").select_option("whole")
+        expect(page.get_by_text("Nothing matches")).to_be_visible()
+        expect(visit.open().locator("main")).to_contain_text("1 operator missing")
+        expect(visit.open("#/compare").locator("main")).to_contain_text(
+            "1 operator is missing in one of the two"
+        )
+        expect(visit.open("#/model?ops=erf").locator(".tabulator-row")).to_contain_text("? missing")
 
 
 def test_a_web_server_serves_it_as_well(browser: Browser, sites: Sites) -> None:

@@ -12,6 +12,7 @@ from harness.record import layout, store
 from harness.record.errors import ResultsError
 from harness.record.flaky import read_flaky
 from harness.record.run_info import RunInfo, read_run_info
+from harness.report.plain import count
 from harness.verdict.verdict import CaseKey
 
 #: States of a run: every case that was to be drawn is there; some are lost, or still to come.
@@ -72,7 +73,8 @@ class SiteRun:
         """What a reader must know of what is missing, a sentence each."""
         said = [
             f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS.get(shard.state, shard.state)}: "
-            f"{len(shard.unfinished):,} operators of it are shown as missing."
+            f"{count(len(shard.unfinished), 'operator')} of it "
+            f"{'is' if len(shard.unfinished) == 1 else 'are'} shown as missing."
             for shard in self.shards
             if shard.state != COMPLETE or shard.unfinished
         ]
@@ -150,11 +152,11 @@ def _shards(raw: Mapping[str, Any]) -> tuple[Shard, ...]:
         data = one if isinstance(one, dict) else {}
         operators = data.get("unfinished")
         names = tuple(str(name) for name in operators) if isinstance(operators, list) else ()
-        index, count = data.get("index"), data.get("count")
+        index, total = data.get("index"), data.get("count")
         found.append(
             Shard(
                 index=index if isinstance(index, int) else number,
-                count=count if isinstance(count, int) else len(noted),
+                count=total if isinstance(total, int) else len(noted),
                 state=str(data.get("state") or "missing"),
                 unfinished=names,
             )

@@ -17,7 +17,7 @@
       dashArrayX: [1, 0],
       dashArrayY: [3, 3],
       rotation: Math.PI / 4,
-      color: "rgba(255,255,255,0.55)",
+      color: "rgba(255,255,255,0.28)",
     },
   };
 

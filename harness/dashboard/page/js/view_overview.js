@@ -26,7 +26,8 @@
       words.count(shown.operators, "operator"),
       words.count(shown.cases, "case"),
       words.count(shown.rows, "verdict"),
-    ];
+      shown.missing ? words.count(shown.missing, "operator") + " missing" : "",
+    ].filter(Boolean);
     return el(
       "div.head",
       {},
@@ -151,6 +152,7 @@
       );
     }
     const [a, b] = [index.runs[found.before].id, index.runs[found.after].id];
+    const lost = Math.max(index.runs[found.before].missing, index.runs[found.after].missing);
     const link = (kind) => address.format("compare", [], { a, b, change: kind });
     const worse = found.lines.filter((line) => line.worse).slice(0, 10);
     const lines = worse.length
@@ -189,6 +191,13 @@
               .join(""),
           )
         : el("p.small.quiet", {}, "No version changed."),
+      lost
+        ? el(
+            "p.small",
+            {},
+            words.count(lost, "operator") + " missing in one of the two runs: nothing is known of them.",
+          )
+        : null,
       lines.length
         ? el(
             "ul.list",
@@ -213,7 +222,7 @@
               ),
             ),
           )
-        : el("p.quiet", {}, "Nothing is worse."),
+        : el("p.quiet", {}, lost ? "Of what both runs have nothing is worse." : "Nothing is worse."),
     );
   }
 
