@@ -17,10 +17,8 @@ class Gate(nn.Module):
         self.positive, self.negative = nn.Linear(width, width), nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.gate(x).sum() > 0:
-            x = torch.relu(self.positive(x))
-        else:
-            x = torch.tanh(self.negative(x))
+        expert = self.positive if self.gate(x).sum() > 0 else self.negative
+        x = torch.tanh(expert(x))
         rounds = 0
         while x.abs().max() > 0.5 and rounds < 4:
             x, rounds = x * 0.5, rounds + 1

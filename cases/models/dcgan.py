@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import nn
 
@@ -20,7 +22,7 @@ class Generator(nn.Module):
         super().__init__()
         widths = [8 * _WIDTH, 4 * _WIDTH, 2 * _WIDTH, _WIDTH]
         layers: list[nn.Module] = [nn.ConvTranspose2d(_LATENT, widths[0], 4, 1, 0, bias=False)]
-        for before, after in zip(widths, widths[1:], strict=False):
+        for before, after in itertools.pairwise(widths):
             layers += [nn.BatchNorm2d(before), nn.ReLU(True)]
             layers.append(nn.ConvTranspose2d(before, after, 4, 2, 1, bias=False))
         layers += [nn.BatchNorm2d(_WIDTH), nn.ReLU(True)]

@@ -41,7 +41,7 @@ class Detector(nn.Module):
         boxes = self.box_tower(features)
         heat = self.heat(self.class_tower(features)).sigmoid() * self.centre(boxes).sigmoid()
         peaks = heat * (F.max_pool2d(heat, 3, stride=1, padding=1) == heat)
-        batch, _, rows, columns = peaks.shape
+        rows, columns = peaks.shape[-2:]
         scores, places = torch.topk(peaks.flatten(1), self.count)
         classes = torch.div(places, rows * columns, rounding_mode="floor")
         cells = places % (rows * columns)

@@ -124,7 +124,7 @@ class InceptionE(nn.Module):
 
 
 class InceptionV3(nn.Module):
-    """Every kind of block of the original once, in its order; widths / 16. Auxiliary logits are training's."""
+    """Every kind of block of the original once, in its order; widths / 16. No auxiliary logits."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
