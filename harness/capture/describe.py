@@ -84,7 +84,7 @@ def _steps(storage: torch.Tensor, spec: TensorSpec) -> tuple[str | int | float, 
     if run < 2 or storage.dtype is torch.bool:
         return None
     start, step = storage[0].item(), (storage[1] - storage[0]).item()
-    if start != int(start) or step != int(step) or step == 0:
+    if not (float(start).is_integer() and float(step).is_integer()) or step == 0:
         return None
     row = start + step * torch.arange(run, dtype=torch.float64)
     same = bool((storage.reshape(-1, run).double() == row).all())
@@ -97,11 +97,14 @@ def _triangular(storage: torch.Tensor, spec: TensorSpec) -> tuple[str | int | fl
         return None
     rows, columns = spec.shape[-2:]
     inside, outside = storage[(rows - 1) * columns].item(), storage[columns - 1].item()
+    first = storage[:columns]
+    if inside == outside or not bool(((first == inside) | (first == outside)).all()):
+        return None
     matrices = storage.reshape(-1, rows, columns)
-    diagonal = int((matrices[0, 0] == inside).sum()) - 1
+    diagonal = int((first == inside).sum()) - 1
     where = torch.ones(rows, columns, dtype=torch.bool).tril(diagonal)
     wanted = torch.where(where, torch.tensor(inside).to(storage), torch.tensor(outside).to(storage))
-    if inside == outside or not bool((matrices == wanted).all()):
+    if not bool((matrices == wanted).all()):
         return None
     return ("triangular", rows, columns, diagonal, _word(inside), _word(outside))
 

@@ -92,7 +92,7 @@ class _Notes:
         except CannotKeep as reason:
             self.left_out[str(reason)] += 1
             return
-        call = self.calls.setdefault(_kind(invocation), Call(invocation))
+        call = self.calls.setdefault(kind(invocation), Call(invocation))
         call.calls += 1
         place = self.stack[-1] if self.stack else ""
         if place not in call.places and len(call.places) < 4:
@@ -105,7 +105,7 @@ _BOOKKEEPING = frozenset(
 )
 
 
-def _kind(invocation: Invocation) -> tuple[Any, ...]:
+def kind(invocation: Invocation) -> tuple[Any, ...]:
     """Equal for calls that one invocation stands for."""
     return invocation.structure_id, tuple(map(_kind_of_values, invocation.tensors()))
 
@@ -127,7 +127,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._notes.add(func, args, kwargs)
-        if func._has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
@@ -224,9 +224,9 @@ def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
         return spec
     if isinstance(value, list | tuple):
         return tuple(_argument(element, f"{place}[{i}]", describe) for i, element in enumerate(value))
-    for kind in (torch.dtype, torch.layout, torch.memory_format, torch.device):
-        if isinstance(value, kind):
-            return Enumerated(kind.__name__, str(value).removeprefix("torch."))
+    for enumerated in (torch.dtype, torch.layout, torch.memory_format, torch.device):
+        if isinstance(value, enumerated):
+            return Enumerated(enumerated.__name__, str(value).removeprefix("torch."))
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         raise CannotKeep("a symbolic size")
     if value is None or isinstance(value, bool | int | float | complex | str):
