@@ -1,0 +1,217 @@
+"""PyTorch's answer to one run of a model: its outputs, float64's, and how far roundings may move them.
+
+A model composes operators, each of which may round. How much of its error that explains depends on how the
+later operators amplify it, which no bound on a single operator tells. It is measured: the model runs in
+float64, and the result of every operator that computes (rather than moves or selects) is multiplied by
+1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo arithmetic (Parker, Pierce,
+Eggert, Computing in Science & Engineering 2(4), 2000). What such runs differ by, element by element, is D of
+rule 6 of `harness.verdict.nearness`: an error of κ·D is what operators that are all right by rule 1 add up
+to. An element that such runs decide differently, an index or a comparison, is left open.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.dtypes import PRECISION
+from harness.generate.operator_case import REGISTRY
+from harness.invocation import Invocation
+from harness.models.load import LoadedModel
+from harness.pipeline.call import default_dtype, to_numpy
+from harness.tensors import build_tensors
+from harness.verdict.judge import Array, Judge, Mask
+from harness.verdict.nearness import Sensitivity
+
+#: Runs with perturbed results; twice their root mean square is taken for the most that chance explains.
+_RUNS = 6
+_SPREAD = 2.0
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    """One run of a model in PyTorch; an `harness.verdict.nearness.Oracle`.
+
+    Attributes:
+        model: The model.
+        invocation: Its inputs.
+        feeds: Likewise, as arrays.
+        expected: PyTorch's outputs.
+    """
+
+    model: LoadedModel
+    invocation: Invocation
+    feeds: tuple[Array, ...]
+    expected: tuple[Array, ...]
+
+    #: What only a single operator has.
+    magnitude = unscaled = marked = flushed = None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Input name → value; none, since the length of one operator's sums says nothing of a model's."""
+        return {}
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Of inputs and outputs."""
+        return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64; None for those that are not floating, or where there is no such run."""
+        wide = self._wide
+        if wide is None:
+            return None
+        return tuple(
+            o.astype(np.float64) if str(e.dtype) in PRECISION else None
+            for o, e in zip(wide[0], self.expected, strict=True)
+        )
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """What roundings move, element by element."""
+        wide = self._wide
+        if wide is None:
+            return None
+        truth, *others = wide
+        found: list[Sensitivity | None] = []
+        for i, e in enumerate(self.expected):
+            if str(e.dtype) not in PRECISION:
+                found.append(None)
+                continue
+            with np.errstate(all="ignore"):
+                squares = [np.square(o[i].astype(np.float64) - truth[i]) for o in others]
+                moved = _SPREAD * np.sqrt(np.mean(squares, axis=0))
+                own = np.abs(e.astype(np.float64) - truth[i])
+            found.append(Sensitivity(np.nan_to_num(moved, posinf=0.0), np.nan_to_num(own, posinf=0.0)))
+        return tuple(found)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Close, but for what roundings decide."""
+        return Judge(undefined=lambda arguments, expected: self._open)
+
+    @property
+    def _open(self) -> Sequence[Mask | None]:
+        wide = self._wide
+        if wide is None:
+            return [None] * len(self.expected)
+        return [
+            None if str(e.dtype) in PRECISION else np.any([np.asarray(run[i]) != e for run in wide], axis=0)
+            for i, e in enumerate(self.expected)
+        ]
+
+    @cached_property
+    def _wide(self) -> list[tuple[Array, ...]] | None:
+        """The outputs in float64, and those with perturbed results, of the expected shapes."""
+        roundoff = 2.0 ** -min((PRECISION[d] for d in self.dtypes if d in PRECISION), default=24)
+        runs = []
+        with wide_model(self.model) as (program, inputs_of):
+            inputs = inputs_of(build_tensors(self.invocation))
+            for seed in range(1 + _RUNS):
+                try:
+                    with Widened(roundoff if seed else 0.0, seed):
+                        outputs = program(*(t.clone() for t in inputs))
+                except Exception:
+                    # A model need not run in float64; it is judged by its own dtype's tolerance then.
+                    return None
+                runs.append(tuple(to_numpy(t) for t in outputs))
+                if [a.shape for a in runs[-1]] != [a.shape for a in self.expected]:
+                    return None
+        return runs
+
+
+@contextmanager
+def wide_model(model: LoadedModel) -> Iterator[tuple[torch.nn.Module, Any]]:
+    """A copy of the program in float64, and what widens inputs for it."""
+    program = copy.deepcopy(model.program).double()
+
+    def inputs_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [t.double() if t.is_floating_point() else t for t in tensors]
+
+    with quiet_call(), default_dtype(torch.float64):
+        yield program, inputs_of
+
+
+@contextmanager
+def quiet_call() -> Iterator[None]:
+    """PyTorch without gradients and warnings, and with the same random numbers each time."""
+    torch.default_generator.manual_seed(0)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:
+    """Run a model in PyTorch on the CPU.
+
+    Raises:
+        ValueError: no output is a tensor.
+        Exception: PyTorch's own, or the model's.
+    """
+    tensors = build_tensors(invocation)
+    feeds = tuple(to_numpy(t) for t in tensors)
+    with quiet_call():
+        outputs = model.program(*(t.clone() for t in tensors))
+    if not outputs:
+        raise ValueError(f"{model.name} returned no tensor")
+    return ModelReference(model, invocation, feeds, tuple(to_numpy(t) for t in outputs))
+
+
+class Widened(TorchDispatchMode):
+    """Runs everything in float64, and perturbs what operators compute.
+
+    Args:
+        roundoff: The largest relative change; 0 for none.
+        seed: Of the changes.
+    """
+
+    def __init__(self, roundoff: float, seed: int) -> None:
+        super().__init__()
+        self._roundoff = roundoff
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args = tuple(_widened(a) for a in args)
+        kwargs = {name: _widened(a) for name, a in (kwargs or {}).items()}
+        result = func(*args, **kwargs)
+        if self._roundoff and computes(func):
+            for tensor in result if isinstance(result, tuple | list) else (result,):
+                if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
+                    r = torch.rand(tensor.shape, generator=self._generator, dtype=torch.float64)
+                    tensor.mul_((r * 2.0 - 1.0).mul_(self._roundoff).add_(1.0))
+        return result
+
+
+def computes(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator rounds: neither a view, nor one that moves or selects elements."""
+    if target.is_view or any(a.alias_info and not a.alias_info.is_write for a in target._schema.arguments):
+        return False
+    case = REGISTRY.get(str(target).replace("_.", "."))
+    if case is None:
+        return True
+    exact = case.judge.tolerances.get("float32")
+    return not (case.judge.exact or (exact is not None and exact.rtol == 0.0))
+
+
+def _widened(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.double() if argument.dtype in _NARROW else argument
+    if isinstance(argument, torch.dtype):
+        return torch.float64 if argument in _NARROW else argument
+    if isinstance(argument, list | tuple):
+        return type(argument)(_widened(a) for a in argument) if type(argument) in (list, tuple) else argument
+    return argument
+
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
