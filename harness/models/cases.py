@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.capture.describe import describe_tensor
@@ -89,24 +89,26 @@ def _scaled(recipe: Recipe, factor: float) -> Recipe:
 
 def _other_sizes(model: LoadedModel, drawn: tuple[TensorSpec, ...]) -> list[ModelCase]:
     found = []
-    for axis in model.axes:
-        found += [_resized(model, drawn, {axis: size}) for size in axis.others]
-    for i in range(max((len(axis.others) for axis in model.axes), default=0)):
-        if len(model.axes) > 1:
-            sizes = {axis: axis.others[i % len(axis.others)] for axis in model.axes if axis.others}
-            found.append(_resized(model, drawn, sizes))
+    axes = [axis for axis in model.axes if axis.others]
+    for axis in axes:
+        found += [_resized(model, drawn, [(axis, size)]) for size in axis.others]
+    for i in range(max((len(axis.others) for axis in axes), default=0)):
+        if len(axes) > 1:
+            found.append(_resized(model, drawn, [(a, a.others[i % len(a.others)]) for a in axes]))
     return found
 
 
-def _resized(model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Mapping[Axis, int]) -> ModelCase:
+def _resized(
+    model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[tuple[Axis, int]]
+) -> ModelCase:
     specs = []
     for name, spec in zip(model.input_names, drawn, strict=True):
         shape = list(spec.shape)
-        for axis, size in sizes.items():
+        for axis, size in sizes:
             if name in axis.where:
                 shape[axis.where[name]] = size
         specs.append(_with_shape(spec, tuple(shape)))
-    change = ", ".join(f"{axis.name} {size}" for axis, size in sizes.items())
+    change = ", ".join(f"{axis.name} {size}" for axis, size in sizes)
     return ModelCase(_invocation(model, tuple(specs)), change, resized=True)
 
 

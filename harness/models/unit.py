@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from harness import converters
 from harness.blame.decide import RUNS_AT
 from harness.blame.inquiry import signature
+from harness.blame.testimony import UNKNOWN
 from harness.invocation import Invocation
 from harness.models.load import PREFIX, model_name
 from harness.models.task import Growth, ModelCase, ModelCases, ModelTask, NoModel, Traced
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
-from harness.pipeline.task import Result, Settings, Step
+from harness.pipeline.task import OWN_FAULT, Result, Settings, Step
 from harness.verdict.verdict import Outcome, Stage, Verdict
 
 #: In the record's column of sources.
@@ -142,7 +143,7 @@ def _blame_death(unit: ModelUnit, found: _Found, death: Death, step: Step) -> No
                     backend=backend,
                     stage=step.stage,
                     outcome=death.outcome,
-                    blame=RUNS_AT[step.stage],
+                    blame=UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[step.stage],
                     message=death.message,
                 ),
             )
