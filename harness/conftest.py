@@ -13,6 +13,8 @@ from rich.text import Text
 import cases
 from harness.baseline import command_line
 from harness.coverage.report import report
+from harness.models import options as model_options
+from harness.models.unit import ModelUnit
 from harness.pipeline.unit import Unit
 from harness.plan import NothingChanged, Options, Plan, UsageProblem, make_plan
 from harness.reach.survey import DRAWS, Survey
@@ -45,6 +47,7 @@ _RECORDED = (
     "no_blame",
     "changed_since",
     "timeout",
+    *model_options.NAMES,
 )
 
 _OPTIONS = pytest.StashKey[Options]()
@@ -62,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--converter", help="repeatable: dynamo (default), torchscript, …", **names)
     add("--backend", help="repeatable: ort-cpu (default), trt, …, or all", **names)
     add("--source", help="repeatable: generated and corpus (default), opinfo, corpus:FILE", **names)
+    model_options.add(add)
     add("--dtype", help="only these dtypes, repeatable: float16", **names)
     add("--examples", help=f"cases per operator ({default.examples})", **number)
     add("--values", help=f"value draws per export ({default.values})", **number)
@@ -135,9 +139,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect either conformance or the generator's quality."""
-    other = "test_conformance.py" if config.option.generator_report else "test_generator.py"
-    return True if collection_path == Path(__file__).with_name(other) else None
+    """Collect operators, models or the generator's quality."""
+    others = model_options.other_files(config.option)
+    return True if collection_path in {Path(__file__).with_name(name) for name in others} else None
 
 
 def _options(given: Any) -> Options:
@@ -162,6 +166,10 @@ def _options(given: Any) -> Options:
         raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
     if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
         raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
+    if given.baseline and (given.models or given.model):
+        raise UsageProblem(
+            "--baseline is of operators, and whole models are to be run: leave one of them out"
+        )
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -181,6 +189,7 @@ def _options(given: Any) -> Options:
         replay=replay,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         changed_since=given.changed_since,
+        models=model_options.words(given),
     )
 
 
@@ -233,12 +242,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "unit" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
+    if "model_unit" in metafunc.fixturenames:
+        models = metafunc.config.stash[_PLAN].models
+        metafunc.parametrize("model_unit", models, ids=[_item_id(unit) for unit in models])
     if "surveyed" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("surveyed", list(dict.fromkeys(unit.overload for unit in units)))
 
 
-def _item_id(unit: Unit) -> str:
+def _item_id(unit: Unit | ModelUnit) -> str:
     mode = "" if unit.shape_mode == "static" else f"-{unit.shape_mode}"
     return f"{unit.overload}-{unit.converter}{mode}"
 
@@ -297,7 +309,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     config = session.config
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         # Under xdist only the workers collect.
-        items = len(session.items) or len(config.stash[_PLAN].units)
+        items = len(session.items) or len(config.stash[_PLAN].units + config.stash[_PLAN].models)
         gate = command_line.Gate(command_line.expected(config.option))
         follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items, gate)
         config.pluginmanager.register(follower, "conformance-follower")
@@ -317,7 +329,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     run.close(int(exitstatus))
     if follower is not None and follower.cases:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
-    if not hasattr(session.config, "workerinput") and exitstatus == pytest.ExitCode.TESTS_FAILED:
+    ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
+    if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
         _shrink(session.config, run)
 
 

@@ -12,6 +12,9 @@ from harness.changed.git import RevisionProblem
 from harness.changed.selection import Changed, changed_since
 from harness.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.generate.operator_case import REGISTRY
+from harness.models.load import PREFIX, ModelProblem
+from harness.models.plan import model_units
+from harness.models.unit import ModelUnit
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit
 from harness.record.errors import ResultsError
@@ -51,6 +54,7 @@ class Options:
         rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
             without `converters` those that they are for.
         changed_since: A git revision: only what changed since then; None for all.
+        models: Whole models to run in place of operators; none for operators.
     """
 
     ops: tuple[str, ...] = ()
@@ -69,6 +73,7 @@ class Options:
     replay: tuple[Replayed, ...] | None = None
     rules: tuple[str, ...] = ()
     changed_since: str | None = None
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +88,7 @@ class Plan:
         unavailable: (kind, name, why) of what is registered and cannot run here.
         rules: Labels of the rules that are tried.
         changed: What changed since the revision that was asked for, in lines for a person.
+        models: Units of whole models, in place of `units`.
     """
 
     units: tuple[Unit, ...]
@@ -92,6 +98,7 @@ class Plan:
     unavailable: tuple[tuple[str, str, Unavailable], ...]
     rules: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    models: tuple[ModelUnit, ...] = ()
 
 
 def make_plan(options: Options) -> Plan:
@@ -111,6 +118,7 @@ def make_plan(options: Options) -> Plan:
         RuleProblem,
         RevisionProblem,
         ResultsError,
+        ModelProblem,
     ) as error:
         raise UsageProblem(str(error)) from None
 
@@ -134,6 +142,16 @@ def _make_plan(options: Options) -> Plan:
         if problem:
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
     backend_names = _choose_backends(options.backends)
+    if options.models:
+        return Plan(
+            units=(),
+            sources=(),
+            converters=tuple(dict.fromkeys(converter_names)),
+            backends=backend_names,
+            unavailable=unavailable,
+            rules=_labels(rules, converter_names, None),
+            models=model_units(options, tuple(dict.fromkeys(converter_names)), backend_names),
+        )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
     asked = tuple(entry.create(argument) for entry, argument in map(sources.find, words))
@@ -240,6 +258,11 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
     cases.load()
     if options.replay is not None:
         known = sorted({r.invocation.overload for r in options.replay})
+        for name in known:
+            if name.startswith(PREFIX):
+                raise UsageProblem(
+                    f"{name} is a whole model: run it again with --model {name.removeprefix(PREFIX)}"
+                )
     else:
         known = sorted({overload for source in asked for overload in source.overloads()})
         if not known:

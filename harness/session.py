@@ -23,6 +23,8 @@ from harness.baseline.file import Baseline, drawing
 from harness.baseline.recheck import Rechecked, rechecked
 from harness.corpus import Corpus
 from harness.corpus.remember import Memory, Remembered
+from harness.models.details import write_details
+from harness.models.unit import ModelUnit, run_model_unit
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
 from harness.plan import Plan
@@ -190,6 +192,23 @@ class Session:
         if baseline is not None:
             found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
+        return summary
+
+    def run_model(self, unit: ModelUnit) -> UnitSummary:
+        """Run and record a whole model.
+
+        Raises:
+            harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+            harness.record.errors.ResultsError: the record cannot be written.
+        """
+        summary = UnitSummary()
+        outcomes = list(run_model_unit(unit, self._supervisor))
+        verdicts = [outcome.verdict for outcome in outcomes]
+        summary.add(verdicts)
+        self._writer.write(verdicts)
+        self._writer.flush()
+        write_details(self.results_dir, outcomes)
+        self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
         return summary
 
     def compared(self, summary: UnitSummary) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 A model composes operators, each of which may round. How much of its error that explains depends on how the
 later operators amplify it, which no bound on a single operator tells. It is measured: the model runs in
-float64, and the result of every operator that computes (rather than moves or selects) is multiplied by
-1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo arithmetic (Parker, Pierce,
-Eggert, Computing in Science & Engineering 2(4), 2000). What such runs differ by, element by element, is D of
-rule 6 of `harness.verdict.nearness`: an error of κ·D is what operators that are all right by rule 1 add up
-to. An element that such runs decide differently, an index or a comparison, is left open.
+float64, and every operator that computes (rather than moves or selects) gets arguments and gives results
+that are multiplied by 1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo
+arithmetic (Parker, Pierce, Eggert, Computing in Science & Engineering 2(4), 2000). To a sum of products ruS
+is added, S the sum of the magnitudes. What such runs differ by, element by element, is D of rule 6 of
+`harness.verdict.nearness`: an error of κ·D is what operators that are all right by its rules 1, 4 and 6 add
+up to. An element that such runs decide differently, an index or a comparison, is left open.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.dtypes import PRECISION
@@ -182,15 +184,32 @@ class Widened(TorchDispatchMode):
         self._generator = torch.Generator().manual_seed(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args = tuple(_widened(a) for a in args)
-        kwargs = {name: _widened(a) for name, a in (kwargs or {}).items()}
+        args = pytree.tree_map(_widened, args)
+        kwargs = pytree.tree_map(_widened, kwargs or {})
+        if not self._roundoff or not computes(func):
+            return func(*args, **kwargs)
+        magnitudes = None
+        if not func._schema.is_mutable:
+            if accumulates(func):
+                magnitudes = func(*pytree.tree_map(_magnitude, args), **kwargs)
+            args = pytree.tree_map(self._moved, args)
         result = func(*args, **kwargs)
-        if self._roundoff and computes(func):
-            for tensor in result if isinstance(result, tuple | list) else (result,):
-                if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
-                    r = torch.rand(tensor.shape, generator=self._generator, dtype=torch.float64)
-                    tensor.mul_((r * 2.0 - 1.0).mul_(self._roundoff).add_(1.0))
+        for i, tensor in enumerate(result if isinstance(result, tuple | list) else (result,)):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
+                tensor.mul_(self._factors(tensor))
+                if magnitudes is not None and i == 0:
+                    first = magnitudes[0] if isinstance(magnitudes, tuple | list) else magnitudes
+                    tensor.add_((self._factors(tensor) - 1.0) * first)
         return result
+
+    def _factors(self, tensor: torch.Tensor) -> torch.Tensor:
+        r = torch.rand(tensor.shape, generator=self._generator, dtype=torch.float64)
+        return r.mul_(2.0 * self._roundoff).add_(1.0 - self._roundoff)
+
+    def _moved(self, argument: Any) -> Any:
+        if isinstance(argument, torch.Tensor) and argument.dtype is torch.float64:
+            return argument * self._factors(argument)
+        return argument
 
 
 def computes(target: torch._ops.OpOverload) -> bool:
@@ -212,13 +231,22 @@ def computes(target: torch._ops.OpOverload) -> bool:
 _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default"})
 
 
+def accumulates(target: torch._ops.OpOverload) -> bool:
+    """Whether results are sums of products of the arguments."""
+    case = REGISTRY.get(str(target))
+    return case is not None and (case.judge.accumulates or case.judge.terms is not None)
+
+
+def _magnitude(argument: Any) -> Any:
+    is_wide = isinstance(argument, torch.Tensor) and argument.dtype is torch.float64
+    return argument.abs() if is_wide else argument
+
+
 def _widened(argument: Any) -> Any:
     if isinstance(argument, torch.Tensor):
         return argument.double() if argument.dtype in _NARROW else argument
     if isinstance(argument, torch.dtype):
         return torch.float64 if argument in _NARROW else argument
-    if isinstance(argument, list | tuple):
-        return type(argument)(_widened(a) for a in argument) if type(argument) in (list, tuple) else argument
     return argument
 
 

@@ -90,14 +90,14 @@ def explanations(
             if name != backend or result.stage not in late:
                 continue
             way = other_path(model, cases[0].invocation, cases[index].invocation)
-            if way and not cases[index].resized:
+            if way:
                 yield Traced(case=index, backend=backend, what=CONTROL_FLOW, evidence=f"{way}.")
             elif cases[index].resized:
                 if confirmed is None:
                     confirmed = _passes_alone(model, references[index], converter, backends[backend], task)
                 if confirmed:
-                    said = "A static export at these sizes passes" + (f", and {way}" if way else "")
-                    yield Traced(case=index, backend=backend, what=SIZES, evidence=f"{said}.")
+                    said = "A static export at these sizes passes."
+                    yield Traced(case=index, backend=backend, what=SIZES, evidence=said)
 
 
 def _refused(model: LoadedModel, failed: Mapping[tuple[int, str], Result]) -> Iterator[Traced]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from harness import converters
 from harness.blame.decide import RUNS_AT
@@ -53,12 +54,14 @@ class ModelOutcome:
         case: Which run.
         growth: How errors grew; None where nothing could be compared.
         traced: Where tracing is to blame.
+        divergence: Where a wrong result begins, as data; None where that is unknown.
     """
 
     verdict: Verdict
     case: ModelCase
     growth: Growth | None = None
     traced: Traced | None = None
+    divergence: Mapping[str, Any] | None = None
 
 
 @dataclass

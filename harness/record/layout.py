@@ -3,6 +3,7 @@
 RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
+RESULTS/models.jsonl        what else is known of whole models: `harness.models.details`
 RESULTS/flaky.jsonl         cases that ended in two ways: `harness.record.flaky`
 RESULTS/without-rules/      the same cases without the user's rules, a run of its own, where rules were tried
 """
