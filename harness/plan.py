@@ -135,7 +135,7 @@ def _make_plan(options: Options) -> Plan:
     converter_names = options.converters or _converters_of(rules) or converters.defaults()
     if changed is not None and not options.converters and not rules:
         converter_names = (*converter_names, *(n for n in changed.converters if _can_run(n)))
-    if rules and not options.ops and options.replay is None:
+    if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(cases.load()))))
     for name in converter_names:
         problem = converters.find(name).probe()

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -39,38 +38,34 @@ _RUNS = 6
 _SPREAD = 2.0
 
 
-@dataclass(frozen=True)
-class ModelReference:
-    """One run of a model in PyTorch; an `harness.verdict.nearness.Oracle`.
+class RoundingOracle:
+    """PyTorch's answer to a computation, and how far roundings may move it: a `nearness.Oracle`.
 
-    Attributes:
-        model: The model.
-        invocation: Its inputs.
-        feeds: Likewise, as arrays.
-        expected: PyTorch's outputs.
+    Args:
+        expected: Its results.
+        dtypes: Of its arguments and results; the narrowest floating one is the one that it rounds to.
+        wide: Makes the computation in float64, under whatever mode is active.
+        arguments: For rules of an operator's own judge; none where there is no such.
     """
-
-    model: LoadedModel
-    invocation: Invocation
-    feeds: tuple[Array, ...]
-    expected: tuple[Array, ...]
 
     #: What only a single operator has.
     magnitude = unscaled = marked = flushed = None
 
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        """Input name → value; none, since the length of one operator's sums says nothing of a model's."""
-        return {}
-
-    @property
-    def dtypes(self) -> frozenset[str]:
-        """Of inputs and outputs."""
-        return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
+    def __init__(
+        self,
+        expected: tuple[Array, ...],
+        dtypes: Iterable[str],
+        wide: Callable[[], AbstractContextManager[Callable[[], Sequence[torch.Tensor]]]],
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.expected = expected
+        self.dtypes = frozenset(dtypes)
+        self.arguments: Mapping[str, Any] = arguments or {}
+        self._make_wide = wide
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The outputs in float64; None for those that are not floating, or where there is no such run."""
+        """The results in float64; None for those that are not floating, or where there is no such run."""
         wide = self._wide
         if wide is None:
             return None
@@ -115,17 +110,16 @@ class ModelReference:
 
     @cached_property
     def _wide(self) -> list[tuple[Array, ...]] | None:
-        """The outputs in float64, and those with perturbed results, of the expected shapes."""
+        """The results in float64, and those with perturbed results, of the expected shapes."""
         roundoff = 2.0 ** -min((PRECISION[d] for d in self.dtypes if d in PRECISION), default=24)
         runs = []
-        with wide_model(self.model) as (program, inputs_of):
-            inputs = inputs_of(build_tensors(self.invocation))
+        with quiet_call(), default_dtype(torch.float64), self._make_wide() as compute:
             for seed in range(1 + _RUNS):
                 try:
                     with Widened(roundoff if seed else 0.0, seed):
-                        outputs = program(*(t.clone() for t in inputs))
+                        outputs = compute()
                 except Exception:
-                    # A model need not run in float64; it is judged by its own dtype's tolerance then.
+                    # It need not run in float64; it is judged by its own dtype's tolerance then.
                     return None
                 runs.append(tuple(to_numpy(t) for t in outputs))
                 if [a.shape for a in runs[-1]] != [a.shape for a in self.expected]:
@@ -133,16 +127,30 @@ class ModelReference:
         return runs
 
 
-@contextmanager
-def wide_model(model: LoadedModel) -> Iterator[tuple[torch.nn.Module, Any]]:
-    """A copy of the program in float64, and what widens inputs for it."""
-    program = copy.deepcopy(model.program).double()
+class ModelReference(RoundingOracle):
+    """One run of a model in PyTorch.
 
-    def inputs_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return [t.double() if t.is_floating_point() else t for t in tensors]
+    Attributes:
+        invocation: Its inputs.
+        feeds: Likewise, as arrays.
+    """
 
-    with quiet_call(), default_dtype(torch.float64):
-        yield program, inputs_of
+    def __init__(
+        self,
+        model: LoadedModel,
+        invocation: Invocation,
+        feeds: tuple[Array, ...],
+        expected: tuple[Array, ...],
+    ) -> None:
+        @contextmanager
+        def wide() -> Iterator[Callable[[], Sequence[torch.Tensor]]]:
+            program = copy.deepcopy(model.program).double()
+            inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(invocation)]
+            yield lambda: program(*(t.clone() for t in inputs))
+
+        super().__init__(expected, {str(a.dtype) for a in (*feeds, *expected)}, wide)
+        self.invocation = invocation
+        self.feeds = feeds
 
 
 @contextmanager

@@ -8,10 +8,13 @@ from typing import Any
 from harness.availability import UnknownName
 from harness.backends.base import Backend
 from harness.converters.base import Converter
+from harness.diverge.diverge import diverge
 from harness.models.execute import ModelExecutor
-from harness.models.load import ModelProblem
+from harness.models.load import ModelProblem, load_model
 from harness.models.task import DivergeTask, ModelTask, NoModel
+from harness.pipeline.task import Step
 from harness.rules.load import RuleBook
+from harness.verdict.verdict import Stage
 
 
 def serve(
@@ -32,5 +35,8 @@ def serve(
         if isinstance(task, ModelTask):
             started = {name: backend(name) for name in task.backends}
             ModelExecutor(task, converter[0], started, send, converter[1]).execute()
+        else:
+            send(Step(Stage.REFERENCE, None, ()))
+            send(diverge(task, load_model(task.word), converter[0], backend(task.backend), send))
     except (ModelProblem, UnknownName) as problem:
         send(NoModel(str(problem)))
