@@ -203,7 +203,7 @@ def invocation_of(
     Raises:
         CannotKeep: there is no such invocation.
     """
-    target = _functional(target)
+    target = functional(target)
     given = {a.name: v for a, v in zip(target._schema.arguments, args, strict=False)} | dict(kwargs)
     arguments = []
     for argument in target._schema.arguments:
@@ -235,8 +235,12 @@ def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
 
 
 @cache
-def _functional(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    """`relu` of `relu_`: what exporters make of a call that writes into its argument."""
+def functional(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    """`relu` of `relu_`: what exporters make of a call that writes into its argument.
+
+    Raises:
+        CannotKeep: there is no such operator.
+    """
     if target.namespace != "aten":
         raise CannotKeep(f"{target} is no ATen operator")
     if not target._schema.is_mutable:

@@ -36,9 +36,7 @@ from harness.cli._run_argument import json_option
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True, metavar="S"
 )
-@click.option(
-    "--memory-limit", type=float, default=4.0, show_default=True, metavar="GIB", help="Of the search."
-)
+@click.option("--memory-limit", type=float, default=4.0, show_default=True, metavar="GIB")
 @click.option("--keep/--no-keep", default=True, help="Keep the guilty call in the corpus (the default).")
 @json_option
 @click.pass_context

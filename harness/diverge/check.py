@@ -14,7 +14,7 @@ from torch.fx import Node
 from harness.diverge.graph import PyTorchGraph, Region
 from harness.dtypes import PRECISION
 from harness.generate.operator_case import REGISTRY
-from harness.models.reference import RoundingOracle, quiet_call
+from harness.models.reference import Move, RoundingOracle, quiet_call
 from harness.pipeline.call import to_numpy
 from harness.tensors import output_tensors
 from harness.verdict.compare import Comparison, compare
@@ -67,13 +67,15 @@ def judged(
     """A checkpoint's value element by element, by the rules for models, or by its operator's own rules."""
 
     @contextmanager
-    def wide() -> Iterator[Callable[[], Sequence[torch.Tensor]]]:
-        def widened(node: Node) -> Any:
-            value = get(node)
-            is_narrow = isinstance(value, torch.Tensor) and value.is_floating_point()
-            return value.double() if is_narrow else value
+    def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
+        def compute(move: Move) -> Sequence[torch.Tensor]:
+            moved = {
+                node: move(value.double()) if _is_floating(value := get(node)) else value
+                for node in region.sources
+            }
+            return output_tensors(graph.compute(region, moved.__getitem__)[region.node])
 
-        yield lambda: output_tensors(graph.compute(region, widened)[region.node])
+        yield compute
 
     dtypes = {str(a.dtype) for a in expected}
     dtypes |= {
@@ -87,6 +89,10 @@ def judged(
             oracle.arguments = _arguments(calls[0], get)
             return compare(case.judge, oracle, got)
     return compare(oracle.judge, oracle, got)
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _arguments(node: Node, get: Callable[[Node], Any]) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ optimisations, the fault is one of fusing.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from torch.fx import Node
 
 from harness.backends.base import Backend, HasPlain
+from harness.capture.record import CannotKeep, functional
 from harness.converters.base import Converter, HasProgram
 from harness.diverge.alone import Alone, run_alone
 from harness.diverge.check import Departure, check
@@ -30,7 +32,7 @@ from harness.models.cases import cases_of
 from harness.models.execute import growth
 from harness.models.export import export_of, feeds_of
 from harness.models.load import LoadedModel, ModelProblem
-from harness.models.reference import run_model
+from harness.models.reference import quiet_call, run_model
 from harness.models.task import DivergeTask, Growth
 from harness.pipeline.task import Step
 from harness.tensors import build_tensors
@@ -51,7 +53,8 @@ class Divergence:
         backend: Name.
         change: In what the run's inputs differ from the example; "" for the example.
         kind: ``none`` where the result is right; ``operator`` where a value departs; ``accumulated`` where
-            none does; ``optimisation`` where none does and the backend is right without its optimisations.
+            none does; ``optimisation`` where none does and the backend is right without its optimisations;
+            ``unknown`` where none does of those that could be compared.
         problem: What is wrong with the end result; "" where it is right.
         module: Of the departure: the module, by its path.
         operators: The operators that it is the result of, the last first.
@@ -153,7 +156,7 @@ def diverge(
         values = OfExportedSlices(graph, converter, backend, sizes, budget, task.settings.opset)
     # What is far off is found at a fraction of the cost; only then is every element looked at.
     scan = _scan(graph, values, send, thorough=False)
-    if scan.departure is None:
+    if scan.departure is None and problem:
         scan = _scan(graph, values, send, thorough=True)
     common: dict[str, Any] = {
         **said,
@@ -165,7 +168,9 @@ def diverge(
     }
     if scan.departure is None:
         kind = "accumulated" if problem else "none"
-        if problem and isinstance(backend, HasPlain):
+        if problem and scan.not_run:
+            kind = "unknown"
+        elif problem and isinstance(backend, HasPlain):
             plain = backend.plain().load(proto, None).run(feeds_of(model, reference, proto))
             if compare(reference.judge, reference, plain).problem is None:
                 kind = "optimisation"
@@ -189,10 +194,14 @@ def diverge(
 
 
 def _captured(model: LoadedModel, inputs: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    """The model's calls, none of which writes into its argument, composites whole."""
-    with torch.no_grad():
+    """The model's calls, composites whole; those that write into an argument as those that do not."""
+    with quiet_call():
         program = torch.export.export(model.program, inputs, strict=False)
-        return program.run_decompositions({})
+    for node in program.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            with contextlib.suppress(CannotKeep):
+                node.target = functional(node.target)
+    return program
 
 
 def _scan(graph: PyTorchGraph, values: Values, send: Callable[[Any], None], *, thorough: bool) -> _Scan:
@@ -218,7 +227,7 @@ def _scan(graph: PyTorchGraph, values: Values, send: Callable[[Any], None], *, t
             if scan.departure is not None:
                 return scan
             if name in last:
-                scan.held[name] = to_torch(array)
+                scan.held[name] = to_torch(array, graph.strides.get(name))
             for source in regions[name].sources:
                 if last[source.name] <= order[name]:
                     scan.held.pop(source.name, None)

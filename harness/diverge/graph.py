@@ -67,6 +67,8 @@ class PyTorchGraph:
         self._placeholders = dict(placeholders)
         self._attributes = attributes
         self._inputs = frozenset(inputs)
+        #: Node name → strides of its value, once `sizes` has been asked for.
+        self.strides: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def of_program(
@@ -112,6 +114,7 @@ class PyTorchGraph:
                 value = self.call(node, lambda n: env[n] if n in env else self.value(n))
                 if isinstance(value, torch.Tensor):
                     sizes[node.name] = value.numel() * value.element_size()
+                    self.strides[node.name] = value.stride()
                 env[node] = value
                 for source in node.all_input_nodes:
                     if last_use[source] is node:

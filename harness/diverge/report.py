@@ -39,15 +39,17 @@ def verdict(found: Divergence) -> str:
     """Whose fault it is, in a sentence."""
     if found.kind == "none":
         return "Nothing diverges."
+    if found.kind == "unknown":
+        return f"Nothing that could be compared departs: {found.checked} of {found.checkpoints} values."
     if found.kind == "accumulated":
         return (
-            "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due to how "
-            "the whole graph is optimised."
+            "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due to "
+            "how the whole graph is optimised."
         )
     if found.kind == "optimisation":
         return (
-            f"No operator departs by itself, and without its graph optimisations {found.backend} is right: it "
-            "optimises the whole graph wrongly."
+            f"No operator departs by itself, and without its graph optimisations {found.backend} is right: "
+            "it optimises the whole graph wrongly."
         )
     where = f" in {found.module}" if found.module else ""
     wrong = [alone.overload for alone in found.alone if alone.outcome == "mismatch"]

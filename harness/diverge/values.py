@@ -206,7 +206,8 @@ class OfExportedSlices:
                 done = Slice(self._computed(part, names, held), f"{part[0].name} … {part[-1].name}: {said}")
             yield done
             found = done.values
-            held.update({name: to_torch(found[name]) for name in names})
+            strides = self._graph.strides
+            held.update({name: to_torch(found[name], strides.get(name)) for name in names})
             held = {name: tensor for name, tensor in held.items() if last.get(name, -1) > i}
 
     def _run(
@@ -266,9 +267,30 @@ class OfExportedSlices:
         return {node.name: to_numpy(env[node]) for node in part if node.name in names}
 
 
-def to_torch(array: Array) -> torch.Tensor:
-    """The tensor that `to_numpy` gave an array of; it shares its memory where it may be written to."""
-    array = array if array.flags.writeable else np.array(array)
+def to_torch(array: Array, strides: tuple[int, ...] | None = None) -> torch.Tensor:
+    """The tensor that `to_numpy` gave an array of; it shares the array's memory where that can be.
+
+    Args:
+        array: In row-major order.
+        strides: That the tensor had; what views it needs them. Those of a tensor that overlaps itself are not
+            restored.
+    """
+    array = np.ascontiguousarray(array if array.flags.writeable else np.array(array))
     if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(np.ascontiguousarray(array))
+        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(array)
+    tensor = tensor.reshape(array.shape)
+    if strides is None or strides == tensor.stride() or not _is_dense(array.shape, strides):
+        return tensor
+    return torch.empty_strided(array.shape, strides, dtype=tensor.dtype).copy_(tensor)
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements lie without gaps or overlaps, in whatever order of dimensions."""
+    expected = 1
+    for stride, size in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True

@@ -2,12 +2,12 @@
 
 A model composes operators, each of which may round. How much of its error that explains depends on how the
 later operators amplify it, which no bound on a single operator tells. It is measured: the model runs in
-float64, and every operator that computes (rather than moves or selects) gets arguments and gives results
-that are multiplied by 1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo
-arithmetic (Parker, Pierce, Eggert, Computing in Science & Engineering 2(4), 2000). To a sum of products ruS
-is added, S the sum of the magnitudes. What such runs differ by, element by element, is D of rule 6 of
-`harness.verdict.nearness`: an error of κ·D is what operators that are all right by its rules 1, 4 and 6 add
-up to. An element that such runs decide differently, an index or a comparison, is left open.
+float64, and the result of every operator that computes (rather than moves or selects) is multiplied by
+1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo arithmetic (Parker, Pierce,
+Eggert, Computing in Science & Engineering 2(4), 2000). To a sum of products ruS is added, S the sum of the
+magnitudes. What such runs differ by, element by element, is D of rule 6 of `harness.verdict.nearness`: an
+error of κ·D is what operators that are all right by its rules 1 and 4 add up to. An element that such runs
+decide differently, an index or a comparison, is left open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -38,13 +38,27 @@ _RUNS = 6
 _SPREAD = 2.0
 
 
+#: Changes a float64 tensor by less than the roundoff.
+Move: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _move(roundoff: float, seed: int) -> Move:
+    generator = torch.Generator().manual_seed(1000 + seed)
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * factors(tensor, roundoff, generator) if seed else tensor
+
+    return move
+
+
 class RoundingOracle:
     """PyTorch's answer to a computation, and how far roundings may move it: a `nearness.Oracle`.
 
     Args:
         expected: Its results.
         dtypes: Of its arguments and results; the narrowest floating one is the one that it rounds to.
-        wide: Makes the computation in float64, under whatever mode is active.
+        wide: Makes the computation in float64, under whatever mode is active; called with what changes its
+            arguments as little as roundings of them would.
         arguments: For rules of an operator's own judge; none where there is no such.
     """
 
@@ -55,7 +69,7 @@ class RoundingOracle:
         self,
         expected: tuple[Array, ...],
         dtypes: Iterable[str],
-        wide: Callable[[], AbstractContextManager[Callable[[], Sequence[torch.Tensor]]]],
+        wide: Callable[[], AbstractContextManager[Callable[[Move], Sequence[torch.Tensor]]]],
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
         self.expected = expected
@@ -117,7 +131,7 @@ class RoundingOracle:
             for seed in range(1 + _RUNS):
                 try:
                     with Widened(roundoff if seed else 0.0, seed):
-                        outputs = compute()
+                        outputs = compute(_move(roundoff, seed))
                 except Exception:
                     # It need not run in float64; it is judged by its own dtype's tolerance then.
                     return None
@@ -143,10 +157,11 @@ class ModelReference(RoundingOracle):
         expected: tuple[Array, ...],
     ) -> None:
         @contextmanager
-        def wide() -> Iterator[Callable[[], Sequence[torch.Tensor]]]:
+        def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
             program = copy.deepcopy(model.program).double()
             inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(invocation)]
-            yield lambda: program(*(t.clone() for t in inputs))
+            # A model's inputs are given: masks are to stay what they are.
+            yield lambda move: program(*(t.clone() for t in inputs))
 
         super().__init__(expected, {str(a.dtype) for a in (*feeds, *expected)}, wide)
         self.invocation = invocation
@@ -197,27 +212,27 @@ class Widened(TorchDispatchMode):
         if not self._roundoff or not computes(func):
             return func(*args, **kwargs)
         magnitudes = None
-        if not func._schema.is_mutable:
-            if accumulates(func):
-                magnitudes = func(*pytree.tree_map(_magnitude, args), **kwargs)
-            args = pytree.tree_map(self._moved, args)
+        if accumulates(func) and not func._schema.is_mutable:
+            magnitudes = func(*pytree.tree_map(_magnitude, args), **kwargs)
         result = func(*args, **kwargs)
         for i, tensor in enumerate(result if isinstance(result, tuple | list) else (result,)):
             if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
-                tensor.mul_(self._factors(tensor))
+                moved = tensor * self._factors(tensor)
                 if magnitudes is not None and i == 0:
                     first = magnitudes[0] if isinstance(magnitudes, tuple | list) else magnitudes
-                    tensor.add_((self._factors(tensor) - 1.0) * first)
+                    moved += (self._factors(tensor) - 1.0) * first
+                # A mask's lowest number has none below it.
+                tensor.copy_(torch.where(moved.isfinite(), moved, tensor))
         return result
 
     def _factors(self, tensor: torch.Tensor) -> torch.Tensor:
-        r = torch.rand(tensor.shape, generator=self._generator, dtype=torch.float64)
-        return r.mul_(2.0 * self._roundoff).add_(1.0 - self._roundoff)
+        return factors(tensor, self._roundoff, self._generator)
 
-    def _moved(self, argument: Any) -> Any:
-        if isinstance(argument, torch.Tensor) and argument.dtype is torch.float64:
-            return argument * self._factors(argument)
-        return argument
+
+def factors(tensor: torch.Tensor, roundoff: float, generator: torch.Generator) -> torch.Tensor:
+    """Numbers from 1 - roundoff to 1 + roundoff, of the shape of `tensor`."""
+    r = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+    return r.mul_(2.0 * roundoff).add_(1.0 - roundoff)
 
 
 def computes(target: torch._ops.OpOverload) -> bool:
@@ -240,9 +255,15 @@ _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tenso
 
 
 def accumulates(target: torch._ops.OpOverload) -> bool:
-    """Whether results are sums of products of the arguments."""
+    """Whether results are sums of products, whose magnitudes the call on absolute values sums."""
     case = REGISTRY.get(str(target))
-    return case is not None and (case.judge.accumulates or case.judge.terms is not None)
+    if case is None:
+        return False
+    return (case.judge.accumulates and case.judge.terms is None) or str(target) in _ADDED_PRODUCTS
+
+
+#: Their scales, which a judge needs terms for, are positive in models.
+_ADDED_PRODUCTS = frozenset({"aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default"})
 
 
 def _magnitude(argument: Any) -> Any:
