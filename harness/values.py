@@ -19,7 +19,8 @@ import numpy as np
 from harness.captured_values import CAPTURED
 from harness.dtypes import INT_RANGE, PRECISION, is_float
 from harness.invocation import Recipe
-from harness.raw_values import Raw, Values, raw_stream
+from harness.raw_values import Raw, raw_stream
+from harness.raw_values import Values as Values
 from harness.raw_values import below as _below
 from harness.raw_values import unit as _unit
 

@@ -54,6 +54,8 @@ class Layer(nn.Module):
 class Bert(nn.Module):
     """Hidden states of all words, and the pooled one of the first."""
 
+    position_ids: torch.Tensor
+
     def __init__(self, layers: int = 2) -> None:
         super().__init__()
         self.words = nn.Embedding(_WORDS, _WIDTH, padding_idx=0)

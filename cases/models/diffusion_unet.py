@@ -42,7 +42,7 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         def split(t: torch.Tensor) -> torch.Tensor:
-            return t.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            return t.reshape(*t.shape[:-1], self.heads, -1).transpose(1, 2)
 
         q, k, v = split(self.to_q(x)), split(self.to_k(context)), split(self.to_v(context))
         scores = torch.einsum("bhid,bhjd->bhij", q, k) * q.shape[-1] ** -0.5

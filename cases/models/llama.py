@@ -102,6 +102,8 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """The next tokens after a cached past: logits, and the cache with them appended."""
 
+    frequencies: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(_WORDS, _WIDTH)

@@ -65,6 +65,9 @@ class Block(nn.Module):
 class Whisper(nn.Module):
     """A spectrogram and the words so far to logits of the next ones."""
 
+    positions: torch.Tensor
+    mask: torch.Tensor
+
     def __init__(self, layers: int = 2, frames: int = 20) -> None:
         super().__init__()
         self.conv1 = nn.Conv1d(_MELS, _WIDTH, kernel_size=3, padding=1)

@@ -117,11 +117,11 @@ def _kind_of_values(spec: TensorSpec) -> Any:
     return spec.values if spec.dtype in INT_RANGE or spec.dtype == "bool" else "few"
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what is dispatched, composites before they are taken apart."""
 
     def __init__(self, notes: _Notes) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._notes = notes
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -139,7 +139,7 @@ class _Interpreted(torch.fx.Interpreter):
     """Runs an exported program's graph and notes its calls."""
 
     def __init__(self, module: torch.nn.Module, notes: _Notes) -> None:
-        super().__init__(module)  # type: ignore[arg-type]
+        super().__init__(module)
         self._notes = notes
 
     def run_node(self, n: torch.fx.Node) -> Any:

@@ -63,7 +63,8 @@ class PyTorchGraph:
     ) -> None:
         self.graph = graph
         self.nodes = tuple(n for n in graph.nodes if n.op == "call_function")
-        self.outputs: tuple[Node, ...] = tuple(n for n in graph.output_node().args[0] if isinstance(n, Node))
+        results: Any = graph.output_node().args[0]
+        self.outputs: tuple[Node, ...] = tuple(n for n in results if isinstance(n, Node))
         self._placeholders = dict(placeholders)
         self._attributes = attributes
         self._inputs = frozenset(inputs)

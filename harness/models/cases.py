@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harness.capture.describe import describe_tensor
@@ -52,28 +52,23 @@ def _other_values(
     model: LoadedModel, example: tuple[TensorSpec, ...], drawn: tuple[TensorSpec, ...]
 ) -> list[ModelCase]:
     """Floating inputs drawn again, negated and made small; the others stay, since they may be structure."""
-    changes = {
+    changes: dict[str, Callable[[Recipe], Recipe]] = {
         "other values": lambda recipe: replace(recipe, seed=recipe.seed + 1),
         "negated values": lambda recipe: replace(_scaled(recipe, -1.0), seed=recipe.seed + 2),
         "small values": lambda recipe: replace(_scaled(recipe, 2.0**-6), seed=recipe.seed + 3),
     }
+
+    def changed(old: TensorSpec, new: TensorSpec, change: Callable[[Recipe], Recipe]) -> TensorSpec:
+        drawn_like = isinstance(new.values, Recipe) and new.values.domain[0] == "like"
+        return replace(new, values=change(new.values)) if drawn_like else old  # type: ignore[arg-type]
+
     return [
         ModelCase(
-            _invocation(
-                model,
-                tuple(
-                    replace(new, values=change(new.values)) if _is_drawn(new) else old
-                    for old, new in zip(example, drawn, strict=True)
-                ),
-            ),
+            _invocation(model, tuple(changed(o, n, change) for o, n in zip(example, drawn, strict=True))),
             name,
         )
         for name, change in changes.items()
     ]
-
-
-def _is_drawn(spec: TensorSpec) -> bool:
-    return isinstance(spec.values, Recipe) and spec.values.domain[0] == "like"
 
 
 def _scaled(recipe: Recipe, factor: float) -> Recipe:

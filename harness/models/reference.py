@@ -193,7 +193,7 @@ def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:
     return ModelReference(model, invocation, feeds, tuple(to_numpy(t) for t in outputs))
 
 
-class Widened(TorchDispatchMode):
+class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs everything in float64, and perturbs what operators compute.
 
     Args:
@@ -202,7 +202,7 @@ class Widened(TorchDispatchMode):
     """
 
     def __init__(self, roundoff: float, seed: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._roundoff = roundoff
         self._generator = torch.Generator().manual_seed(seed)
 

@@ -29,11 +29,11 @@ from harness.verdict.verdict import Outcome, Stage
 CONTROL_FLOW, SIZES = "control flow", "sizes"
 
 
-class _Path(TorchDispatchMode):
+class _Path(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Takes note of which operators are called with which weights."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._names = {id(t): name for name, t in (*model.named_parameters(), *model.named_buffers())}
         self.steps: list[str] = []
 
@@ -52,7 +52,8 @@ def path(model: LoadedModel, invocation: Invocation) -> list[str]:
     tensors = build_tensors(invocation)
     with quiet_call(), _Path(model.program) as noted:
         model.program(*tensors)
-    return noted.steps
+    steps: list[str] = noted.steps
+    return steps
 
 
 def other_path(model: LoadedModel, example: Invocation, other: Invocation) -> str:
