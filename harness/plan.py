@@ -12,7 +12,8 @@ from harness.changed.git import RevisionProblem
 from harness.changed.selection import Changed, changed_since
 from harness.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.generate.operator_case import REGISTRY
-from harness.models.load import PREFIX, ModelProblem
+from harness.models.load import ModelProblem
+from harness.models.names import PREFIX
 from harness.models.plan import model_units
 from harness.models.unit import ModelUnit
 from harness.pipeline.task import Settings

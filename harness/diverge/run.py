@@ -16,7 +16,9 @@ def find_divergence(task: DivergeTask, supervisor: Supervisor) -> Divergence:
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
         LookupError: an unknown converter or backend.
     """
-    for message in supervisor.model(task):
+    # All messages are taken: what is left in the pipe would be taken for an answer to the next task.
+    messages = list(supervisor.model(task))
+    for message in messages:
         if isinstance(message, NoModel):
             raise ModelProblem(message.message)
         if isinstance(message, Death):

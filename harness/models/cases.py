@@ -62,13 +62,11 @@ def _other_values(
         drawn_like = isinstance(new.values, Recipe) and new.values.domain[0] == "like"
         return replace(new, values=change(new.values)) if drawn_like else old  # type: ignore[arg-type]
 
-    return [
-        ModelCase(
-            _invocation(model, tuple(changed(o, n, change) for o, n in zip(example, drawn, strict=True))),
-            name,
-        )
-        for name, change in changes.items()
-    ]
+    found = []
+    for name, change in changes.items():
+        specs = tuple(changed(old, new, change) for old, new in zip(example, drawn, strict=True))
+        found.append(ModelCase(_invocation(model, specs), name))
+    return found
 
 
 def _scaled(recipe: Recipe, factor: float) -> Recipe:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from harness.diverge.report import to_data
 from harness.models.unit import ModelOutcome
 from harness.record.errors import ResultsError, reason
 
@@ -60,5 +61,5 @@ def _data(outcome: ModelOutcome) -> dict[str, Any]:
         "own_error": growth.own if growth else None,
         "explained_error": growth.explained if growth else None,
         "traced": outcome.traced.what if outcome.traced else "",
-        "divergence": outcome.divergence,
+        "divergence": to_data(outcome.divergence) if outcome.divergence is not None else None,
     }

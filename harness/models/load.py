@@ -18,9 +18,7 @@ from torch.utils import _pytree as pytree
 from cases import models
 from harness.availability import UnknownName
 from harness.models.entry import REGISTRY, SEED, Axis, ModelEntry
-
-#: What the overload column of the record begins with for a whole model.
-PREFIX = "model."
+from harness.models.names import PREFIX, split_word
 
 
 class ModelProblem(Exception):
@@ -96,7 +94,7 @@ def check_word(word: str) -> None:
         UnknownName: no registered model has that name; near ones are named.
         ModelProblem: the file is not there, or the word has no function.
     """
-    file, function = _split(word)
+    file, function = split_word(word)
     if file is None:
         if word not in models.load():
             raise UnknownName("model", word, tuple(models.load()))
@@ -107,14 +105,6 @@ def check_word(word: str) -> None:
         raise ModelProblem(f"--model {word}: say which function makes the model: {file}:make_model")
 
 
-def model_name(word: str) -> str:
-    """What the model that `word` names is called in the record."""
-    file, function = _split(word)
-    if file is None:
-        return word
-    return function or file.stem
-
-
 def load_model(word: str) -> LoadedModel:
     """The model that `word` names, with the weights and inputs that `SEED` gives.
 
@@ -123,21 +113,12 @@ def load_model(word: str) -> LoadedModel:
         ModelProblem: likewise, or the file or its function fails, or gives something else.
     """
     check_word(word)
-    file, function = _split(word)
+    file, function = split_word(word)
     if file is None:
         return _made(models.load()[word], word)
     if file.suffix == ".pt2":
         return _saved(file)
     return _made(_entry_in(file, function), word)
-
-
-def _split(word: str) -> tuple[Path | None, str]:
-    """File and function; no file for the name of a registered model."""
-    head, colon, function = word.rpartition(":")
-    path = head if colon and head.endswith(".py") else word
-    if path.endswith((".py", ".pt2")):
-        return Path(path), function if path == head else ""
-    return None, ""
 
 
 def _entry_in(file: Path, function: str) -> ModelEntry:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.models.load import ModelProblem, check_word, model_name
+from harness.models.load import ModelProblem, check_word
+from harness.models.names import model_name
 from harness.models.unit import ModelUnit
 from harness.pipeline.task import Settings
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from harness import converters
 from harness.blame.decide import RUNS_AT
 from harness.blame.inquiry import signature
 from harness.blame.testimony import UNKNOWN
+from harness.diverge import report
+from harness.diverge.diverge import Divergence
+from harness.diverge.run import find_divergence
 from harness.invocation import Invocation
-from harness.models.load import PREFIX, model_name
-from harness.models.task import Growth, ModelCase, ModelCases, ModelTask, NoModel, Traced
+from harness.models.load import ModelProblem
+from harness.models.names import PREFIX, model_name
+from harness.models.task import DivergeTask, Growth, ModelCase, ModelCases, ModelTask, NoModel, Traced
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import OWN_FAULT, Result, Settings, Step
 from harness.verdict.verdict import Outcome, Stage, Verdict
@@ -54,14 +57,14 @@ class ModelOutcome:
         case: Which run.
         growth: How errors grew; None where nothing could be compared.
         traced: Where tracing is to blame.
-        divergence: Where a wrong result begins, as data; None where that is unknown.
+        divergence: Where a wrong result begins; None where that was not looked for or not found.
     """
 
     verdict: Verdict
     case: ModelCase
     growth: Growth | None = None
     traced: Traced | None = None
-    divergence: Mapping[str, Any] | None = None
+    divergence: Divergence | None = None
 
 
 @dataclass
@@ -72,6 +75,8 @@ class _Found:
     results: dict[tuple[int, str], Result] = field(default_factory=dict)
     growths: dict[tuple[int, str], Growth] = field(default_factory=dict)
     traced: dict[tuple[int, str], Traced] = field(default_factory=dict)
+    divergences: dict[tuple[int, str], Divergence] = field(default_factory=dict)
+    unfound: dict[tuple[int, str], str] = field(default_factory=dict)
 
 
 def run_model_unit(unit: ModelUnit, supervisor: Supervisor) -> Iterator[ModelOutcome]:
@@ -96,9 +101,35 @@ def run_model_unit(unit: ModelUnit, supervisor: Supervisor) -> Iterator[ModelOut
         if not left:
             break
         task = replace(task, done=frozenset(found.results))
+    _look_for_divergences(unit, supervisor, found)
     version = converters.find(unit.converter).version()
     for (index, _), result in sorted(found.results.items()):
         yield _outcome(unit, supervisor, version, found, found.cases[index], result)
+
+
+def _look_for_divergences(unit: ModelUnit, supervisor: Supervisor, found: _Found) -> None:
+    """Where each backend's first wrong result begins, unless tracing explains it; the others share it."""
+    if not unit.settings.blame:
+        return
+    for backend in unit.backends:
+        wrong = [
+            key
+            for key, result in sorted(found.results.items())
+            if key[1] == backend and result.outcome is Outcome.MISMATCH and key not in found.traced
+        ]
+        if not wrong:
+            continue
+        task = DivergeTask(
+            word=unit.word,
+            converter=unit.converter,
+            backend=backend,
+            settings=unit.settings,
+            case=wrong[0][0],
+        )
+        try:
+            found.divergences[wrong[0]] = find_divergence(task, supervisor)
+        except ModelProblem as problem:
+            found.unfound[wrong[0]] = str(problem)
 
 
 def _once(task: ModelTask, supervisor: Supervisor, found: _Found) -> tuple[Death | None, Step | None]:
@@ -176,6 +207,11 @@ def _outcome(
         evidence.append(f"The inputs have {case.change}.")
     if failed and grown is not None:
         evidence.append(str(grown))
+    divergence = found.divergences.get(key)
+    if divergence is not None:
+        evidence.append(report.verdict(divergence))
+    elif key in found.unfound:
+        evidence.append(f"No first divergence: {found.unfound[key]}.")
     backend = supervisor.backends.get(result.backend)
     comparison = result.comparison
     verdict = Verdict(
@@ -212,7 +248,7 @@ def _outcome(
         invocation=case.invocation.json,
         exported_invocation="" if unit.shape_mode == "static" else found.cases[0].invocation.json,
     )
-    return ModelOutcome(verdict, case, grown, traced)
+    return ModelOutcome(verdict, case, grown, traced, divergence)
 
 
 def _mark(traced: Traced, result: Result) -> str:
