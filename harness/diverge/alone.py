@@ -23,7 +23,7 @@ from harness.pipeline.program import Exportable, export_request
 from harness.tensors import bind, output_tensors
 
 #: Storage elements up to which an operator's arguments are kept as they are.
-_EXACT = 4096
+_EXACT = 64
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.record.errors import ResultsError
 from harness.record.run_info import read_run_info
 
 #: What the overload column of the record begins with for a whole model.
@@ -26,6 +27,24 @@ def model_name(word: str) -> str:
     if file is None:
         return word
     return function or file.stem
+
+
+def refuse_model(case_id: str, overload: str, what: str) -> None:
+    """Say of a model's case what can be done with it in place of what is done with an operator's.
+
+    Args:
+        case_id: The case.
+        overload: What the record calls its operator or model.
+        what: What cannot be done: ``shrunk``.
+
+    Raises:
+        ResultsError: it is a model's.
+    """
+    if overload.startswith(PREFIX):
+        raise ResultsError(
+            f"case {case_id} is of a whole model and cannot be {what}: "
+            f"`conformance diverge {overload.removeprefix(PREFIX)}` finds the operator where it goes wrong"
+        )
 
 
 def model_word(results_dir: Path, overloads: Sequence[str]) -> str | None:
