@@ -76,6 +76,8 @@ class RoundingOracle:
         self.dtypes = frozenset(dtypes)
         self.arguments: Mapping[str, Any] = arguments or {}
         self._make_wide = wide
+        #: Called before each run in float64: a supervisor that hears nothing takes a slow one for a hang.
+        self.alive: Callable[[], None] = lambda: None
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
@@ -129,6 +131,7 @@ class RoundingOracle:
         runs = []
         with quiet_call(), default_dtype(torch.float64), self._make_wide() as compute:
             for seed in range(1 + _RUNS):
+                self.alive()
                 try:
                     with Widened(roundoff if seed else 0.0, seed):
                         outputs = compute(_move(roundoff, seed))
