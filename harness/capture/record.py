@@ -71,8 +71,9 @@ def capture(model: LoadedModel) -> Capture:
     if model.exported is not None:
         _Interpreted(model.module, notes).run(*model.inputs)
     else:
+        inputs = [tensor.clone() for tensor in model.inputs]
         with _places(model.module, notes), torch.inference_mode(), _Recorder(notes):
-            model.program(*(tensor.clone() for tensor in model.inputs))
+            model.program(*inputs)
     return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
 
 

@@ -9,6 +9,7 @@ A model is one function under the decorator `model`, in ``cases/models/`` or in 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -58,17 +59,22 @@ class ModelEntry:
 REGISTRY: dict[str, ModelEntry] = {}
 
 
+def _place(make: Callable[[], Made]) -> tuple[str, str]:
+    return inspect.getfile(make), make.__qualname__
+
+
 def model(
     name: str, *, axes: tuple[Axis, ...] = (), source: str = ""
 ) -> Callable[[Callable[[], Made]], Callable[[], Made]]:
-    """Register the decorated function as the model `name`.
+    """Register the decorated function as the model `name`; a file that is imported again does so again.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken by another function.
     """
 
     def register(make: Callable[[], Made]) -> Callable[[], Made]:
-        if name in REGISTRY:
+        known = REGISTRY.get(name)
+        if known is not None and _place(known.make) != _place(make):
             raise ValueError(f"model {name!r} is registered twice")
         REGISTRY[name] = ModelEntry(name=name, make=make, axes=axes, source=source)
         return make

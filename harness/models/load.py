@@ -200,7 +200,10 @@ def _flat(
     tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
     if not tensors:
         raise ModelProblem(f"{name} has no tensor among its example inputs")
-    program = Flat(module, structure, constants).eval()
+    program = Flat(module, structure, constants)
+    # An exported program is in the mode that it was exported in, and has no other.
+    program = program.eval() if exported is None else program.requires_grad_(False)
+    program.training = False
     return LoadedModel(name, module, program, tensors, tuple(names), axes, exported)
 
 
