@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import onnx
 import pytest
 from planted_models import RULES
@@ -77,6 +75,12 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     assert (found.kind, found.operators, found.module) == ("operator", ("aten.silu.default",), "layers.0.mlp")
     assert found.onnx_node.startswith("Mul ")
     assert [alone.outcome for alone in found.alone] == ["mismatch"]
+    told = "\n".join(report.lines(found))
+    assert "module      layers.0.mlp" in told
+    assert "operator    aten.silu.default" in told
+    data = report.to_data(found)
+    assert data["alone"][0]["case_id"] in told
+    assert data["verdict"] in told
 
 
 def test_a_dynamic_export_is_looked_into_at_other_sizes(rules: tuple[str, ...]) -> None:
@@ -85,24 +89,14 @@ def test_a_dynamic_export_is_looked_into_at_other_sizes(rules: tuple[str, ...]) 
     assert found.operators == ("aten.silu.default",)
 
 
-@pytest.mark.parametrize(("word", "converter"), [("vit", "torchscript"), ("diffusion-unet", "dynamo")])
+@pytest.mark.parametrize(("word", "converter"), [("vit", "torchscript"), ("super-resolution", "dynamo")])
 def test_nothing_diverges_in_a_model_that_is_right(word: str, converter: str) -> None:
     found, _ = search(word, converter)
     assert (found.kind, found.problem, found.not_run) == ("none", "", ())
-    assert found.checked == found.checkpoints > 50
+    assert found.checked == found.checkpoints > 6
     assert found.growth is not None
 
 
 def test_what_cannot_be_exported_is_said(rules: tuple[str, ...]) -> None:
     with pytest.raises(ModelProblem, match="control-flow cannot be exported with dynamo"):
         search("control-flow", "dynamo")
-
-
-def test_the_corpus_note_and_the_lines_name_the_place(rules: tuple[str, ...], tmp_path: Path) -> None:
-    found, _ = search("llama-decoder", "torchscript", rules)
-    told = "\n".join(report.lines(found))
-    assert "module      layers.0.mlp" in told
-    assert "operator    aten.silu.default" in told
-    data = report.to_data(found)
-    assert data["alone"][0]["case_id"] in told
-    assert data["verdict"] in told
