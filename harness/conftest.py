@@ -385,7 +385,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             console.print(part, soft_wrap=isinstance(part, Text))
         return
     print_summary(console, run.results_dir)
-    follower = config.pluginmanager.get_plugin("conformance-follower")
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)
