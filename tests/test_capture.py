@@ -166,6 +166,7 @@ def test_the_committed_corpus_is_of_calls_that_pytorch_takes() -> None:
     entries = [entry for name in corpus.overloads() for entry in corpus.entries(name)]
     captured = [entry for entry in entries if entry.origin == "captured"]
     assert len(captured) > 1000
+    assert {entry.overload for entry in captured} <= cases.load().keys()
     models = {part.split(" ×")[0] for entry in captured for part in entry.note.split(", ")}
     assert {"resnet50", "llama-decoder", "whisper"} <= models
     assert sum(len(entry.line) for entry in entries) / len(entries) < 700

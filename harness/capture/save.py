@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cases
 from harness.capture.record import Capture, kind
 from harness.corpus import Corpus, CorpusEntry
 from harness.record import layout
@@ -52,12 +53,16 @@ def save_file(path: Path, entries: Iterable[CorpusEntry]) -> None:
 def save_directory(directory: Path, entries: Sequence[CorpusEntry]) -> None:
     """Put `entries` in place of all captured ones in a corpus directory; others stay.
 
+    Every run reads such a directory. It gets calls of operators that have a case: the others are a kernel's
+    own, below the composite that an exporter sees.
+
     Raises:
         ResultsError: it cannot be read or written.
     """
     corpus = Corpus([directory])
     by_overload: dict[str, list[CorpusEntry]] = {name: [] for name in corpus.overloads()}
-    for entry in entries:
+    known = cases.load()
+    for entry in (entry for entry in entries if entry.overload in known):
         by_overload.setdefault(entry.overload, []).append(entry)
     for overload, captured in by_overload.items():
 
