@@ -203,9 +203,13 @@ class Supervisor:
     def model(self, task: ModelTask | DivergeTask) -> Iterator[Any]:
         """Messages of a task on a whole model; a `Death` comes last where the worker did not survive it.
 
+        It gets a worker of its own: what PyTorch keeps of one export of a model can make the next one fail.
+
         Raises:
             WorkerFailed: no worker can be started.
         """
+        if self._served:
+            self._discard()
         return self._serve(task)
 
     # The process
