@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 import cases
+from harness import options as command_options
 from harness.baseline import command_line
 from harness.coverage.report import report
+from harness.models import options as model_options
+from harness.models.unit import ModelUnit
 from harness.pipeline.unit import Unit
 from harness.plan import NothingChanged, Options, Plan, UsageProblem, make_plan
-from harness.reach.survey import DRAWS, Survey
+from harness.reach.survey import Survey
 from harness.reach.unreachable import excuses
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
@@ -33,24 +36,6 @@ from harness.shrink.after_run import default_seconds, shrink_after_run
 #: Seconds between progress lines where the terminal cannot rewrite one.
 _QUIET_INTERVAL = 15.0
 
-#: What of the command line goes into ``run.json``; paths of this machine do not.
-_RECORDED = (
-    "op",
-    "source",
-    "dtype",
-    "examples",
-    "values",
-    "shapes",
-    "opset",
-    "batch_size",
-    "public_api",
-    "no_blame",
-    "changed_since",
-    "rules",
-    "timeout",
-    "memory_limit",
-)
-
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
 _SESSION = pytest.StashKey[Session]()
@@ -58,69 +43,8 @@ _SESSION = pytest.StashKey[Session]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
-    add = parser.getgroup("conformance", "PyTorch → ONNX → runtime conformance").addoption
-    names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
-    number: dict[str, Any] = {"type": int, "metavar": "N"}
-    default = Options()
-    add("--op", help="operator, repeatable: aten::celu, aten.add.Tensor, 'aten.upsample_*'", **names)
-    add("--converter", help="repeatable: dynamo (default), torchscript, …", **names)
-    add("--backend", help="repeatable: ort-cpu (default), trt, …, or all", **names)
-    add("--source", help="repeatable: generated and corpus (default), opinfo, corpus:FILE", **names)
-    add("--dtype", help="only these dtypes, repeatable: float16", **names)
-    add("--examples", help=f"cases per operator ({default.examples})", **number)
-    add("--values", help=f"value draws per export ({default.values})", **number)
-    add("--seed", help=f"of the draws ({default.seed})", **number)
-    add("--shapes", choices=("static", "dynamic", "both"), default=default.shapes, help="kinds of export")
-    add("--rules", metavar="FILE", action="append", default=[], help="try the conversion functions of FILE")
-    add(
-        "--changed-since",
-        metavar="REV",
-        help="only operators whose case, rule (--rules) or converter changed since a git revision; where "
-        "nothing did, the exit status is 0",
-    )
-    add(
-        "--shard",
-        metavar="I/N",
-        help="only the I-th of N parts of the run, to be put together by `conformance merge`: 3/8",
-    )
-    add(
-        "--reuse",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="take over the verdicts of earlier runs where nothing that they hang on has changed; a run or a "
-        "directory of runs, repeatable: --reuse results",
-    )
-    add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
-    add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
-    add("--opset", help="to emit (the converter's own default)", **number)
-    add("--batch-size", default=default.batch_size, help="structures per export (%(default)s)", **number)
-    add("--public-api", action="store_true", help="keep nothing between exports: slow and plain")
-    add("--no-blame", action="store_true", help="do not look into whose defect a failure is")
-    add("--memory-limit", type=float, default=4.0, metavar="GIB", help="of a worker process (%(default)s)")
-    add("--results-dir", metavar="DIR", help="where the run is written (results/RUN_ID)")
-    add("--record-only", action="store_true", help="record failures and exit with status 0")
-    add("--replay", metavar="DIR", help="run the cases of a recorded run again instead of drawing")
-    add(
-        "--generator-report",
-        nargs="?",
-        type=int,
-        const=DRAWS,
-        metavar="N",
-        help=f"export nothing; say how well N draws ({DRAWS}) cover each operator's arguments",
-    )
-    add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
-    add(
-        "--shrink",
-        type=float,
-        metavar="S",
-        help="seconds to shrink the worst failures after measuring, 0 for none "
-        "(a tenth of what measuring took, at most 30; none with --record-only)",
-    )
-    add("--coverage", action="store_true", help="print which operators have a case, and run nothing")
-    # pytest-timeout has an option of that name; its value serves both.
-    with contextlib.suppress(ValueError):
-        add("--timeout", type=float, default=60.0, metavar="S", help="seconds per step of a batch")
+    group = parser.getgroup("conformance", "PyTorch → ONNX → runtime conformance")
+    command_options.add(group.addoption)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -152,9 +76,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect either conformance or the generator's quality."""
-    other = "test_conformance.py" if config.option.generator_report else "test_generator.py"
-    return True if collection_path == Path(__file__).with_name(other) else None
+    """Collect operators, models or the generator's quality."""
+    others = model_options.other_files(config.option)
+    return True if collection_path in {Path(__file__).with_name(name) for name in others} else None
 
 
 def _options(given: Any) -> Options:
@@ -179,6 +103,10 @@ def _options(given: Any) -> Options:
         raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
     if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
         raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
+    if given.baseline and (given.models or given.model):
+        raise UsageProblem(
+            "--baseline is of operators, and whole models are to be run: leave one of them out"
+        )
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -199,6 +127,8 @@ def _options(given: Any) -> Options:
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         changed_since=given.changed_since,
         shard=given.shard,
+        models=model_options.words(given),
+        reuses=bool(given.reuse),
     )
 
 
@@ -211,11 +141,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     joined = getattr(config, "workerinput", {}).get("conformance")
     directory = joined["directory"] if joined else given.results_dir
+    # From where the command is given, as it will be for what looks into the run.
+    rules = [os.path.relpath(file) for file in given.rules]
     try:
         config.stash[_SESSION] = Session(
             config.stash[_PLAN],
             Path(directory) if directory else None,
-            options={name: getattr(given, name) for name in _RECORDED},
+            options={**{name: getattr(given, name) for name in command_options.RECORDED}, "rules": rules},
             seed=given.seed,
             # 0 is how pytest-timeout says none.
             timeout=given.timeout or float("inf"),
@@ -252,13 +184,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "unit" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
+    if "model_unit" in metafunc.fixturenames:
+        models = metafunc.config.stash[_PLAN].models
+        metafunc.parametrize("model_unit", models, ids=[_item_id(unit) for unit in models])
     if "surveyed" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("surveyed", list(dict.fromkeys(unit.overload for unit in units)))
 
 
-def _item_id(unit: Unit) -> str:
-    return f"{unit.overload}-{unit.word}"
+def _item_id(unit: Unit | ModelUnit) -> str:
+    mode = "" if unit.shape_mode == "static" else f"-{unit.shape_mode}"
+    return f"{unit.overload}-{unit.converter}{mode}"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -326,7 +262,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     config = session.config
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         # Under xdist only the workers collect.
-        items = len(session.items) or len(config.stash[_PLAN].units)
+        items = len(session.items) or len(config.stash[_PLAN].units + config.stash[_PLAN].models)
         gate = command_line.Gate(command_line.expected(config.option))
         follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items, gate)
         config.pluginmanager.register(follower, "conformance-follower")
@@ -348,7 +284,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     run.close(int(exitstatus))
     if follower is not None and follower.cases:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
-    if not hasattr(session.config, "workerinput") and exitstatus == pytest.ExitCode.TESTS_FAILED:
+    ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
+    if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
         _shrink(session.config, run)
 
 
@@ -403,7 +340,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             console.print(part, soft_wrap=isinstance(part, Text))
         return
     print_summary(console, run.results_dir)
-    follower = config.pluginmanager.get_plugin("conformance-follower")
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)

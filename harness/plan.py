@@ -12,6 +12,10 @@ from harness.changed.git import RevisionProblem
 from harness.changed.selection import Changed, changed_since
 from harness.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.generate.operator_case import REGISTRY
+from harness.models.load import ModelProblem
+from harness.models.names import PREFIX
+from harness.models.plan import model_units
+from harness.models.unit import ModelUnit
 from harness.pipeline.task import Settings
 from harness.pipeline.unit import Unit
 from harness.record.errors import ResultsError
@@ -53,6 +57,8 @@ class Options:
             without `converters` those that they are for.
         changed_since: A git revision: only what changed since then; None for all.
         shard: ``3/8``: only the operators of that part; None for all.
+        models: Whole models to run in place of operators; none for operators.
+        reuses: Whether verdicts of earlier runs are taken over.
     """
 
     ops: tuple[str, ...] = ()
@@ -72,6 +78,8 @@ class Options:
     rules: tuple[str, ...] = ()
     changed_since: str | None = None
     shard: str | None = None
+    models: tuple[str, ...] = ()
+    reuses: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +96,7 @@ class Plan:
         changed: What changed since the revision that was asked for, in lines for a person.
         shard: The part that `units` are; None for all.
         whole: Per shard, one for a whole run, overload → its units' words, with blanks between.
+        models: Units of whole models, in place of `units`.
     """
 
     units: tuple[Unit, ...]
@@ -99,6 +108,7 @@ class Plan:
     changed: tuple[str, ...] = ()
     shard: Shard | None = None
     whole: tuple[Mapping[str, str], ...] = ()
+    models: tuple[ModelUnit, ...] = ()
 
 
 def make_plan(options: Options) -> Plan:
@@ -118,6 +128,7 @@ def make_plan(options: Options) -> Plan:
         RuleProblem,
         RevisionProblem,
         ResultsError,
+        ModelProblem,
     ) as error:
         raise UsageProblem(str(error)) from None
 
@@ -135,13 +146,23 @@ def _make_plan(options: Options) -> Plan:
     converter_names = options.converters or _converters_of(rules) or converters.defaults()
     if changed is not None and not options.converters and not rules:
         converter_names = (*converter_names, *(n for n in changed.converters if _can_run(n)))
-    if rules and not options.ops and options.replay is None:
+    if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(cases.load()))))
     for name in converter_names:
         problem = converters.find(name).probe()
         if problem:
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
     backend_names = _choose_backends(options.backends)
+    if options.models:
+        return Plan(
+            units=(),
+            sources=(),
+            converters=tuple(dict.fromkeys(converter_names)),
+            backends=backend_names,
+            unavailable=unavailable,
+            rules=_labels(rules, converter_names, None),
+            models=model_units(options, tuple(dict.fromkeys(converter_names)), backend_names),
+        )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
     asked = tuple(entry.create(argument) for entry, argument in map(sources.find, words))
@@ -274,6 +295,11 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
     cases.load()
     if options.replay is not None:
         known = sorted({r.invocation.overload for r in options.replay})
+        for name in known:
+            if name.startswith(PREFIX):
+                raise UsageProblem(
+                    f"{name} is a whole model: run it again with --model {name.removeprefix(PREFIX)}"
+                )
     else:
         known = sorted({overload for source in asked for overload in source.overloads()})
         if not known:

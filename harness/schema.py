@@ -28,9 +28,12 @@ def all_overloads() -> tuple[str, ...]:
 
 
 def normalise(pattern: str) -> str:
-    """``aten::celu``, ``aten::add.Tensor`` and ``torch.ops.aten.celu`` as dotted names."""
+    """``aten::celu``, ``aten::add.Tensor`` and ``torch.ops.aten.celu`` as dotted names.
+
+    ``model.NAME``, a whole model, is one already.
+    """
     pattern = pattern.strip().removeprefix("torch.ops.").replace("::", ".")
-    return pattern if pattern.startswith("aten.") else f"aten.{pattern}"
+    return pattern if pattern.startswith(("aten.", "model.")) else f"aten.{pattern}"
 
 
 def match(pattern: str, known: Sequence[str]) -> list[str]:

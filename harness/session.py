@@ -24,6 +24,9 @@ from harness.baseline.file import Baseline, drawing
 from harness.baseline.recheck import Rechecked, rechecked
 from harness.corpus import Corpus
 from harness.corpus.remember import Memory, Remembered
+from harness.diverge.report import entries
+from harness.models.details import write_details
+from harness.models.unit import ModelUnit, run_model_unit
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.unit import Unit, run_unit
 from harness.plan import Plan
@@ -221,6 +224,30 @@ class Session:
         for writer in (self._writer, self._without):
             if writer is not None and left:
                 writer.leave_out(left)
+
+    def run_model(self, unit: ModelUnit) -> UnitSummary:
+        """Run and record a whole model; where rules are tried, without them first.
+
+        Raises:
+            harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+            harness.record.errors.ResultsError: the record cannot be written.
+        """
+        if self._without is not None:
+            plain = replace(unit, settings=replace(unit.settings, rules=(), blame=False))
+            self._without.write(one.verdict for one in run_model_unit(plain, self._supervisor))
+            self._without.flush()
+        outcomes = list(run_model_unit(unit, self._supervisor))
+        verdicts = [outcome.verdict for outcome in outcomes]
+        summary = UnitSummary()
+        summary.add(verdicts)
+        self._writer.write(verdicts)
+        self._writer.flush()
+        write_details(self.results_dir, outcomes)
+        for outcome in outcomes:
+            for entry in entries(outcome.divergence) if outcome.divergence is not None else ():
+                Corpus.default().add(entry)
+        self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
+        return summary
 
     def compared(self, summary: UnitSummary) -> dict[str, Any]:
         """How a unit compares with the baseline, as plain data; empty without one."""

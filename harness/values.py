@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from harness.captured_values import CAPTURED
 from harness.dtypes import INT_RANGE, PRECISION, is_float
 from harness.invocation import Recipe
-
-#: float64 for floating dtypes, int64 (uint64 for uint64) for integers, bool for bool.
-Values: TypeAlias = npt.NDArray[Any]
-Raw: TypeAlias = npt.NDArray[np.uint64]
+from harness.raw_values import Raw, raw_stream
+from harness.raw_values import Values as Values
+from harness.raw_values import below as _below
+from harness.raw_values import unit as _unit
 
 #: Smallest and largest exponent of a normal number.
 _EXPONENTS = {"float64": (-1022, 1023), "float32": (-126, 127), "float16": (-14, 15), "bfloat16": (-126, 127)}
@@ -85,16 +85,6 @@ def special_ints(dtype: str) -> tuple[int, ...]:
     for bits in (8, 15, 16, 24, 31, 32, 53):
         edges |= {2**bits, 2**bits - 1, 2**bits + 1, -(2**bits), -(2**bits) - 1}
     return tuple(sorted((v for v in edges if low <= v <= high), key=lambda v: (abs(v), v < 0)))
-
-
-def _unit(raw: Raw) -> npt.NDArray[np.float64]:
-    """Uniform in [0, 1), 53 bits."""
-    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _below(raw: Raw, bound: int) -> npt.NDArray[np.int64]:
-    """Uniform in [0, bound); the bias is below 2⁻⁴⁰ for bounds that occur here."""
-    return (raw % np.uint64(max(bound, 1))).astype(np.int64)
 
 
 def _pick(raw: Raw, table: tuple[Any, ...], kind: type) -> Values:
@@ -372,12 +362,8 @@ DOMAINS: dict[str, Callable[..., Values]] = {
     "packed": _packed,
     "pivots": _pivots,
     "dominant": _dominant,
+    **CAPTURED,
 }
-
-
-def raw_stream(seed: int, count: int) -> Raw:
-    """`count` 64-bit words, the same for one seed everywhere."""
-    return np.asarray(np.random.PCG64(seed).random_raw(count), dtype=np.uint64)
 
 
 def compute(recipe: Recipe, dtype: str, count: int) -> Values:

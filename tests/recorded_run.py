@@ -31,5 +31,5 @@ def make(cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run `OPERATORS` from `cwd` into ``results/NAME``."""
     operators = [word for name in OPERATORS for word in ("--op", name)]
     backends = ("--backend", "ort-cpu", "--backend", "onnx-reference")
-    where = ("--results-dir", f"results/{NAME}", "-p", "no:cacheprovider")
+    where = ("--source", "generated", "--results-dir", f"results/{NAME}", "-p", "no:cacheprovider")
     return conformance("run", *operators, *backends, "--examples", "24", *where, "--json", cwd=cwd)

@@ -27,8 +27,9 @@ from harness.invocation import (
     TensorSpec,
     contiguous_strides,
 )
+from harness.raw_values import raw_stream
 from harness.tensors import bind, build_tensor, build_tensors
-from harness.values import STYLES, raw_stream
+from harness.values import STYLES
 
 OVERLOADS = tuple(cases.load())
 

@@ -98,6 +98,17 @@ class HasUnoptimised(Protocol):
         """The same converter without its optimiser."""
 
 
+@runtime_checkable
+class HasProgram(Protocol):
+    """A converter that can tell what PyTorch graph it translated; one that cannot lacks this method.
+
+    Values of the ONNX model are named like the nodes of that graph, as far as they are kept.
+    """
+
+    def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+        """As `Converter.convert`, with the graph."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConverterEntry:
     """A registered converter before anything of it is imported or started.

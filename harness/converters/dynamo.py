@@ -48,6 +48,15 @@ class DynamoConverter:
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.converters.base.Converter`."""
+        return self.program(request).model_proto
+
+    def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+        """As `convert`, with the PyTorch graph that was translated; values have the same names in both.
+
+        Raises:
+            UnsupportedOperator: no conversion for an operator.
+            Exception: anything else is the converter's error.
+        """
         if self._book:
             self._book.start()
         constants = (
@@ -75,7 +84,7 @@ class DynamoConverter:
                     raise UnsupportedOperator(str(error), missing) from error
                 raise
             assert program is not None
-            return program.model_proto
+            return program
 
 
 def _lacks_conversion(error: BaseException) -> bool:

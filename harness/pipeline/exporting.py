@@ -86,7 +86,7 @@ class Exporting:
                 model = self._converter.convert(self._request(batch))
                 if len(batch) > 1:
                     # An exporter that cannot bring one case to the opset may leave all at another.
-                    _check_opset(model, self._settings.opset)
+                    check_opset(model, self._settings.opset)
                     if not self._rules_are_clear(batch):
                         size = 1
                         continue
@@ -166,7 +166,12 @@ class Exporting:
         return [converted]
 
 
-def _check_opset(model: onnx.ModelProto, opset: int | None) -> None:
+def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
+    """Whether a model has the opset that was asked for.
+
+    Raises:
+        ValueError: it has another.
+    """
     emitted = emitted_opset(model)
     if opset is not None and emitted != opset:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
@@ -175,7 +180,7 @@ def _check_opset(model: onnx.ModelProto, opset: int | None) -> None:
 def _check_model(converted: Converted, opset: int | None) -> None:
     """Raise where the model is not valid ONNX, not at the opset asked for, or not what was exported."""
     model = converted.model
-    _check_opset(model, opset)
+    check_opset(model, opset)
     outputs = [o.name for o in model.graph.output]
     wanted = [n for m in converted.members for n in m.structure.output_names]
     if outputs != wanted:

@@ -25,6 +25,7 @@ import psutil
 from harness.blame.decide import RUNS_AT
 from harness.blame.testimony import UNKNOWN
 from harness.invocation import Invocation
+from harness.models.task import DivergeTask, ModelTask
 from harness.pipeline.task import (
     OWN_FAULT,
     Asking,
@@ -56,8 +57,13 @@ class WorkerFailed(RuntimeError):
 
 
 @dataclass(frozen=True)
-class _Death:
-    """How a worker ended."""
+class Death:
+    """How a worker ended.
+
+    Attributes:
+        outcome: `CRASH` or `TIMEOUT`.
+        message: In what words.
+    """
 
     outcome: Outcome
     message: str
@@ -117,14 +123,14 @@ class Supervisor:
             current = stack.pop()
             done: set[tuple[CaseKey, str]] = set()
             step: Step | None = None
-            death: _Death | None = None
+            death: Death | None = None
             for message in self._serve(current):
                 if isinstance(message, Step):
                     step = message
                 elif isinstance(message, list):
                     done.update((r.case, r.backend) for r in message)
                     yield message
-                elif isinstance(message, _Death):
+                elif isinstance(message, Death):
                     death = message
             if death is not None:
                 verdicts, rest = _after_death(current, done, step, death)
@@ -143,7 +149,7 @@ class Supervisor:
                     found[message.index] = message.variants
                 elif isinstance(message, Step):
                     step = message
-                elif isinstance(message, _Death):
+                elif isinstance(message, Death):
                     if step is None:
                         raise WorkerFailed(message.message)
                     # Growing it killed PyTorch; the base itself is run and judged all the same.
@@ -165,13 +171,13 @@ class Supervisor:
         left = task
         while left.complaints:
             asking: Asking | None = None
-            death: _Death | None = None
+            death: Death | None = None
             for message in self._serve(left):
                 if isinstance(message, Asking):
                     asking = message
                 elif isinstance(message, Blamed):
                     found[message.index] = message
-                elif isinstance(message, _Death):
+                elif isinstance(message, Death):
                     death = message
             if death is None:
                 break
@@ -193,6 +199,18 @@ class Supervisor:
                 barred=left.barred | {w for w, count in deaths.items() if w and count >= _BARRED_AT},
             )
         return found
+
+    def model(self, task: ModelTask | DivergeTask) -> Iterator[Any]:
+        """Messages of a task on a whole model; a `Death` comes last where the worker did not survive it.
+
+        It gets a worker of its own: what PyTorch keeps of one export of a model can make the next one fail.
+
+        Raises:
+            WorkerFailed: no worker can be started.
+        """
+        if self._served:
+            self._discard()
+        return self._serve(task)
 
     # The process
 
@@ -228,8 +246,8 @@ class Supervisor:
         self._alive.close()
         self._process = self._connection = self._alive = None
 
-    def _serve(self, task: Task | ResizeTask | BlameTask) -> Iterator[Any]:
-        """Messages of one task; a `_Death` comes last where the worker did not survive it."""
+    def _serve(self, task: Task | ResizeTask | BlameTask | ModelTask | DivergeTask) -> Iterator[Any]:
+        """Messages of one task; a `Death` comes last where the worker did not survive it."""
         if self._process is not None and self._served >= self._recycle_after:
             self._discard()
         if self._process is None:
@@ -245,11 +263,11 @@ class Supervisor:
             elif isinstance(message, Finished):
                 if message.lost:
                     self._discard()
-                    yield _Death(Outcome.CRASH, message.lost)
+                    yield Death(Outcome.CRASH, message.lost)
                 return
             else:
                 yield message
-                if isinstance(message, _Death):
+                if isinstance(message, Death):
                     return
 
     def _next(self, timeout: float | None = None) -> Any:
@@ -265,10 +283,10 @@ class Supervisor:
             excess = self._excess_memory()
             if excess:
                 self._kill()
-                return _Death(Outcome.CRASH, excess)
+                return Death(Outcome.CRASH, excess)
             if time.monotonic() > deadline:
                 self._kill()
-                return _Death(Outcome.TIMEOUT, f"no answer within {self._timeout:g} s (--timeout)")
+                return Death(Outcome.TIMEOUT, f"no answer within {self._timeout:g} s (--timeout)")
 
     def _excess_memory(self) -> str:
         with contextlib.suppress(psutil.Error):
@@ -281,15 +299,15 @@ class Supervisor:
         self._process.join()
         self._discard()
 
-    def _died(self) -> _Death:
+    def _died(self) -> Death:
         self._process.join()
         code = self._process.exitcode
         words = self._last_words()
         self._discard()
         if code is not None and code < 0:
             name = signal.Signals(-code).name
-            return _Death(Outcome.CRASH, f"process killed by {name}" + (f"\n{words}" if words else ""))
-        return _Death(Outcome.CRASH, f"process exited with status {code}" + (f"\n{words}" if words else ""))
+            return Death(Outcome.CRASH, f"process killed by {name}" + (f"\n{words}" if words else ""))
+        return Death(Outcome.CRASH, f"process exited with status {code}" + (f"\n{words}" if words else ""))
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError), self._log.open("rb") as log:
@@ -305,7 +323,7 @@ class Supervisor:
 
 
 def _after_death(
-    task: Task, done: set[tuple[CaseKey, str]], step: Step | None, death: _Death
+    task: Task, done: set[tuple[CaseKey, str]], step: Step | None, death: Death
 ) -> tuple[list[Result], list[Task]]:
     """Verdicts on the guilty, and what is left to do."""
     if step is None:

@@ -19,6 +19,7 @@ import torch
 from harness import backends, converters
 from harness.backends.base import Backend, DeviceLost
 from harness.converters.base import Converter
+from harness.models.task import DivergeTask, ModelTask
 from harness.pipeline.execute import Executor, describe_error
 from harness.pipeline.resize import variants
 from harness.pipeline.task import (
@@ -73,12 +74,14 @@ class _Worker:
         self._converters: dict[tuple[str, bool, tuple[str, ...]], _StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
 
-    def serve(self, task: Task | ResizeTask | BlameTask) -> None:
+    def serve(self, task: Task | ResizeTask | BlameTask | ModelTask | DivergeTask) -> None:
         try:
             if isinstance(task, ResizeTask):
                 self._resize(task)
             elif isinstance(task, BlameTask):
                 self._blame(task)
+            elif isinstance(task, ModelTask | DivergeTask):
+                self._model(task)
             else:
                 self._execute(task)
         except DeviceLost as error:
@@ -129,9 +132,18 @@ class _Worker:
     def _execute(self, task: Task) -> None:
         converter, book = self._converter(task.converter, task.settings)
         for name in task.backends:
-            backend = self._backend(name)
-            self._send(Started(name, backend.version, backend.device))
+            self._started(name)
         Executor(task, converter, self._backends, self._send, book).execute()
+
+    def _model(self, task: ModelTask | DivergeTask) -> None:
+        from harness.models.serve import serve
+
+        serve(task, self._converter(task.converter, task.settings), self._started, self._connection.send)
+
+    def _started(self, name: str) -> Backend:
+        backend = self._backend(name)
+        self._send(Started(name, backend.version, backend.device))
+        return backend
 
     def _converter(self, name: str, settings: Settings) -> _StartedConverter:
         key = (name, settings.public_api, settings.rules)

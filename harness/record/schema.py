@@ -16,10 +16,10 @@ from harness.verdict.verdict import Outcome, Stage, Verdict
 _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("run_id", pa.string(), "the run, as in run.json"),
     ("case_id", pa.string(), "content hash of the invocation"),
-    ("overload", pa.string(), "aten.celu.default"),
+    ("overload", pa.string(), "aten.celu.default; model.NAME for a whole model"),
     ("dtype", pa.string(), "the invocation's main dtype"),
     ("shape_mode", pa.string(), "static or dynamic"),
-    ("source", pa.string(), "generated, opinfo, corpus or replay"),
+    ("source", pa.string(), "generated, opinfo, corpus, replay or model"),
     ("converter", pa.string(), ""),
     ("converter_version", pa.string(), ""),
     ("opset", pa.int32(), "that was emitted; null where the case got no model"),

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.invocation import InvalidInvocation, Invocation
+from harness.models.names import PREFIX, model_word
 from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.minimal import Minimal, read_minimal
@@ -115,9 +116,11 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     yield Text.assemble((f"case {view.case_id}", "bold"), f"  {first.family}  {first.dtype}")
     yield shown(call(view.invocation), style="cyan")
     yield Text()
-    yield Text("In PyTorch", style="bold")
-    yield from _copied(_torch_call(view.invocation))
-    yield Text()
+    model = model_word(view.run, (first.overload,))
+    if model is None:
+        yield Text("In PyTorch", style="bold")
+        yield from _copied(_torch_call(view.invocation))
+        yield Text()
     yield verdict_table(view.verdicts)
     for verdict in view.verdicts:
         yield from _details(verdict)
@@ -139,6 +142,12 @@ def render(view: CaseView) -> Iterator[RenderableType]:
         Text(", ".join(f"{name} {version}" for name, version in view.versions.items())), (0, 0, 0, 2)
     )
     yield Text()
+    if model is not None:
+        yield Text("Again, and where it begins", style="bold")
+        options = ["--converter", first.converter, "--backend", first.backend]
+        for words in (["pytest", "harness", "--model", model], ["conformance", "diverge", model]):
+            yield Text(f"  {shlex.join([*words, *options])}", no_wrap=True)
+        return
     yield Text("Again, and as a script of its own", style="bold")
     for verb in ("replay", "repro"):
         words = ["conformance", verb, view.case_id, "--run", shown_path(view.run)]
@@ -195,6 +204,8 @@ def _copied(code: str) -> Iterator[Text]:
 
 def _torch_call(invocation: str) -> str:
     try:
+        if Invocation.from_json(invocation).overload.startswith(PREFIX):
+            return ""
         return torch_call(Invocation.from_json(invocation))
     except InvalidInvocation:
         return ""

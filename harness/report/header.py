@@ -21,6 +21,10 @@ def header(plan: Plan, options: Options) -> list[str]:
     lines = [f"conformance: harness {harness.__version__}, {versions}"]
     lines += _participants(plan, "converter", [e.name for e in converters.entries()], plan.converters)
     lines += _participants(plan, "backend", [e.name for e in backends.entries()], plan.backends)
+    if plan.models:
+        models = len({unit.word for unit in plan.models})
+        lines.append(f"plan: {models} whole model{'s' if models > 1 else ''}, {options.shapes} shapes")
+        return lines
     operators = len({unit.overload for unit in plan.units})
     if options.replay is None:
         lines.append(f"sources: {', '.join(plan.sources)}")

@@ -18,18 +18,22 @@ def command(
     *,
     converter: str | None = None,
     backend: str | None = None,
+    model: str | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """What to type in `cwd` to run a case again.
+    """What to type in `cwd` to run a case, or a whole model, again.
 
     Args:
         results_dir: The run that recorded it.
         case_id: Or a beginning of it.
         converter: Only with this one; None for all that the replay takes.
         backend: Likewise.
+        model: The model that the case is of, as its user named it; None for an operator's.
         cwd: Where it will be typed; None for the current directory.
     """
     words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
+    if model is not None:
+        words = ["pytest", "harness", "--model", model]
     for option, value in (("--converter", converter), ("--backend", backend)):
         if value:
             words += [option, value]

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from harness.models.names import model_word
 from harness.record import layout, store
 from harness.record.diff import compare_runs
 from harness.record.errors import ResultsError
@@ -92,7 +93,12 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
     if found:
         worst = found[0]
         again = command(
-            results_dir, worst.case_id, converter=worst.converter, backend=worst.backend or None, cwd=cwd
+            results_dir,
+            worst.case_id,
+            converter=worst.converter,
+            backend=worst.backend or None,
+            model=model_word(results_dir, worst.overloads),
+            cwd=cwd,
         )
         yield Text("Reproduce the first failure:")
         yield Text(f"  {again}", no_wrap=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from harness.invocation import InvalidInvocation, Invocation
+from harness.models.names import refuse_model
 from harness.pipeline.program import varying_dims
 from harness.record import store
 from harness.record.errors import ResultsError
@@ -93,6 +94,7 @@ def find_failure(
     shrunk = [m for m in minimals if wanted and m.minimal_id.startswith(wanted)]
     known = store.resolve_case(results_dir, shrunk[0].case_id if shrunk else wanted)
     rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
+    refuse_model(known, rows[0].overload, "written as a script")
     row = _failing(rows, converter, backend)
     return failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
 

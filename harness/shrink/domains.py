@@ -58,6 +58,13 @@ def _distinct(dtype: str, numbers: Sequence[Any], *_: Any) -> bool:
     return len(set(numbers)) == len(numbers)
 
 
+def _like(dtype: str, numbers: Sequence[Any], mean: float, deviation: float, *rest: float) -> bool:
+    """What a model has there: of its range, zero, or -inf where it has these."""
+    low, high, _, *minus_infinite = rest
+    fits = (low <= n <= high or n == 0 or (minus_infinite and n == -math.inf) for n in _real(numbers))
+    return all(fits)
+
+
 _RULES: Mapping[str, Callable[..., bool]] = {
     "finite": lambda dtype, numbers: all(map(math.isfinite, _real(numbers))),
     "at_least": lambda dtype, numbers, low: not any(n < low for n in _real(numbers)),
@@ -66,6 +73,12 @@ _RULES: Mapping[str, Callable[..., bool]] = {
     "signs": lambda dtype, numbers: all(abs(n) == 1 for n in numbers),
     "unique": _distinct,
     "distinct": _distinct,
+    "like": _like,
 }
 #: Runs that ascend, matrices that are well conditioned: a part of them is as good, another number is not.
-_TOGETHER = frozenset({"ascending", "descending", "countdown", "offsets", "packed", "dominant", "unique"})
+_TOGETHER = frozenset(
+    {
+        "ascending", "descending", "countdown", "offsets", "packed", "dominant", "unique",
+        "sorted", "steps", "triangular",
+    }
+)  # fmt: skip

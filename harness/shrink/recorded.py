@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from harness.invocation import InvalidInvocation, Invocation
+from harness.models.names import PREFIX, refuse_model
 from harness.record import store
 from harness.report.failures import FAILED, SEVERITY
 from harness.shrink.plainness import elements
@@ -74,8 +75,10 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Failure]:
     members: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for batch in store.read(results_dir, _COLUMNS, where).to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
+            if case_id is not None:
+                refuse_model(case_id, row["overload"], "shrunk")
             size = _size(row)
-            if size is None:
+            if size is None or row["overload"].startswith(PREFIX):
                 continue
             key = _key(row)
             members[key].add(row["case_id"])

@@ -54,11 +54,12 @@ class Verdict:
 
     Attributes:
         case_id: Identity of the invocation.
-        overload: Dotted name.
+        overload: Dotted name; ``model.NAME`` for a whole model, whose inputs `invocation` has.
         family: The operator case's family.
         dtype: The invocation's main dtype.
         shape_mode: ``static`` or ``dynamic``.
-        source: Where the invocation came from: ``generated``, ``opinfo``, ``corpus`` or ``replay``.
+        source: Where the invocation came from: ``generated``, ``opinfo``, ``corpus``,
+            ``replay`` or ``model``.
         converter: Name; with its version and the opset that it emitted (None before `CHECK`).
         backend: Name; with its version and device.
         stage: Where the case ended.

@@ -1,0 +1,176 @@
+"""Capture: the calls that a model makes are kept as invocations that run like any other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from harness_runs import output, record_of, rows, run_harness
+
+import cases
+from harness.availability import UnknownName
+from harness.capture import save
+from harness.capture.describe import describe_tensor
+from harness.capture.record import capture
+from harness.cli._group import conformance
+from harness.corpus import Corpus, read_file
+from harness.invocation import Literal, Recipe
+from harness.models.load import ModelProblem, load_model
+from harness.pipeline.reference import run_reference
+from harness.tensors import build_tensor
+from harness.verdict.verdict import Outcome
+
+PLANTED = Path(__file__).parent / "planted_models.py"
+SMALL = f"{PLANTED}:small"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "domain"),
+    [
+        (torch.full((4, 7), -torch.inf).triu(1), "triangular"),
+        (torch.ones(9, 9, dtype=torch.bool).tril(2), "triangular"),
+        (torch.arange(3, 100), "steps"),
+        (torch.arange(40.0).expand(3, 40).contiguous(), "steps"),
+        (torch.zeros(5, 20), "constant"),
+        (torch.full((20,), torch.nan), "constant"),
+    ],
+)
+def test_a_tensor_with_a_pattern_is_kept_exactly(tensor: torch.Tensor, domain: str) -> None:
+    spec = describe_tensor(tensor, "x")
+    assert isinstance(spec.values, Recipe)
+    assert spec.values.domain[0] == domain
+    torch.testing.assert_close(build_tensor(spec), tensor, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.complex64])
+def test_a_large_tensor_is_drawn_like_itself(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    tensor = (torch.randn(60, 80, dtype=torch.float32) * 3 + 1).to(dtype)
+    tensor[:20] = 0
+    spec = describe_tensor(tensor.t(), "x")
+    again = build_tensor(spec)
+    assert (again.shape, again.stride(), again.dtype) == (tensor.t().shape, (1, 80), dtype)
+    seen, drawn = (torch.view_as_real(t).float() if t.is_complex() else t.float() for t in (tensor, again))
+    assert abs(seen.mean() - drawn.mean()) < 0.2
+    assert abs(seen.std() - drawn.std()) < 0.2
+    assert abs((seen == 0).float().mean() - (drawn == 0).float().mean()) < 0.05
+    assert seen.min() - 0.02 <= drawn.min()
+    assert drawn.max() <= seen.max() + 0.02
+    assert len(str(spec)) < 300
+
+
+def test_shares_of_infinities_and_ranges_of_integers_are_kept() -> None:
+    torch.manual_seed(0)
+    masked = torch.randn(40, 50).masked_fill(torch.rand(40, 50) < 0.25, -torch.inf)
+    drawn = build_tensor(describe_tensor(masked, "x"))
+    assert abs(float((drawn == -torch.inf).float().mean()) - 0.25) < 0.05
+    assert not drawn.isnan().any()
+    words = torch.randint(5, 90, (30, 30))
+    drawn = build_tensor(describe_tensor(words, "x"))
+    assert (int(drawn.min()) >= 5, int(drawn.max()) < 90, drawn.dtype) == (True, True, torch.int64)
+    ordered = build_tensor(describe_tensor(words.reshape(-1).sort().values, "x"))
+    assert bool((ordered[1:] >= ordered[:-1]).all())
+    few = torch.tensor([3, 1, 2])
+    assert describe_tensor(few, "x").values == Literal((3, 1, 2))
+
+
+def test_a_model_gives_its_calls_composites_and_what_they_are_made_of() -> None:
+    found = capture(load_model(SMALL))
+    by_name = {call.invocation.overload: call for call in found.calls}
+    wanted = ("aten.conv2d.default", "aten.convolution.default", "aten.linear.default", "aten.addmm.default")
+    assert set(wanted) <= by_name.keys()
+    # A call that writes into its argument is kept as exporters see it.
+    assert by_name["aten.relu.default"].calls == 2
+    assert "aten.relu_.default" not in by_name
+    conv = found.calls[0].invocation
+    assert conv.overload == "aten.conv2d.default"
+    assert [spec.shape for spec in conv.tensors()] == [(2, 2, 6, 6), (4, 2, 3, 3), (4,)]
+    assert found.calls[0].places == ["body.0"]
+    mask = dict(by_name["aten.masked_fill.Scalar"].invocation.arguments)
+    assert mask["value"] == float("-inf")
+    for call in found.calls:
+        assert run_reference(call.invocation).expected
+
+
+def test_an_exported_program_gives_the_calls_of_its_graph(tmp_path: Path) -> None:
+    model = load_model(SMALL)
+    file = tmp_path / "small.pt2"
+    torch.export.save(torch.export.export(model.module, model.inputs), file)
+    found = capture(load_model(str(file)))
+    assert found.model == "small"
+    names = [call.invocation.overload for call in found.calls]
+    assert names[0] == "aten.conv2d.default"
+    assert "aten.convolution.default" not in names
+    assert found.calls[0].places == ["body.0"]
+
+
+def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    entries = read_file(tmp_path / "small.jsonl")
+    assert said["entries"] == len(entries) > 8
+    assert all(entry.origin == "captured" and "small" in entry.note for entry in entries)
+    calls = {use["overload"]: use["calls"] for use in said["models"][0]["operators"]}
+    assert calls["aten.relu.default"] == 2
+    run = tmp_path / "run"
+    some = ("--op", "relu", "--op", "masked_fill")
+    done_run = run_harness("--source", "corpus:small.jsonl", *some, "--results-dir", run, cwd=tmp_path)
+    assert done_run.returncode == 0, output(done_run)
+    recorded = {row["case_id"] for row in rows(run) if row["source"] == "corpus"}
+    chosen = ("aten.relu.default", "aten.masked_fill.Scalar")
+    assert recorded == {e.invocation.case_id for e in entries if e.overload in chosen}
+    relu = next(e.invocation for e in entries if e.overload == "aten.relu.default")
+    failed = record_of(tmp_path / "failed", [relu], outcome=Outcome.MISMATCH, signature="values")
+    told = CliRunner().invoke(conformance, ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl"])
+    assert "aten.relu.default" in told.stdout.splitlines()[2]
+    assert "1 of 1 fail" in told.stdout.splitlines()[2]
+
+
+def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) -> None:
+    old, new = (save.entries_of([capture(load_model(word))]) for word in (SMALL, "super-resolution"))
+    failure = replace(old[0], origin="failure", converter="dynamo", backend="ort-cpu")
+    Corpus([tmp_path]).add(failure)
+    save.save_directory(tmp_path, old)
+    save.save_directory(tmp_path, new)
+    corpus = Corpus([tmp_path])
+    kept = [entry for name in corpus.overloads() for entry in corpus.entries(name)]
+    assert sorted(e.line for e in kept) == sorted(e.line for e in (failure, *new))
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("resnet51", "did you mean resnet50"),
+        ("none.py:make", "there is no file none.py"),
+        (str(PLANTED), "say which function makes the model"),
+        (f"{PLANTED}:smal", "has no function 'smal'; it has "),
+        (f"{PLANTED}:fails", "fails: RuntimeError: no weights here"),
+        (f"{PLANTED}:returns_nothing", "must return (module, example inputs), not Identity"),
+    ],
+)
+def test_what_is_wrong_with_a_word_is_said_in_one_line(word: str, said: str) -> None:
+    with pytest.raises((ModelProblem, UnknownName)) as problem:
+        load_model(word)
+    assert said in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+def test_the_committed_corpus_is_of_calls_that_pytorch_takes() -> None:
+    corpus = Corpus([Path(cases.__file__).parent / "corpus"])
+    entries = [entry for name in corpus.overloads() for entry in corpus.entries(name)]
+    captured = [entry for entry in entries if entry.origin == "captured"]
+    assert len(captured) > 1000
+    assert {entry.overload for entry in captured} <= cases.load().keys()
+    models = {part.split(" ×")[0] for entry in captured for part in entry.note.split(", ")}
+    assert {"resnet50", "llama-decoder", "whisper"} <= models
+    assert sum(len(entry.line) for entry in entries) / len(entries) < 700
+    for entry in captured[::40]:
+        assert run_reference(entry.invocation).expected

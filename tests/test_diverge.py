@@ -1,0 +1,102 @@
+"""The first divergence: a planted defect in the middle of a model is found, and named."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from planted_models import RULES
+
+import cases
+from harness import backends, converters
+from harness.backends.base import Backend
+from harness.diverge import report
+from harness.diverge.diverge import Divergence, diverge
+from harness.models.load import ModelProblem, load_model
+from harness.models.task import DivergeTask
+from harness.pipeline.task import Settings
+from harness.rules.load import RuleBook
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    cases.load()
+    file = tmp_path_factory.mktemp("rules") / "rules.py"
+    file.write_text(RULES)
+    return (str(file),)
+
+
+class Counting:
+    """A backend that notes how many values it is asked for at once."""
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.asked: list[int] = []
+
+    def load(self, model: onnx.ModelProto, shapes: None) -> object:
+        self.asked.append(len(model.graph.output))
+        return self.inner.load(model, shapes)
+
+
+def search(
+    word: str, converter: str, rules: tuple[str, ...] = (), budget: int = 2**16, case: int = 0, **more: bool
+) -> tuple[Divergence, list[int]]:
+    """`diverge` in this process, with slices of `budget` bytes; and how much it was asked at once."""
+    entry = converters.find(converter)
+    book = RuleBook.for_converter(rules, converter)
+    assert entry.create_with_rules is not None
+    started = entry.create_with_rules(False, book) if rules else entry.create(False)
+    backend = Counting(backends.find("ort-cpu")[0].create(""))
+    settings = Settings(dynamic=more.get("dynamic", False))
+    task = DivergeTask(word=word, converter=converter, backend="ort-cpu", settings=settings, case=case)
+    found = diverge(task, load_model(word), started, backend, lambda message: None, budget)  # type: ignore[arg-type]
+    return found, backend.asked
+
+
+def test_a_defect_in_the_middle_of_resnet_is_found(rules: tuple[str, ...]) -> None:
+    found, asked = search("resnet18", "dynamo", rules)
+    assert found.kind == "operator"
+    assert found.operators == ("aten.relu.default",)
+    assert found.module == "layer3.0.relu"
+    assert found.onnx_node.startswith("LeakyRelu ")
+    assert [(alone.overload, alone.outcome) for alone in found.alone] == [("aten.relu.default", "mismatch")]
+    assert found.alone[0].invocation is not None
+    assert found.problem.startswith("values")
+    # Slice by slice, and no further than the departure.
+    assert 10 < found.checked < found.checkpoints
+    assert len(asked) > 4
+    assert max(asked) < found.checked
+    assert "aten.relu.default is wrong by itself" in report.verdict(found)
+    assert report.entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
+
+
+@pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
+def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]) -> None:
+    found, _ = search("llama-decoder", converter, rules)
+    assert (found.kind, found.operators, found.module) == ("operator", ("aten.silu.default",), "layers.0.mlp")
+    assert found.onnx_node.startswith("Mul ")
+    assert [alone.outcome for alone in found.alone] == ["mismatch"]
+    told = "\n".join(report.lines(found))
+    assert "module      layers.0.mlp" in told
+    assert "operator    aten.silu.default" in told
+    data = report.to_data(found)
+    assert data["alone"][0]["case_id"] in told
+    assert data["verdict"] in told
+
+
+def test_a_dynamic_export_is_looked_into_at_other_sizes(rules: tuple[str, ...]) -> None:
+    found, _ = search("llama-decoder", "dynamo", rules, case=1, dynamic=True)
+    assert found.change == "batch 1"
+    assert found.operators == ("aten.silu.default",)
+
+
+@pytest.mark.parametrize(("word", "converter"), [("vit", "torchscript"), ("super-resolution", "dynamo")])
+def test_nothing_diverges_in_a_model_that_is_right(word: str, converter: str) -> None:
+    found, _ = search(word, converter)
+    assert (found.kind, found.problem, found.not_run) == ("none", "", ())
+    assert found.checked == found.checkpoints > 6
+    assert found.growth is not None
+
+
+def test_what_cannot_be_exported_is_said(rules: tuple[str, ...]) -> None:
+    with pytest.raises(ModelProblem, match="control-flow cannot be exported with dynamo"):
+        search("control-flow", "dynamo")
