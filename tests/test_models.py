@@ -53,7 +53,7 @@ def run(
     return list(run_model_unit(unit, supervisor))
 
 
-def test_every_model_of_the_issue_is_there_and_is_the_same_each_time() -> None:
+def test_every_architecture_is_there_and_is_the_same_each_time() -> None:
     families = {
         "alexnet", "bert-encoder", "control-flow", "dcgan-discriminator", "dcgan-generator", "densenet",
         "detection-head", "diffusion-unet", "inception-v3", "llama-decoder", "resnet18", "resnet50", "segnet",
