@@ -157,17 +157,27 @@ def lstm_cell(d: Draw) -> Arguments:
 # Recurrent layers: whole sequences
 
 
-def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any], int, int, int]:
-    """What the layers of a network share, with the sizes of its input and state and how many states."""
+def _layers(
+    d: Draw, gates: int, *, projects: bool = False
+) -> tuple[dict[str, Any], int, tuple[int, int, int]]:
+    """What the layers of a network share, the size of its input, and how many states of which sizes.
+
+    Args:
+        d: Draws.
+        gates: Of a cell.
+        projects: Whether what a layer gives may be projected to fewer numbers than its cell state has.
+    """
     inputs, hidden, layers = d.size(1, 9), d.size(1, 9), d.choose(1, 1, 1, 2, 3)
     both, biased = d.boolean(), d.boolean()
+    given = d.integer(1, hidden - 1) if projects and hidden > 1 and d.integer(0, 3) == 0 else hidden
     directions = 2 if both else 1
     parameters: list[TensorSpec] = []
     for layer in range(layers):
-        width = inputs if layer == 0 else hidden * directions
+        width = inputs if layer == 0 else given * directions
         for _ in range(directions):
-            shapes: list[tuple[int, ...]] = [(gates * hidden, width), (gates * hidden, hidden)]
+            shapes: list[tuple[int, ...]] = [(gates * hidden, width), (gates * hidden, given)]
             shapes += [(gates * hidden,)] * 2 if biased else []
+            shapes += [(given, hidden)] if given < hidden else []
             parameters += [d.tensor(shape, domain=between(-1.0, 1.0), contiguous=True) for shape in shapes]
     shared = {
         "params": parameters,
@@ -177,62 +187,70 @@ def _layers(d: Draw, gates: int, *, projected: int = 0) -> tuple[dict[str, Any],
         "train": d.boolean(),
         "bidirectional": both,
     }
-    return shared, inputs, hidden, layers * directions
+    return shared, inputs, (layers * directions, given, hidden)
 
 
-def _sequence(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
-    shared, inputs, hidden, states = _layers(d, gates)
+def _sequence(
+    d: Draw, gates: int, *, projects: bool = False
+) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
+    """Arguments, and the shapes of what a layer gives and of its cell state."""
+    shared, inputs, (states, given, hidden) = _layers(d, gates, projects=projects)
     batch_first = d.boolean()
     batch, steps = d.size(1, 4), d.size(1, 5)
     shape = (batch, steps, inputs) if batch_first else (steps, batch, inputs)
-    return {**shared, "input": d.tensor(shape), "batch_first": batch_first}, (states, batch, hidden)
+    arguments = {**shared, "input": d.tensor(shape), "batch_first": batch_first}
+    return arguments, [(states, batch, size) for size in (given, hidden)]
 
 
 @ops.case("rnn_tanh.input", "rnn_relu.input", dtypes=FLOATS, judge=ACCUMULATES)
 def rnn(d: Draw) -> Arguments:
-    arguments, state = _sequence(d, 1)
+    arguments, (state, _) = _sequence(d, 1)
     return {**arguments, "hx": d.tensor(state)}
 
 
 @ops.case("gru.input", dtypes=FLOATS, judge=ACCUMULATES)
 def gru(d: Draw) -> Arguments:
-    arguments, state = _sequence(d, 3)
+    arguments, (state, _) = _sequence(d, 3)
     return {**arguments, "hx": d.tensor(state)}
 
 
 @ops.case("lstm.input", dtypes=FLOATS, judge=ACCUMULATES)
 def lstm(d: Draw) -> Arguments:
-    arguments, state = _sequence(d, 4)
-    return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
+    arguments, states = _sequence(d, 4, projects=True)
+    return {**arguments, "hx": [d.tensor(state) for state in states]}
 
 
 # Packed sequences: each step holds the sequences that last so long
 
 
-def _packed(d: Draw, gates: int) -> tuple[dict[str, Any], tuple[int, ...]]:
-    shared, inputs, hidden, states = _layers(d, gates)
+def _packed(
+    d: Draw, gates: int, *, projects: bool = False
+) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
+    """As `_sequence`."""
+    shared, inputs, (states, given, hidden) = _layers(d, gates, projects=projects)
     batch, steps, shortest = d.size(1, 4), d.size(1, 5), d.choose(1, 2, 4)
     rows = sum(max(batch - step, min(shortest, batch)) for step in range(steps))
     batch_sizes = d.tensor((steps,), "int64", ("packed", batch, min(shortest, batch)), contiguous=True)
-    return {**shared, "data": d.tensor((rows, inputs)), "batch_sizes": batch_sizes}, (states, batch, hidden)
+    arguments = {**shared, "data": d.tensor((rows, inputs)), "batch_sizes": batch_sizes}
+    return arguments, [(states, batch, size) for size in (given, hidden)]
 
 
 @ops.case("rnn_tanh.data", "rnn_relu.data", dtypes=FLOATS, judge=ACCUMULATES)
 def rnn_packed(d: Draw) -> Arguments:
-    arguments, state = _packed(d, 1)
+    arguments, (state, _) = _packed(d, 1)
     return {**arguments, "hx": d.tensor(state)}
 
 
 @ops.case("gru.data", dtypes=FLOATS, judge=ACCUMULATES)
 def gru_packed(d: Draw) -> Arguments:
-    arguments, state = _packed(d, 3)
+    arguments, (state, _) = _packed(d, 3)
     return {**arguments, "hx": d.tensor(state)}
 
 
 @ops.case("lstm.data", dtypes=FLOATS, judge=ACCUMULATES)
 def lstm_packed(d: Draw) -> Arguments:
-    arguments, state = _packed(d, 4)
-    return {**arguments, "hx": [d.tensor(state), d.tensor(state)]}
+    arguments, states = _packed(d, 4, projects=True)
+    return {**arguments, "hx": [d.tensor(state) for state in states]}
 
 
 @ops.case("_pack_padded_sequence", dtypes=ALL, judge=EXACT)
