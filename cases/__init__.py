@@ -29,6 +29,9 @@ def declared() -> dict[str, OperatorCase]:
         CaseFileError: a family file is wrong: an operator declared twice, an unknown name.
     """
     for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            # Whole models have a registry of their own, and need PyTorch.
+            continue
         try:
             importlib.import_module(f"{__name__}.{module.name}")
         except Exception as error:
