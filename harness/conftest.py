@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -141,13 +140,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         return
     joined = getattr(config, "workerinput", {}).get("conformance")
     directory = joined["directory"] if joined else given.results_dir
-    # From where the command is given, as it will be for what looks into the run.
-    rules = [os.path.relpath(file) for file in given.rules]
     try:
         config.stash[_SESSION] = Session(
             config.stash[_PLAN],
             Path(directory) if directory else None,
-            options={**{name: getattr(given, name) for name in command_options.RECORDED}, "rules": rules},
+            options={name: getattr(given, name) for name in command_options.RECORDED},
+            rule_files=tuple(map(Path, given.rules)),
             seed=given.seed,
             # 0 is how pytest-timeout says none.
             timeout=given.timeout or float("inf"),

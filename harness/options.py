@@ -10,8 +10,7 @@ from harness.models import options as model_options
 from harness.plan import Options
 from harness.reach.survey import DRAWS
 
-#: What of the command line goes into ``run.json``; paths of this machine do not, but for
-#: those of the files of rules, from the current directory.
+#: What of the command line goes into ``run.json``; paths of this machine do not.
 RECORDED = (
     "op",
     "source",

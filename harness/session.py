@@ -37,6 +37,7 @@ from harness.reuse.basis import basis
 from harness.reuse.carry_out import run_reusing
 from harness.reuse.library import Library
 from harness.reuse.report import conclude, notes
+from harness.rules.recorded import OPTION, recorded
 from harness.sources.base import Notice
 from harness.sources.corpus import FromCorpus
 from harness.verdict.verdict import Verdict
@@ -115,6 +116,7 @@ class Session:
         joins: A run that another process began, which this one adds to as `worker`.
         worker: Names this process's parts of the record.
         library: Earlier runs, whose verdicts are taken over where running again could give no other.
+        rule_files: Of the user's rules, for whoever looks into the run later.
 
     Raises:
         harness.record.errors.ResultsError: the directory cannot be written, or holds a run already.
@@ -133,6 +135,7 @@ class Session:
         joins: RunInfo | None = None,
         worker: str = "main",
         library: Library | None = None,
+        rule_files: Sequence[Path] = (),
     ) -> None:
         self.run_info = joins or RunInfo.begin(
             seed=seed,
@@ -143,6 +146,9 @@ class Session:
             basis=basis(plan.units, plan.sources, timeout, memory_limit),
         )
         self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
+        if rule_files and joins is None:
+            named: dict[str, Any] = {OPTION: recorded(rule_files, self.results_dir)}
+            self.run_info = replace(self.run_info, options={**self.run_info.options, **named})
         self._owns_run = joins is None
         self._writer = RunWriter(self.results_dir, self.run_info, worker)
         self._supervisor = Supervisor(timeout=timeout, memory_limit=memory_limit)

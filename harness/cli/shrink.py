@@ -92,7 +92,7 @@ def command(
         # Who names a case wants to see it.
         again=again or case is not None,
         timeout=timeout,
-        rules=[str(file.absolute()) for file in rules or rule_files(read_run_info(run))],
+        rules=[str(file.absolute()) for file in rules or rule_files(run, read_run_info(run))],
         corpus=_corpus(run),
         on_skipped=skipped,
     ):

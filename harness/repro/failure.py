@@ -126,7 +126,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         "versions": dict(info.versions),
         "system": " ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
         "rule": row.rule,
-        "rule_files": rule_files(info),
+        "rule_files": rule_files(results_dir, info),
     }
     found = minimal if minimal is not None else row
     try:
