@@ -250,11 +250,14 @@ def test_what_a_killed_run_lacks_is_missing(tmp_path: Path) -> None:
 
 
 def test_shards_that_say_something_else_do_not_break_the_page(tmp_path: Path) -> None:
+    whole = recorded(tmp_path / "whole", drawn(0, 3))
     for number, shards in enumerate(
         [17, ["x"], [{"state": None, "unfinished": {"a": 1}}], [{"unfinished": [None, "aten.nope.default"]}]]
     ):
         run = recorded(tmp_path / f"run{number}", drawn(0, 3), shards=shards)
-        assert write_site([run], tmp_path / "site").runs == 1
+        site = write_site([whole, run], tmp_path / "site")
+        assert site.runs + len(site.aside) == 2
+        assert site.runs >= 1
 
 
 @pytest.mark.parametrize(

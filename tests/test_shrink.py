@@ -292,9 +292,12 @@ def test_a_failure_of_a_rule_is_shrunk_with_the_rule(tmp_path: Path) -> None:
     few = ("--dtype", "float32", "--examples", "64", "--no-blame", "--shrink", "0")
     done = run_harness("--results-dir", tmp_path / "run", "--rules", rules, *few)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
+    elsewhere = rules.rename(tmp_path / "elsewhere.py")
     plain = CliRunner().invoke(command, [str(tmp_path / "run")])
     assert "the rule my_rules.py:celu took part: give its" in plain.output
-    done_ = CliRunner().invoke(command, [str(tmp_path / "run"), "--rules", str(rules), "--budget", "20"])
+    elsewhere.rename(rules)
+    # Where it was it is found again.
+    done_ = CliRunner().invoke(command, [str(tmp_path / "run"), "--budget", "20"])
     assert done_.exit_code == 0, done_.output
     assert max(m.elements for m in read_minimal(tmp_path / "run")) <= 2
     assert any("alpha" in said for m in read_minimal(tmp_path / "run") for said in m.matters)

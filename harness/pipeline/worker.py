@@ -16,6 +16,7 @@ from typing import TypeAlias
 import onnx
 import torch
 
+import cases
 from harness import backends, converters
 from harness.backends.base import Backend, DeviceLost
 from harness.converters.base import Converter
@@ -54,6 +55,8 @@ def main(connection: Connection, alive: Connection, log: str) -> None:
     _die_with_session(alive)
     # One thread a process: the harness runs as many processes as the user asks for.
     torch.set_num_threads(1)
+    # Operators are judged as their family files say, whoever started the fork server.
+    cases.load()
     # What was imported before the fork lives as long as the process; collecting it again and again
     # takes a tenth of the time of an export.
     gc.collect()

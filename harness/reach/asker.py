@@ -67,7 +67,8 @@ class Asker:
         if self._connection is None:
             # As the harness starts its workers: forking a process that has threads is asking for trouble.
             context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload([__name__, "harness.pipeline.resize"])
+            # As whoever else starts processes: the first to do so decides what all of them have.
+            context.set_forkserver_preload(["harness.pipeline.preload"])
             self._connection, theirs = context.Pipe()
             self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
             self._process.start()
