@@ -6,7 +6,15 @@ the other worker idle. What takes long and is nearly covered by other tests is r
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from unittest.mock import patch
+
 import pytest
+
+from harness import backends, converters
+from harness.backends.base import REGISTRY as BACKENDS
+from harness.converters.base import REGISTRY as CONVERTERS
 
 #: By how long they take, as measured with ``--durations=0``; the rest take less than 20 seconds each.
 LONGEST = (
@@ -80,3 +88,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if f"{item.path.name}::{item.name}" in THOROUGH]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_a_file_registers_goes_with_it() -> Iterator[None]:
+    """Take back the converters and backends that a file of tests adds to this process.
+
+    Commands that take every converter by default would meet them in the next file of the same process, and
+    which file that is depends on which worker is free: such a failure comes and goes.
+    """
+    # What is found at first need stays.
+    backends.entries()
+    converters.entries()
+    modules = set(sys.modules)
+    with patch.dict(BACKENDS), patch.dict(CONVERTERS):
+        yield
+    # So that importing it registers it once more.
+    for name in set(sys.modules) - modules:
+        if name.startswith("planted."):
+            del sys.modules[name]
