@@ -342,3 +342,15 @@ def test_downloads_have_every_case_of_every_run(tmp_path: Path) -> None:
         if kind not in ("unchanged", "new", "gone") and n
     }
     assert Counter(one["change"] for one in changes) == told
+
+
+def test_runs_of_other_operators_are_told_from_those_that_compare(tmp_path: Path) -> None:
+    few = [row for row in drawn(0) if row.overload in OPERATORS[1:3]]
+    runs = [
+        recorded(tmp_path / "few", few, started="2026-01-01"),
+        recorded(tmp_path / "all", drawn(1), started="2026-01-02"),
+        recorded(tmp_path / "newest", drawn(2), started="2026-01-03"),
+    ]
+    write_site(runs, tmp_path / "site")
+    found = [run["unlike"] for run in site_data(tmp_path / "site", "index")["runs"]]
+    assert found == [len(OPERATORS) - 2, 0, 0]

@@ -92,6 +92,10 @@ class Built:
         names = self.words.column_names
         return sorted(np.unique(self.coded[run].column).tolist(), key=lambda number: names[number])
 
+    def operators_of(self, run: int) -> Numbers:
+        """Numbers of the operators that a run was of, those that it has lost too."""
+        return np.union1d(self.coded[run].operator, self.lost[run])
+
     def flaky(self, run: int) -> npt.NDArray[np.uint64]:
         """Keys of the cases that are known to end in two ways."""
         return self.words.keys_of(self.runs[run].flaky)

@@ -70,6 +70,8 @@ def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
         "cases": len(np.unique(coded.case)),
         "operators": len(np.unique(coded.operator)),
         "missing": len(built.lost[number]),
+        # Operators that this run or the newest has and the other has not: its shares are of another set.
+        "unlike": len(np.setxor1d(built.operators_of(number), built.operators_of(len(built.runs) - 1))),
         "columns": columns,
         "standings": table,
     }

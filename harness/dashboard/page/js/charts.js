@@ -127,7 +127,8 @@
   const fits = (count, part, width) =>
     count && part * width > 8 * String(count).length + 6 ? words.number(count) : "";
 
-  // Lines over runs. series: [{name, values}] with null for a run that lacks it; marks: runs that are partial.
+  // Lines over runs. series: [{name, values}] with null for a run that lacks it; marks: by run, what sets it
+  // apart from the others, or "".
   function trend(names, series, marks, label, unit, click) {
     return chart.chart(
       280,
@@ -158,7 +159,7 @@
             trigger: "axis",
             formatter: (points) =>
               [
-                names[points[0].dataIndex] + (marks[points[0].dataIndex] ? " (partial)" : ""),
+                [names[points[0].dataIndex], marks[points[0].dataIndex]].filter(Boolean).join(", "),
                 ...points
                   .filter((p) => p.value !== undefined && p.value !== null && p.value !== "-")
                   .map((p) => p.seriesName + ": " + words.few(p.value) + unit),

@@ -175,7 +175,7 @@
         ? charts.trend(
             runs,
             series,
-            index.runs.map((run) => run.state !== "complete"),
+            index.runs.map((run) => (run.state === "complete" ? "" : "partial")),
             "Lines: share of cases that pass, run by run; the table below has the numbers.",
             "%",
           )

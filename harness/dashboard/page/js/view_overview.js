@@ -238,7 +238,9 @@
         return total ? Number(((100 * counts[0]) / total).toFixed(2)) : null;
       }),
     }));
-    const marks = index.runs.map((run) => run.state !== "complete");
+    const marks = index.runs.map((run) =>
+      run.state !== "complete" ? "partial" : run.unlike ? "not the operators of the newest run" : "",
+    );
     const open = (at) => (window.location.hash = address.format("overview", [], { run: index.runs[at].id }));
     return el(
       "section.panel",
@@ -253,7 +255,12 @@
         open,
       ),
       marks.some(Boolean)
-        ? el("p.small.quiet", {}, "Hollow circles are runs of which a part is missing.")
+        ? el(
+            "p.small.quiet",
+            {},
+            "Hollow circles are runs of which a part is missing, or of other operators than the newest: their " +
+              "shares are not of the same.",
+          )
         : null,
     );
   }
