@@ -16,13 +16,15 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites, visiting
-from harness_runs import rows
+from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from harness.dashboard.site import write_site
 from harness.record import store
 from harness.record.diff import COLUMNS, Change, case_changes, compare_runs
 from harness.record.evidence import read_graphs, read_scripts
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 PHONE = {"width": 390, "height": 844}
 VIEWS = (
@@ -398,3 +400,27 @@ def test_a_web_server_serves_it_as_well(browser: Browser, sites: Sites) -> None:
             for address in ("#/", "#/matrix?rows=open", "#/compare"):
                 expect(visit.open(address).get_by_role("heading", level=1)).to_be_visible()
         server.shutdown()
+
+
+def test_an_operator_that_the_newest_run_is_not_of_stands_as_in_its_last_run(
+    browser: Browser, sites: Sites, tmp_path: Path
+) -> None:
+    newest = tmp_path / "newest"
+    with RunWriter(newest, RunInfo(run_id="newest", started="2999-01-01T00:00:00+00:00", seed=0)) as writer:
+        writer.write([row_of(unary("aten.celu.default", [1.0]))])
+    store.finish(newest, 0)
+    write_site([sites.before, newest], tmp_path / "site")
+    with visiting(browser, tmp_path / "site") as visit:
+        page = visit.open("#/operator/aten.erf.default")
+        expect(page.get_by_text("The newest run does not have this operator")).to_be_visible()
+        stands = page.locator("section", has=page.get_by_role("heading", name="How it stands in the run of"))
+        lines = [line.locator("th, td").all_inner_texts() for line in stands.locator("tbody tr").all()]
+    said = {cells[0]: cells[1] for cells in lines}
+    counted: dict[str, Counter[bool]] = {}
+    for row in rows(sites.before, "overload", "converter", "backend", "outcome"):
+        if row["overload"] == "aten.erf.default" and row["outcome"] != "skip":
+            column = counted.setdefault(f"{row['converter']} → {row['backend']}", Counter())
+            column[row["outcome"] == "pass"] += 1
+    assert said.keys() == counted.keys()
+    for name, cases in counted.items():
+        assert str(cases.total()) in said[name], (name, said)

@@ -24,14 +24,22 @@
       const operator = index.operators.indexOf(name);
       if (operator < 0) return unknown(main, index, name);
       const [data, matrix] = await load.all(["operator/" + operator, "matrix/" + run]);
-      const rows = new matrixRows.Rows(index, cells.decode(matrix));
-      const page = { index, run, operator, name, data, rows };
+      const of = hasIt(matrix, operator) || data.run < 0 ? run : data.run;
+      const shown = of === run ? matrix : await load.get("matrix/" + of);
+      const rows = new matrixRows.Rows(index, cells.decode(shown));
+      const page = { index, run: of, operator, name, data, rows };
       const spot = el("div");
       const standing = el("div");
       main.append(el("div.stack", {}, head(page), standing, spot, ...sections(page)));
       return { update: (now) => update(page, spot, standing, now) };
     },
   };
+
+  // A run of other operators says nothing of this one; one that has lost it does.
+  function hasIt(matrix, operator) {
+    const { rows, missing } = cells.decode(matrix);
+    return rows.has(operator) || missing.has(operator);
+  }
 
   function unknown(main, index, name) {
     const near = names.find(name, index.operators, names.packets(index.operators)).slice(0, 8);
