@@ -121,7 +121,7 @@ def test_an_engine_is_built_of_a_model(supervisor: Supervisor) -> None:
 
 @pytest.mark.parametrize(("name", "ending"), [("aborts", Outcome.CRASH), ("hangs", Outcome.TIMEOUT)])
 def test_a_model_that_kills_or_holds_up_its_process_loses_nothing(name: str, ending: Outcome) -> None:
-    with Supervisor(timeout=3.0) as impatient:
+    with Supervisor(timeout=8.0) as impatient:
         found = {o.case.change: o.verdict for o in run(impatient, f"{PLANTED}:{name}", "dynamic")}
     assert {change: v.outcome for change, v in found.items()} == {
         "": Outcome.PASS,
