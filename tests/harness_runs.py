@@ -108,7 +108,7 @@ def record_of(directory: Path, invocations: Sequence[Invocation], **changes: Any
     return directory
 
 
-def row_of(invocation: Invocation, **changes: Any) -> Verdict:
+def row_of(invocation: Invocation, /, **changes: Any) -> Verdict:
     """A row of a record; a pass but for `changes`."""
     fields: dict[str, Any] = {
         "case_id": invocation.case_id,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness_runs import row_of
 from rich.console import Console
 
 from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
@@ -26,27 +27,15 @@ from harness.verdict.verdict import Outcome, Stage, Verdict
 
 def failure(number: int, overload: str = "aten.celu.default", size: int = 1, **changes: Any) -> Verdict:
     spec = TensorSpec((size,), "float32", contiguous_strides((size,)), 0, Literal((0.5,) * size))
-    row = Verdict(
-        case_id=f"{number:012x}",
-        overload=overload,
-        family="activation",
-        dtype="float32",
-        shape_mode="static",
-        source="generated",
-        converter="dynamo",
-        converter_version="",
-        opset=18,
-        backend="ort-cpu",
-        backend_version="",
-        device="cpu",
-        stage=Stage.COMPARE,
-        outcome=Outcome.MISMATCH,
-        blame="unknown",
-        signature="values",
-        message="values: output 0: expected 1, got 2",
-        invocation=Invocation(overload, (("self", spec),)).json,
-    )
-    return dataclasses.replace(row, **changes)
+    fields: dict[str, Any] = {
+        "case_id": f"{number:012x}",
+        "family": "activation",
+        "outcome": Outcome.MISMATCH,
+        "blame": "unknown",
+        "signature": "values",
+        "message": "values: output 0: expected 1, got 2",
+    }
+    return row_of(Invocation(overload, (("self", spec),)), **{**fields, **changes})
 
 
 def converting(number: int, overload: str, message: str, **changes: Any) -> Verdict:

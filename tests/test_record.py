@@ -20,7 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from harness_runs import row_of
 
+from harness.invocation import Invocation
 from harness.record import layout, store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, newest, read_run_info
@@ -37,27 +39,18 @@ CONTRACT = [
 
 
 def verdict(number: int = 0, **changes: Any) -> Verdict:
-    row = Verdict(
-        case_id=f"{number:012x}",
-        overload="aten.celu.default",
-        family="activation",
-        dtype="float32",
-        shape_mode="static",
-        source="generated",
-        converter="dynamo",
-        converter_version="2.13.0",
-        opset=18,
-        backend="ort-cpu",
-        backend_version="1.31.1",
-        device="cpu",
-        stage=Stage.COMPARE,
-        outcome=Outcome.PASS,
-        max_abs_error=1e-7,
-        total_elements=6,
-        convert_ms=10.5,
-        invocation='{"overload":"aten.celu.default","arguments":{}}',
-    )
-    return dataclasses.replace(row, **changes)
+    fields: dict[str, Any] = {
+        "case_id": f"{number:012x}",
+        "family": "activation",
+        "dtype": "float32",
+        "converter_version": "2.13.0",
+        "opset": 18,
+        "backend_version": "1.31.1",
+        "max_abs_error": 1e-7,
+        "total_elements": 6,
+        "convert_ms": 10.5,
+    }
+    return row_of(Invocation("aten.celu.default", ()), **{**fields, **changes})
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness_runs import row_of
 from rich.console import Console, RenderableType
 
 from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
@@ -30,24 +31,8 @@ def invocation(overload: str, *shape: int, dtype: str = "float32") -> Invocation
 
 
 def verdict(number: int, overload: str = "aten.celu.default", *shape: int, **changes: Any) -> Verdict:
-    row = Verdict(
-        case_id=f"{number:012x}",
-        overload=overload,
-        family="activation",
-        dtype="float32",
-        shape_mode="static",
-        source="generated",
-        converter="dynamo",
-        converter_version="2.13.0",
-        opset=18,
-        backend="ort-cpu",
-        backend_version="1.31.1",
-        device="cpu",
-        stage=Stage.COMPARE,
-        outcome=Outcome.PASS,
-        invocation=invocation(overload, *shape).json,
-    )
-    return dataclasses.replace(row, **changes)
+    fields = {"case_id": f"{number:012x}", "family": "activation"}
+    return row_of(invocation(overload, *shape), **{**fields, **changes})
 
 
 def mismatch(number: int, overload: str = "aten.celu.default", *shape: int, **changes: Any) -> Verdict:

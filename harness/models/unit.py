@@ -16,6 +16,7 @@ from harness.invocation import Invocation
 from harness.models.load import ModelProblem
 from harness.models.names import PREFIX, model_name
 from harness.models.task import DivergeTask, Growth, ModelCase, ModelCases, ModelTask, NoModel, Traced
+from harness.pipeline.row import verdict_of
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import OWN_FAULT, Result, Settings, Step
 from harness.verdict.verdict import Outcome, Stage, Verdict
@@ -212,41 +213,23 @@ def _outcome(
         evidence.append(report.verdict(divergence))
     elif key in found.unfound:
         evidence.append(f"No first divergence: {found.unfound[key]}.")
-    backend = supervisor.backends.get(result.backend)
-    comparison = result.comparison
-    verdict = Verdict(
-        case_id=case.invocation.case_id,
-        overload=unit.overload,
-        family=SOURCE,
-        dtype=case.invocation.dtype,
-        shape_mode=unit.shape_mode,
+    row = verdict_of(
+        result,
+        case.invocation,
+        found.cases[0].invocation,
+        supervisor,
         source=SOURCE,
+        family=SOURCE,
+        shape_mode=unit.shape_mode,
         converter=unit.converter,
         converter_version=converter_version,
-        opset=result.opset,
-        backend=result.backend,
-        backend_version=backend.version if backend else "",
-        device=backend.device if backend else "",
-        stage=result.stage,
-        outcome=result.outcome,
-        blame=(blame or "unknown") if failed else "",
+    )
+    verdict = replace(
+        row,
+        blame=(blame or UNKNOWN) if failed else "",
         evidence="\n".join(evidence),
         signature=mark,
         message=message,
-        rule=result.rule,
-        max_abs_error=comparison.max_abs_error if comparison else None,
-        max_rel_error=comparison.max_rel_error if comparison else None,
-        max_ulp_error=comparison.max_ulp_error if comparison else None,
-        needed_rtol=comparison.needed_rtol if comparison else None,
-        needed_atol=comparison.needed_atol if comparison else None,
-        mismatched_elements=comparison.mismatched_elements if comparison else 0,
-        total_elements=comparison.total_elements if comparison else 0,
-        convert_ms=result.convert_ms,
-        load_ms=result.load_ms,
-        run_ms=result.run_ms,
-        structure_id=case.invocation.structure_id,
-        invocation=case.invocation.json,
-        exported_invocation="" if unit.shape_mode == "static" else found.cases[0].invocation.json,
     )
     return ModelOutcome(verdict, case, grown, traced, divergence)
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness import converters
-from harness.blame.inquiry import signature, with_blame
+from harness.blame.inquiry import with_blame
 from harness.generate.operator_case import REGISTRY
-from harness.invocation import Invocation
+from harness.pipeline.row import verdict_of
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Result, Settings, Task
 from harness.replay import Replayed
@@ -107,11 +107,24 @@ def run_part(
     Yields:
         As `run_unit` does.
     """
+    operator = REGISTRY.get(unit.overload)
+    family = operator.family if operator else ""
     converter_version = converters.find(unit.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
     def verdict(result: Result) -> Verdict:
-        return _verdict(unit, supervisor, converter_version, source, *invocations[result.case], result)
+        group, invocation = invocations[result.case]
+        return verdict_of(
+            result,
+            invocation,
+            group.exported,
+            supervisor,
+            source=source,
+            family=family,
+            shape_mode=unit.shape_mode,
+            converter=unit.converter,
+            converter_version=converter_version,
+        )
 
     task = Task(groups, unit.converter, unit.backends, unit.settings)
     held: list[Result] = []
@@ -155,52 +168,3 @@ def find_groups(
         if groups:
             parts.append((source.name, tuple(groups)))
     return parts
-
-
-def _verdict(
-    unit: Unit,
-    supervisor: Supervisor,
-    converter_version: str,
-    source: str,
-    group: Group,
-    invocation: Invocation,
-    result: Result,
-) -> Verdict:
-    case = REGISTRY.get(unit.overload)
-    backend = supervisor.backends.get(result.backend)
-    comparison = result.comparison
-    return Verdict(
-        case_id=invocation.case_id,
-        overload=unit.overload,
-        family=case.family if case else "",
-        dtype=invocation.dtype,
-        shape_mode=unit.shape_mode,
-        source=source,
-        converter=unit.converter,
-        converter_version=converter_version,
-        opset=result.opset,
-        backend=result.backend,
-        backend_version=backend.version if backend else "",
-        device=backend.device if backend else "",
-        stage=result.stage,
-        outcome=result.outcome,
-        blame=result.blame,
-        evidence=result.evidence,
-        signature=signature(result),
-        message=result.message,
-        rule=result.rule,
-        max_abs_error=comparison.max_abs_error if comparison else None,
-        max_rel_error=comparison.max_rel_error if comparison else None,
-        max_ulp_error=comparison.max_ulp_error if comparison else None,
-        needed_rtol=comparison.needed_rtol if comparison else None,
-        needed_atol=comparison.needed_atol if comparison else None,
-        mismatched_elements=comparison.mismatched_elements if comparison else 0,
-        total_elements=comparison.total_elements if comparison else 0,
-        convert_ms=result.convert_ms,
-        load_ms=result.load_ms,
-        run_ms=result.run_ms,
-        structure_id=invocation.structure_id,
-        exported_id=group.exported.case_id,
-        invocation=invocation.json,
-        exported_invocation="" if unit.shape_mode == "static" else group.exported.json,
-    )

@@ -63,35 +63,15 @@
       "section.panel",
       {},
       el("h2", {}, "Versions that changed"),
-      el(
-        "div.scroll",
-        {},
-        el(
-          "table.plain",
-          {},
+      controls.table(
+        ["", words.when(before.started), words.when(after.started)],
+        changed.map((name) =>
           el(
-            "thead",
+            "tr",
             {},
-            el(
-              "tr",
-              {},
-              ["", words.when(before.started), words.when(after.started)].map((title) =>
-                el("th", { scope: "col" }, title),
-              ),
-            ),
-          ),
-          el(
-            "tbody",
-            {},
-            changed.map((name) =>
-              el(
-                "tr",
-                {},
-                el("th", { scope: "row" }, name),
-                el("td", {}, before.versions[name] || "–"),
-                el("td", {}, after.versions[name] || "–"),
-              ),
-            ),
+            el("th", { scope: "row" }, name),
+            el("td", {}, before.versions[name] || "–"),
+            el("td", {}, after.versions[name] || "–"),
           ),
         ),
       ),

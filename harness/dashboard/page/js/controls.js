@@ -121,5 +121,19 @@
     );
   }
 
-  Object.assign(Conformance, { controls: { select, search, check, code, copyButton, blame, outcome } });
+  // A table to be read as it stands. `titles`: words, or th elements with what those need; `rows`: tr elements.
+  function table(titles, rows) {
+    const head = titles
+      .flat()
+      .map((title) => (typeof title === "string" ? el("th", { scope: "col" }, title) : title));
+    return el(
+      "div.scroll",
+      {},
+      el("table.plain", {}, head.length ? el("thead", {}, el("tr", {}, head)) : null, el("tbody", {}, rows)),
+    );
+  }
+
+  Object.assign(Conformance, {
+    controls: { select, search, check, code, copyButton, blame, outcome, table },
+  });
 })();

@@ -184,43 +184,25 @@
         "details",
         { open: index.runs.length === 1 },
         el("summary", {}, "Numbers"),
-        el(
-          "div.scroll",
-          {},
-          el(
-            "table.plain",
-            {},
-            el(
-              "thead",
-              {},
+        controls.table(
+          [
+            "run",
+            columns.map((column) => el("th.number", { scope: "col" }, words.arrow(index.columns[column]))),
+          ],
+          index.runs
+            .map((run, i) => [run, i])
+            .reverse()
+            .map(([run, i]) =>
               el(
                 "tr",
                 {},
-                el("th", { scope: "col" }, "run"),
-                columns.map((column) =>
-                  el("th.number", { scope: "col" }, words.arrow(index.columns[column])),
-                ),
+                el("th", { scope: "row" }, words.when(run.started)),
+                columns.map(function (column) {
+                  const row = rows.find((one) => one[0] === i && one[1] === column);
+                  return el("td.number", {}, row ? row[2] + "/" + row[3] : "–");
+                }),
               ),
             ),
-            el(
-              "tbody",
-              {},
-              index.runs
-                .map((run, i) => [run, i])
-                .reverse()
-                .map(([run, i]) =>
-                  el(
-                    "tr",
-                    {},
-                    el("th", { scope: "row" }, words.when(run.started)),
-                    columns.map(function (column) {
-                      const row = rows.find((one) => one[0] === i && one[1] === column);
-                      return el("td.number", {}, row ? row[2] + "/" + row[3] : "–");
-                    }),
-                  ),
-                ),
-            ),
-          ),
         ),
       ),
     ];
@@ -297,40 +279,20 @@
       {},
       el("h3", {}, "Case ", el("code", {}, one.id)),
       el("p.mono", {}, one.call),
-      el(
-        "div.scroll",
-        {},
-        el(
-          "table.plain",
-          {},
+      controls.table(
+        ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"],
+        one.rows.map((row) =>
           el(
-            "thead",
+            "tr",
             {},
-            el(
-              "tr",
-              {},
-              ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"].map(
-                (name) => el("th", { scope: "col" }, name),
-              ),
-            ),
-          ),
-          el(
-            "tbody",
-            {},
-            one.rows.map((row) =>
-              el(
-                "tr",
-                {},
-                el("th", { scope: "row" }, row.converter + " → " + row.backend),
-                el("td", {}, row.shapes),
-                el("td", {}, controls.outcome(row.outcome, row.stage)),
-                el("td", {}, row.blame || "–"),
-                el("td.number", {}, row.elements ? row.wrong + "/" + row.elements : "–"),
-                el("td.number", {}, endless(row.abs)),
-                el("td.number", {}, endless(row.ulp)),
-                el("td.mono.long", {}, row.message || "–"),
-              ),
-            ),
+            el("th", { scope: "row" }, row.converter + " → " + row.backend),
+            el("td", {}, row.shapes),
+            el("td", {}, controls.outcome(row.outcome, row.stage)),
+            el("td", {}, row.blame || "–"),
+            el("td.number", {}, row.elements ? row.wrong + "/" + row.elements : "–"),
+            el("td.number", {}, endless(row.abs)),
+            el("td.number", {}, endless(row.ulp)),
+            el("td.mono.long", {}, row.message || "–"),
           ),
         ),
       ),

@@ -260,42 +260,22 @@
                 )
               : null,
           ),
-          el(
-            "div.scroll",
-            {},
-            el(
-              "table.plain",
-              {},
+          controls.table(
+            ["case", "dtype", "change", "before", "after", "max ULP"],
+            cases.map((one) =>
               el(
-                "thead",
+                "tr",
                 {},
                 el(
-                  "tr",
+                  "td",
                   {},
-                  ["case", "dtype", "change", "before", "after", "max ULP"].map((title) =>
-                    el("th", { scope: "col" }, title),
-                  ),
+                  el("a.mono", { href: address.format("operator", [name], { case: one.id }) }, one.id),
                 ),
-              ),
-              el(
-                "tbody",
-                {},
-                cases.map((one) =>
-                  el(
-                    "tr",
-                    {},
-                    el(
-                      "td",
-                      {},
-                      el("a.mono", { href: address.format("operator", [name], { case: one.id }) }, one.id),
-                    ),
-                    el("td", {}, index.dtypes[one.dtype]),
-                    el("td", {}, one.change),
-                    el("td", {}, ended(one.before)),
-                    el("td", {}, ended(one.after)),
-                    el("td.number", {}, ulps(one)),
-                  ),
-                ),
+                el("td", {}, index.dtypes[one.dtype]),
+                el("td", {}, one.change),
+                el("td", {}, ended(one.before)),
+                el("td", {}, ended(one.after)),
+                el("td.number", {}, ulps(one)),
               ),
             ),
           ),

@@ -48,77 +48,57 @@
       "section.panel",
       {},
       el("h2", {}, words.count(index.runs.length, "run")),
-      el(
-        "div.scroll",
-        {},
-        el(
-          "table.plain",
-          {},
-          el(
-            "thead",
-            {},
+      controls.table(
+        [
+          "started (UTC)",
+          "run",
+          "state",
+          "operators",
+          "missing",
+          "verdicts",
+          "seed",
+          "options",
+          "every case",
+        ],
+        index.runs
+          .map((run, i) =>
             el(
               "tr",
               {},
-              [
-                "started (UTC)",
-                "run",
-                "state",
-                "operators",
-                "missing",
-                "verdicts",
-                "seed",
-                "options",
-                "every case",
-              ].map((title) => el("th", { scope: "col" }, title)),
-            ),
-          ),
-          el(
-            "tbody",
-            {},
-            index.runs
-              .map((run, i) =>
+              el("td.nowrap", {}, words.when(run.started)),
+              el("td.mono.nowrap", {}, run.id),
+              el(
+                "td" + (run.state === "complete" ? ".nowrap" : ".long"),
+                {},
+                run.state === "complete" ? "✓ complete" : el("span", {}, "◐ partial: ", run.notes.join(" ")),
+              ),
+              el("td.number", {}, words.number(run.operators)),
+              el("td.number", {}, run.missing ? words.number(run.missing) : "–"),
+              el("td.number", {}, words.number(run.rows)),
+              el("td.number", {}, String(run.seed)),
+              el(
+                "td.small.long",
+                {},
                 el(
-                  "tr",
+                  "span.clip2",
                   {},
-                  el("td.nowrap", {}, words.when(run.started)),
-                  el("td.mono.nowrap", {}, run.id),
-                  el(
-                    "td" + (run.state === "complete" ? ".nowrap" : ".long"),
-                    {},
-                    run.state === "complete"
-                      ? "✓ complete"
-                      : el("span", {}, "◐ partial: ", run.notes.join(" ")),
-                  ),
-                  el("td.number", {}, words.number(run.operators)),
-                  el("td.number", {}, run.missing ? words.number(run.missing) : "–"),
-                  el("td.number", {}, words.number(run.rows)),
-                  el("td.number", {}, String(run.seed)),
-                  el(
-                    "td.small.long",
-                    {},
-                    el(
-                      "span.clip2",
-                      {},
-                      Object.entries(run.options)
-                        .map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value))
-                        .join(", "),
-                    ),
-                  ),
-                  el(
-                    "td",
-                    {},
-                    el(
-                      "a",
-                      { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" },
-                      "Parquet",
-                    ),
-                  ),
+                  Object.entries(run.options)
+                    .map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value))
+                    .join(", "),
                 ),
-              )
-              .reverse(),
-          ),
-        ),
+              ),
+              el(
+                "td",
+                {},
+                el(
+                  "a",
+                  { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" },
+                  "Parquet",
+                ),
+              ),
+            ),
+          )
+          .reverse(),
       ),
     );
   }
@@ -128,45 +108,40 @@
       "section.panel",
       {},
       el("h2", {}, "Files"),
-      el(
-        "div.scroll",
-        {},
-        el(
-          "table.plain",
-          {},
-          el("tbody", {}, [
-            ...FILES.map(([name, what]) =>
+      controls.table(
+        [],
+        [
+          ...FILES.map(([name, what]) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, name),
+              el("td", {}, what),
               el(
-                "tr",
+                "td",
                 {},
-                el("th", { scope: "row" }, name),
-                el("td", {}, what),
                 el(
-                  "td",
+                  "div.chips",
                   {},
-                  el(
-                    "div.chips",
-                    {},
-                    [
-                      ["json", "JSON"],
-                      ["csv", "CSV"],
-                      ["parquet", "Parquet"],
-                    ].map(([end, title]) =>
-                      el("a.chip", { href: "download/" + name + "." + end, download: "" }, title),
-                    ),
+                  [
+                    ["json", "JSON"],
+                    ["csv", "CSV"],
+                    ["parquet", "Parquet"],
+                  ].map(([end, title]) =>
+                    el("a.chip", { href: "download/" + name + "." + end, download: "" }, title),
                   ),
                 ),
               ),
             ),
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row" }, "summary"),
-              el("td", {}, "The newest run in a few numbers, for other pages"),
-              el("td", {}, el("a.chip", { href: "summary.json", download: "" }, "JSON")),
-            ),
-          ]),
-        ),
+          ),
+          el(
+            "tr",
+            {},
+            el("th", { scope: "row" }, "summary"),
+            el("td", {}, "The newest run in a few numbers, for other pages"),
+            el("td", {}, el("a.chip", { href: "summary.json", download: "" }, "JSON")),
+          ),
+        ],
       ),
     );
   }

@@ -73,55 +73,39 @@
         "Bars: operators that pass wholly, partly, not at all; the table below has the numbers.",
         open,
       ),
-      el(
-        "div.scroll",
-        {},
-        el(
-          "table.plain",
-          {},
-          el(
-            "thead",
-            {},
-            el(
-              "tr",
-              {},
-              el("th", { scope: "col" }, "converter → backend"),
-              charts.KINDS.map((kind) =>
-                el("th.number", { scope: "col", title: cells.NAMES[kind] }, cells.GLYPHS[kind] + " " + kind),
-              ),
-              el("th.number", { scope: "col" }, "cases pass"),
-            ),
+      controls.table(
+        [
+          "converter → backend",
+          charts.KINDS.map((kind) =>
+            el("th.number", { scope: "col", title: cells.NAMES[kind] }, cells.GLYPHS[kind] + " " + kind),
           ),
+          el("th.number", { scope: "col" }, "cases pass"),
+        ],
+        rows.map((row) =>
           el(
-            "tbody",
+            "tr",
             {},
-            rows.map((row) =>
+            el("th", { scope: "row" }, row.name),
+            charts.KINDS.map((kind, i) =>
               el(
-                "tr",
+                "td.number",
                 {},
-                el("th", { scope: "row" }, row.name),
-                charts.KINDS.map((kind, i) =>
-                  el(
-                    "td.number",
-                    {},
-                    row.counts[i]
-                      ? el(
-                          "a",
-                          {
-                            href: address.format("matrix", [], {
-                              run: runOf(index, run),
-                              column: row.name,
-                              standing: kind,
-                            }),
-                          },
-                          words.number(row.counts[i]),
-                        )
-                      : "–",
-                  ),
-                ),
-                el("td.number", {}, words.percent(row.counts[5], row.counts[6])),
+                row.counts[i]
+                  ? el(
+                      "a",
+                      {
+                        href: address.format("matrix", [], {
+                          run: runOf(index, run),
+                          column: row.name,
+                          standing: kind,
+                        }),
+                      },
+                      words.number(row.counts[i]),
+                    )
+                  : "–",
               ),
             ),
+            el("td.number", {}, words.percent(row.counts[5], row.counts[6])),
           ),
         ),
       ),
