@@ -211,3 +211,25 @@ def test_a_wrong_dtype_is_the_graphs_where_onnx_itself_says_so() -> None:
     (verdict,) = verdicts_of(call, converter="torchscript")
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "dtype", "converter")
     assert "By ONNX's own dtype rules the model gives what ort-cpu gives" in verdict.evidence
+
+
+LAYER_NORM = Invocation(
+    "aten.layer_norm.default",
+    (("input", tensor((1, 3), [0.5, 1.0, 3.0], "float64")), ("normalized_shape", (3,)), ("eps", 0.1)),
+)
+CELU = Invocation("aten.celu.default", (("self", tensor((2,), [-0.7, -0.3], "float64")),))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (LAYER_NORM, "The graph has 0.1 as float32, 0.10000000149011612: with that, PyTorch gives"),
+        (CELU, "ort-cpu's result is that of a cast to float32, which the graph has"),
+    ],
+    ids=["a number", "the computation"],
+)
+def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(call: Invocation, words: str) -> None:
+    # Both converters emit it, and in float64 nothing confirms PyTorch.
+    (verdict,) = verdicts_of(call)
+    assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "converter")
+    assert words in verdict.evidence

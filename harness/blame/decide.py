@@ -26,6 +26,7 @@ A wrong result (`mismatch`); the first row that holds:
 | some independent runtimes give PyTorch's answer, others the backend's | unknown |
 | an independent runtime gives PyTorch's answer; PyTorch's decomposition the backend's | unknown |
 | a runtime gives PyTorch's answer | backend |
+| the graph has fewer bits than the call, and that explains the answer | converter |
 | independent runtimes give the backend's answer (so in the rows to come); the decomposition too | pytorch |
 | float64 too, and PyTorch in the case's dtype does not | pytorch |
 | PyTorch in the case's dtype is itself far from float64 | unknown |
@@ -84,6 +85,7 @@ RUNS_AT = {
 _ORDER = (
     Role.ALONE,
     Role.SPECIFICATION,
+    Role.NARROWED,
     Role.PYTORCH,
     Role.META,
     Role.RUNTIME,
@@ -174,6 +176,8 @@ def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
         if heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
             return UNKNOWN, "PyTorch's kernel and its decomposition disagree, and so do the runtimes."
         return BACKEND, f"The model is right, {backend} computes it wrongly."
+    if heard.any(Role.NARROWED, Finding.SAME) and not heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
+        return CONVERTER, f"The graph that {converter} emits has fewer bits than the call."
     if same:
         return _of_graph(converter, heard)
     wrong = heard.any(Role.RUNTIME, Finding.OTHER, independent=True)

@@ -16,7 +16,8 @@ class Finding(StrEnum):
     Of somebody else who computes the same call: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's
     answer; `OTHER`, a third one; `REFUSES`, an error; `LACKS`, an admitted gap.
 
-    Of the model: `VALID`, `INVALID`; by ONNX's rules for dtypes and shapes also `RIGHT` and `SAME`.
+    Of the model: `VALID`, `INVALID`; by ONNX's rules for dtypes and shapes also `RIGHT` and `SAME`. Of its
+    precision: `SAME`, the bits that it lacks explain the failing backend's answer.
 
     Of PyTorch: `CONFIRMS`, another way of its own gives its answer; `CONTRADICTS`, another way gives the
     backend's answer, or a different one each time; `INEXACT`, it is itself far from the truth, as is the
@@ -69,6 +70,8 @@ class Role(StrEnum):
     """PyTorch in float64."""
     SPECIFICATION = "specification"
     """The text of the ONNX operators."""
+    NARROWED = "narrowed"
+    """The graph, held against the precision that the call has."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""The graph, held against the precision that the call has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.invocation import Argument, Invocation
+from harness.pipeline.call import map_arguments
+from harness.pipeline.reference import run_reference
+from harness.tensors import overload
+from harness.verdict.judge import Array
+from harness.verdict.verdict import Outcome
+
+_NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+#: Tensors of more elements are data, not the numbers of a call.
+_NUMBERS = 64
+#: The last 12 of float32's 23 stored bits: a number that has one of them set is no round one.
+_LAST_BITS = 0xFFF
+
+
+class NarrowedGraph:
+    """Whether the graph has the call's numbers, or its computation, in fewer bits.
+
+    An attribute of ONNX that is a number is a float32 (``AttributeProto.f``), and some operators are there
+    for float32 only: a graph that is built of these cannot give a float64 call's result.
+    """
+
+    name = "the graph's precision"
+    turn = Turn.FIRST
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        comparison = trial.comparison
+        if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or comparison is None:
+            return
+        if comparison.problem in ("shape", "dtype"):
+            return
+        backend = trial.complaint.backend
+        rounded = _rounded(trial.invocation, trial.model)
+        if rounded and trial.is_same(run_reference(_with(trial.invocation, rounded)).expected):
+            said = ", ".join(f"{before!r} as float32, {after!r}" for before, after in rounded.items())
+            words = f"The graph has {said}: with that, PyTorch gives {backend}'s result."
+            yield Testimony(Role.NARROWED, Finding.SAME, words)
+        elif _casts_down(trial.model) and _is_float32(trial):
+            words = (
+                f"Where it is wrong, {backend}'s result is that of a cast to float32, which the graph has."
+            )
+            yield Testimony(Role.NARROWED, Finding.SAME, words)
+
+
+def _rounded(invocation: Invocation, model: onnx.ModelProto) -> dict[float, float]:
+    """Numbers of the call → what they are in float32, of those that the graph does not have as they are.
+
+    A backend is given the graph alone: what that lacks, no backend has rounded.
+    """
+    numbers: list[float] = []
+
+    def noted(argument: Argument) -> Argument:
+        if isinstance(argument, float):
+            numbers.append(argument)
+        return argument
+
+    map_arguments(_with_defaults(invocation), noted)
+    exact = _held(model)
+    with np.errstate(over="ignore"):
+        found = {number: float(np.float32(number)) for number in numbers if not math.isnan(number)}
+    return {before: after for before, after in found.items() if before != after and before not in exact}
+
+
+def _with_defaults(invocation: Invocation) -> Invocation:
+    """With the numbers that the schema has where the call gives none."""
+    given = {name for name, _ in invocation.arguments}
+    schema = overload(invocation.overload)._schema
+    defaults = tuple(
+        (argument.name, argument.default_value)
+        for argument in schema.arguments
+        if argument.name not in given and isinstance(argument.default_value, float)
+    )
+    return replace(invocation, arguments=(*invocation.arguments, *defaults))
+
+
+def _with(invocation: Invocation, numbers: Mapping[float, float]) -> Invocation:
+    def changed(argument: Argument) -> Argument:
+        return numbers.get(argument, argument) if isinstance(argument, float) else argument
+
+    return map_arguments(_with_defaults(invocation), changed)
+
+
+def _held(model: onnx.ModelProto) -> set[float]:
+    """The numbers that the graph has in float64."""
+    tensors = [
+        *model.graph.initializer,
+        *(a.t for node in _nodes(model) for a in node.attribute if a.HasField("t")),
+    ]
+    small = [t for t in tensors if t.data_type == TensorProto.DOUBLE and math.prod(t.dims) <= _NUMBERS]
+    return {number for tensor in small for number in numpy_helper.to_array(tensor).ravel().tolist()}
+
+
+def _casts_down(model: onnx.ModelProto) -> bool:
+    return any(
+        node.op_type == "Cast" and any(a.name == "to" and a.i in _NARROWER for a in node.attribute)
+        for node in _nodes(model)
+    )
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    yield from model.graph.node
+    for function in model.functions:
+        yield from function.node
+
+
+def _is_float32(trial: Trial) -> bool:
+    """Whether what is wrong in float64 came through float32: by chance, one result in 2²⁹ looks so."""
+    assert trial.got is not None
+    telling = False
+    for expected, got, wrong in zip(trial.reference.expected, trial.got, trial.wrong, strict=True):
+        if not wrong.any():
+            continue
+        if got.dtype != np.float64 or not _in_float32(got[wrong]).all():
+            return False
+        telling |= bool((_is_not_round(got[wrong]) & ~_in_float32(expected[wrong])).any())
+    return telling
+
+
+def _in_float32(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(values == values.astype(np.float32)) | np.isnan(values)
+
+
+def _is_not_round(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        bits = values.astype(np.float32).view(np.uint32) & _LAST_BITS
+    return np.asarray((bits != 0) & np.isfinite(values))
+
+
+register(lambda settings: [NarrowedGraph()])
