@@ -233,3 +233,49 @@ def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(call: Invocatio
     (verdict,) = verdicts_of(call)
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "converter")
     assert words in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("call", "blame", "words"),
+    [
+        # onnx-reference computes 0 · inf.
+        (
+            Invocation(
+                "aten.upsample_nearest2d.vec",
+                (
+                    ("input", tensor((1, 1, 2, 1), [float("inf"), 2.0], "float64")),
+                    ("output_size", (4, 1)),
+                    ("scale_factors", None),
+                ),
+            ),
+            "backend",
+            "ort-cpu, which cannot run the model in float64, gives PyTorch's result for it in float32",
+        ),
+        # dynamo drops align_corners.
+        (
+            Invocation(
+                "aten._upsample_bilinear2d_aa.default",
+                (
+                    ("self", tensor((1, 1, 4, 1), [0.0, 1.0, 2.0, 5.0], "float64")),
+                    ("output_size", (2, 1)),
+                    ("align_corners", True),
+                ),
+            ),
+            "converter",
+            "ort-cpu, which cannot run the model in float64, gives onnx-reference's result for it in float32",
+        ),
+        # onnx-reference's Erf has float32's precision, and what is left of 1 + erf(x) in float32 is as wrong.
+        (
+            Invocation("aten.gelu.default", (("self", tensor((1,), [-4.0], "float64")),)),
+            "unknown",
+            "No witness tells the graph from the backend",
+        ),
+    ],
+    ids=["right", "as wrong", "cancelled"],
+)
+def test_a_runtime_without_a_float64_kernel_is_asked_in_float32(
+    call: Invocation, blame: str, words: str
+) -> None:
+    (verdict,) = verdicts_of(call, backends=["onnx-reference"])
+    assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, blame)
+    assert words in verdict.evidence

@@ -109,9 +109,21 @@ class Trial:
         that computes 0 · inf where others copy a number has a defect of its own, which says nothing of the
         failure.
         """
-        invocation = with_inputs(self.invocation, finite)
-        if invocation == self.invocation or self.got is None:
+        other = self.under(finite)
+        return None if other is self else other
+
+    def under(self, change: Callable[[Array], Array]) -> Trial | None:
+        """The same failure with changed inputs; None where it does not show at the same elements with them.
+
+        Args:
+            change: As `harness.blame.inputs.with_inputs` takes it. Where it changes nothing, this trial is
+                returned.
+        """
+        if self.got is None:
             return None
+        invocation = with_inputs(self.invocation, change)
+        if invocation == self.invocation:
+            return self
         complaint = self.complaint
         cases = [(k, invocation if k == complaint.case else other) for k, other in complaint.group.cases]
         group = replace(complaint.group, cases=tuple(cases))

@@ -1,0 +1,185 @@
+"""Runtimes that lack a float64 kernel, on the same graph in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, numpy_helper
+
+from harness import backends
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, register
+from harness.pipeline.task import Settings
+from harness.verdict.judge import Array, Mask
+from harness.verdict.verdict import Outcome
+
+#: Attributes that name an element type.
+_TYPES = frozenset({"to", "dtype", "output_dtype"})
+#: Answers are told apart where they differ by more than so much: a thousand roundings of float32.
+_APART = 2.0**-13
+#: How much nearer to one answer than the answers are to each other.
+_NEARER = 100
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class InFloat32:
+    """What one backend beside the failing one makes of the graph in float32, on inputs that float32 has.
+
+    Only elements are judged where PyTorch and the failing backend are so far apart that float32 tells which
+    of them it gives; all of them must say the same. To give a wrong result as well says something only where
+    that is too wrong for what cancels in float32: a failing backend may compute in float32 itself.
+    """
+
+    backend: str
+    turn: Turn = Turn.OPEN
+
+    @property
+    def name(self) -> str:
+        """See `harness.blame.witness.Witness`."""
+        return f"{self.backend} in float32"
+
+    def testify(self, trial: Trial) -> Iterator[Testimony]:
+        """See `harness.blame.witness.Witness`."""
+        accused = trial.complaint.backend
+        if trial.complaint.outcome is not Outcome.MISMATCH or not trial.is_independent(self.backend):
+            return
+        if "float64" not in trial.reference.dtypes:
+            return
+        backend = trial.backend(self.backend)
+        if trial.ask(backend, trial.model).outputs is not None:
+            return
+        tamer = trial.under(_representable)
+        if tamer is None or tamer.got is None:
+            return
+        reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
+        answer = tamer.ask(backend, in_float32(tamer.model), reference).outputs
+        if answer is None:
+            return
+        scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))
+        finding = _finding(tamer.reference.expected, tamer.got, answer, tamer.wrong, scale)
+        if finding is not None:
+            whose = "PyTorch's" if finding is Finding.RIGHT else f"{accused}'s"
+            lacks = f"{self.backend}, which cannot run the model in float64,"
+            yield Testimony(Role.RUNTIME, finding, f"{lacks} gives {whose} result for it in float32.")
+
+
+def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
+    """`model` with float32 in place of float64 everywhere; numbers beyond its range become its largest."""
+    narrow = onnx.ModelProto()
+    narrow.CopyFrom(model)
+    _narrow_graph(narrow.graph)
+    for function in narrow.functions:
+        _narrow_nodes(function.node)
+    return narrow
+
+
+def _narrow_graph(graph: onnx.GraphProto) -> None:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        kind = value.type.tensor_type
+        if kind.elem_type == TensorProto.DOUBLE:
+            kind.elem_type = TensorProto.FLOAT
+    for tensor in graph.initializer:
+        _narrow_tensor(tensor)
+    _narrow_nodes(graph.node)
+
+
+def _narrow_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                _narrow_tensor(attribute.t)
+            elif attribute.type == AttributeProto.GRAPH:
+                _narrow_graph(attribute.g)
+            elif attribute.name in _TYPES and attribute.i == TensorProto.DOUBLE:
+                attribute.i = TensorProto.FLOAT
+
+
+def _narrow_tensor(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type == TensorProto.DOUBLE:
+        tensor.CopyFrom(numpy_helper.from_array(_narrowed(numpy_helper.to_array(tensor)), tensor.name))
+
+
+def _narrowed(values: Array) -> Array:
+    if values.dtype != np.float64:
+        return values
+    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values).astype(np.float32)
+
+
+def _representable(values: Array) -> Array:
+    """`values` as float32 has them; itself where they are so already."""
+    if values.dtype != np.float64:
+        return values
+    narrow = _narrowed(values).astype(np.float64)
+    return values if np.array_equal(narrow, values, equal_nan=True) else narrow
+
+
+def _scale(arrays: Iterable[Array]) -> float:
+    """The largest magnitude of what takes part, or that of usual constants."""
+    finite = [np.abs(a[np.isfinite(a)]) for a in arrays if a.dtype == np.float64]
+    return max([1.0, *(float(a.max()) for a in finite if a.size)])
+
+
+def _finding(
+    expected: Iterable[Array],
+    got: Iterable[Array],
+    answer: Iterable[Array],
+    wrong: Iterable[Mask],
+    scale: float,
+) -> Finding | None:
+    """Whose answer it is; None where float32 does not tell, or tells now one and now the other."""
+    found: set[Finding] = set()
+    for e, g, a, w in zip(expected, got, answer, wrong, strict=True):
+        if not w.any():
+            continue
+        if e.shape != a.shape or e.dtype != g.dtype or e.dtype != np.float64:
+            return None
+        e, g, a = (_narrowed(v[w]).astype(np.float64) for v in (e, g, a))
+        told = _are_apart(e, g)
+        if not told.any():
+            continue
+        e, g, a = e[told], g[told], a[told]
+        if _is_rather(a, e, g).all():
+            found.add(Finding.RIGHT)
+        elif _is_rather(a, g, e).all() and (_distance(e, g) > _APART * scale).all():
+            found.add(Finding.SAME)
+        else:
+            return None
+    return found.pop() if len(found) == 1 else None
+
+
+def _are_apart(one: Array, other: Array) -> Mask:
+    with np.errstate(all="ignore"):
+        near = _distance(one, other) <= _APART * np.minimum(np.abs(one), np.abs(other))
+    return np.asarray(~near & (_distance(one, other) != 0))
+
+
+def _is_rather(answer: Array, one: Array, than: Array) -> Mask:
+    distance, apart = _distance(answer, one), _distance(than, one)
+    with np.errstate(all="ignore"):
+        close = distance <= _APART * np.abs(one)
+    # From an infinity or NaN every number is far.
+    near = np.where(np.isfinite(apart), _NEARER * distance <= apart, close)
+    return np.asarray(near & np.isfinite(distance))
+
+
+def _distance(one: Array, other: Array) -> Array:
+    """0 for two NaN and for equal infinities, infinite for what is finite beside what is not."""
+    with np.errstate(all="ignore"):
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        distance = np.abs(one - other)
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+def _installed(settings: Settings) -> Iterator[InFloat32]:
+    for name in settings.witnesses:
+        entry, argument = backends.find(name)
+        if entry.probe(argument) is None:
+            yield InFloat32(name)
+
+
+register(_installed)
