@@ -69,6 +69,12 @@ THOROUGH = frozenset(
         "test_sources.py::test_dtypes_and_kinds_of_export_choose_among_the_entries",
         "test_shrink.py::test_a_planted_defect_is_shrunk_to_its_core[aten.add.Tensor]",
         "test_cli.py::test_run_is_pytest_harness_from_any_directory",
+        "test_sources.py::test_a_failure_comes_back_with_another_seed",
+        "test_sources.py::test_a_replay_leaves_the_corpus_alone",
+        "test_command_line.py::test_replaying_one_case_reproduces_its_verdict",
+        "test_golden.py::test_calls_that_kill_pytorch_are_passed_over",
+        "test_changed_since.py::test_what_no_operator_depends_on_selects_nothing",
+        "test_rules.py::test_a_file_that_cannot_be_used_is_refused_in_one_line[None-no such file]",
     }
 )
 

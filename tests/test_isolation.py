@@ -107,7 +107,7 @@ def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
     invocations, guilty, _ = side_by_side()
     backend = "onnx-api:planted.hang"
     # Each step of the search waits for the timeout: three of eight structures in batches of four.
-    verdicts = verdicts_of(invocations, backend, INNOCENT, timeout=8.0, batch_size=4)
+    verdicts = verdicts_of(invocations, backend, INNOCENT, timeout=6.0, batch_size=4)
     assert_complete(verdicts, invocations, backend, INNOCENT)
     assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, Outcome.TIMEOUT, "backend")]
 
