@@ -40,7 +40,8 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 from harness.report.minimal import minimal_of
 from harness.shrink import tensors
-from harness.shrink.domains import domains_of
+from harness.shrink.after_run import shrink_after_run
+from harness.shrink.domains import Domains, domains_of
 from harness.shrink.evaluate import Budget, Evaluator, Place, Test
 from harness.shrink.plainness import cost, elements
 from harness.shrink.recorded import failures
@@ -405,3 +406,30 @@ def test_reductions_keep_to_what_the_operator_allows(data: st.DataObject) -> Non
     assert isinstance(own, TensorSpec)
     assert all(0.5 <= v <= 2.5 for v in tensors.numbers(own))  # type: ignore[operator]
     assert elements(reduced) <= elements(original)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_wide_unsigned_integers_are_cut_like_others(dtype: str) -> None:
+    spec = TensorSpec((4,), dtype, (1,), 0, Literal((1, 2, 3, 2**16 - 1)))
+    assert tensors.keep(spec, 0, [0, 3]).values == Literal((1, 2**16 - 1))
+
+
+def test_a_failure_that_cannot_be_shrunk_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [divisor_override(), unary("aten.neg.default", [1.0])]
+    run = record_of(tmp_path / "run", calls, **failed())
+
+    def broken(invocation: Invocation) -> Domains:
+        if invocation.overload == "aten.avg_pool2d.default":
+            raise NotImplementedError("no such dtype")
+        return domains_of(invocation)
+
+    monkeypatch.setattr("harness.shrink.session.domains_of", broken)
+    skipped: dict[str, str] = {}
+    found = shrink_run(run, seconds=60, on_skipped=lambda f, why: skipped.update({f.overload: why}))
+    assert list(found) == []
+    assert skipped["aten.avg_pool2d.default"].endswith("please report it: NotImplementedError: no such dtype")
+    assert "does not fail again" in skipped["aten.neg.default"]
+    said = shrink_after_run(run, 60, timeout=60, memory_limit=2**32)
+    assert "please report it: NotImplementedError" in said

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.corpus import Corpus
 from harness.pipeline.supervisor import WorkerFailed
+from harness.pipeline.task import OWN_FAULT
 from harness.record.errors import ResultsError
 from harness.record.run_info import read_run_info
 from harness.shrink.recorded import failures
@@ -48,6 +49,7 @@ def shrink_after_run(
     in that line.
     """
     done = finished = 0
+    faults: list[str] = []
     try:
         chosen = None
         if cases is not None:
@@ -60,6 +62,7 @@ def shrink_after_run(
             memory_limit=memory_limit,
             rules=rules,
             corpus=corpus,
+            on_skipped=lambda failure, why: faults.append(f"; {failure.case_id}: {why}"),
         ):
             done += 1
             finished += minimal.finished
@@ -68,4 +71,5 @@ def shrink_after_run(
     except Exception as error:
         return f"shrinking failed, please report it: {type(error).__name__}: {error}"
     more = "" if finished == done else f", {done - finished} of them not to the end"
-    return f"{done} failures shrunk in at most {seconds:.0f} s{more}; `conformance shrink` goes on"
+    own = "".join(fault for fault in faults if OWN_FAULT in fault)
+    return f"{done} failures shrunk in at most {seconds:.0f} s{more}{own}; `conformance shrink` goes on"

@@ -15,8 +15,8 @@ from harness import backends, converters
 from harness.availability import UnknownName
 from harness.corpus import Corpus, CorpusEntry
 from harness.invocation import Invocation
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
+from harness.pipeline.supervisor import Supervisor, WorkerFailed
+from harness.pipeline.task import OWN_FAULT, Settings
 from harness.record.minimal import Minimal, add_minimal, read_minimal
 from harness.record.run_info import RunInfo, read_run_info
 from harness.shrink.domains import Domains, domains_of
@@ -89,7 +89,13 @@ def shrink_run(
                 skipped(failure, why)
                 continue
             budget = Budget(min(left, per_failure))
-            found = _shrink_one(failure, before, _settings(run, failure, rules), supervisor, budget)
+            try:
+                found = _shrink_one(failure, before, _settings(run, failure, rules), supervisor, budget)
+            except WorkerFailed:
+                raise
+            except Exception as error:
+                # The others can be shrunk all the same.
+                found = f"{OWN_FAULT}, please report it: {type(error).__name__}: {error}"
             if isinstance(found, Minimal):
                 add_minimal(results_dir, found)
                 if corpus is not None:

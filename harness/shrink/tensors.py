@@ -16,6 +16,9 @@ from harness.tensors import build_tensor
 
 Number: TypeAlias = "bool | int | float | complex"
 
+#: PyTorch does not select of the unsigned integers that came last, but their bits are as good.
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
 
 @lru_cache(maxsize=4096)
 def literal(spec: TensorSpec) -> TensorSpec:
@@ -65,8 +68,11 @@ def keep(spec: TensorSpec, dim: int, indices: Sequence[int]) -> TensorSpec:
     """Only these places along `dim`. A layout of its own is kept where they follow each other."""
     chosen = list(indices)
     if is_plain_layout(spec) or chosen != list(range(chosen[0], chosen[0] + len(chosen))):
-        tensor = build_tensor(spec).index_select(dim, torch.tensor(chosen, dtype=torch.int64))
-        return of_tensor(tensor, spec.dtype)
+        tensor = build_tensor(spec)
+        bits = tensor.view(_SIGNED.get(tensor.dtype, tensor.dtype))
+        return of_tensor(
+            bits.index_select(dim, torch.tensor(chosen, dtype=torch.int64)).view(tensor.dtype), spec.dtype
+        )
     shape = (*spec.shape[:dim], len(chosen), *spec.shape[dim + 1 :])
     return _rebased(literal(spec), shape, spec.strides, chosen[0] * spec.strides[dim])
 
