@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, NUMBERS, UNSIGNED
+from harness.compare.judge import EQUAL, EXACT
+from harness.core.dtypes import FLOATS, NUMBERS, UNSIGNED
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import EQUAL, EXACT
 
 ops = Family("activation")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT, Judge
 
 ops = Family("arranging")
 

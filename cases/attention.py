@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS
+from harness.compare.judge import ACCUMULATES, EXACT
+from harness.core.dtypes import ALL, FLOATS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT
 
 ops = Family("attention")
 

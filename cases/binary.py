@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import (
+from harness.compare.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
+from harness.compare.output_rules import overflow_undefined
+from harness.core.dtypes import (
     ALL,
     FLOATS,
     FULL_FLOATS,
@@ -20,11 +22,9 @@ from harness.dtypes import (
     WIDE_UNSIGNED,
     is_float,
 )
+from harness.core.invocation import Recipe
 from harness.generate.draw import ANY, NONZERO, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import Recipe
-from harness.verdict.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
-from harness.verdict.rules import overflow_undefined
 
 ops = Family("binary")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import INT_RANGE, INTEGRAL, INTS
+from harness.compare.judge import EXACT, Array, Judge, Mask
+from harness.core.dtypes import INT_RANGE, INTEGRAL, INTS
 from harness.generate.draw import ANY, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import EXACT, Array, Judge, Mask
 
 ops = Family("bitwise")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.dtypes import ALL, COMPLEX, FULL_FLOATS
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL, COMPLEX, FULL_FLOATS
 from harness.generate.draw import Draw
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import EXACT
 
 ops = Family("complex")
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import FLOATS, FULL_FLOATS, INTS, UNSIGNED
+from harness.compare import factor_rules as rules
+from harness.compare.factor_rules import wide
+from harness.compare.judge import Array, Judge, Mask
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, UNSIGNED
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import ANY, OMIT, Domain, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict import factor_rules as rules
-from harness.verdict.factor_rules import wide
-from harness.verdict.judge import Array, Judge, Mask
 
 ops = Family("conditioned")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.dtypes import FULL_FLOATS, NUMBERS
+from harness.compare.judge import ACCUMULATES
+from harness.core.dtypes import FULL_FLOATS, NUMBERS
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES
 
 ops = Family("matmul")
 

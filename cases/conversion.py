@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, INTEGRAL, INTS
+from harness.compare.judge import EXACT, Judge
+from harness.compare.output_rules import conversion_undefined
+from harness.core.dtypes import ALL, FLOATS, INTEGRAL, INTS
+from harness.core.invocation import Enumerated
 from harness.generate.draw import FINITE, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import Enumerated
-from harness.verdict.judge import EXACT, Judge
-from harness.verdict.rules import conversion_undefined
 
 ops = Family("conversion")
 

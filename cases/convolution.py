@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import FLOATS, INTS
+from harness.compare.judge import ACCUMULATES, Array, Judge, Mask
+from harness.core.dtypes import FLOATS, INTS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, Array, Judge, Mask
 
 ops = Family("convolution")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, is_float
+from harness.compare.judge import EXACT, Judge
+from harness.compare.output_rules import anything, conversion_undefined
+from harness.core.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, is_float
+from harness.core.invocation import Enumerated
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import Enumerated
-from harness.verdict.judge import EXACT, Judge
-from harness.verdict.rules import anything, conversion_undefined
 
 ops = Family("creation")
 

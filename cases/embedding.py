@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS
+from harness.compare.judge import EXACT, Judge
+from harness.compare.output_rules import anything
+from harness.core.dtypes import ALL, FLOATS
 from harness.generate.draw import OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import EXACT, Judge
-from harness.verdict.rules import anything
 
 ops = Family("embedding")
 

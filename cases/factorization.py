@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import FULL_FLOATS
+from harness.compare import factor_rules as rules
+from harness.compare.factor_rules import householder, transposed, wide
+from harness.compare.judge import EXACT, Array, Evidence, Judge, Mask
+from harness.compare.output_rules import anything, equal
+from harness.core.dtypes import FULL_FLOATS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict import factor_rules as rules
-from harness.verdict.factor_rules import householder, transposed, wide
-from harness.verdict.judge import EXACT, Array, Evidence, Judge, Mask
-from harness.verdict.rules import anything, equal
 
 ops = Family("factorization")
 

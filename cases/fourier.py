@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, is_float
+from harness.compare.judge import EXACT, Array, Judge
+from harness.core.dtypes import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, is_float
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import ANY, OMIT, Domain, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import EXACT, Array, Judge
 
 ops = Family("fourier")
 

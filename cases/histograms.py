@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FULL_FLOATS
+from harness.core.dtypes import FULL_FLOATS
 from harness.generate.draw import Draw, ascending, between
 from harness.generate.operator_case import Arguments, Family
 

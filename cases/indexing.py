@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, NUMBERS
+from harness.compare.judge import ACCUMULATES, EXACT
+from harness.core.dtypes import ALL, FLOATS, NUMBERS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import ANY, OMIT, Draw, index_into, unique_below
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT
 
 ops = Family("indexing")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from harness.dtypes import ALL, UNSIGNED
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.core.dtypes import ALL, UNSIGNED
+from harness.core.invocation import contiguous_strides
 from harness.generate.draw import OMIT, Draw, index_into
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import contiguous_strides
-from harness.verdict.judge import ACCUMULATES, EXACT, Judge
 
 ops = Family("indexing")
 

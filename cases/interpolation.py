@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import FLOATS, FULL_FLOATS, INTS
+from harness.compare.judge import EXACT, Array, Judge, Mask
+from harness.compare.tolerances import Tolerance
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import EXACT, Array, Judge, Mask
-from harness.verdict.tolerances import Tolerance
 
 ops = Family("interpolation")
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from harness.dtypes import ALL
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import EXACT
 
 ops = Family("joining")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS, INTS
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
 
 ops = Family("linalg")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
+from harness.compare.judge import ACCUMULATES, Judge
+from harness.compare.output_rules import anything
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
 from harness.generate.draw import ANY, OMIT, Draw, between, index_into
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES, Judge
-from harness.verdict.rules import anything
 
 ops = Family("loss")
 

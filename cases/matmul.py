@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, is_float
+from harness.compare.judge import ACCUMULATES, EXACT, Array, Judge, Mask
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, is_float
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT, Array, Judge, Mask
 
 ops = Family("matmul")
 

@@ -1,15 +1,15 @@
 """Operators that return a number instead of a tensor: sizes, strides, one element, equality as a whole.
 
-A program returns the number as a 0-d tensor (`harness.tensors.output_tensors`).
+A program returns the number as a 0-d tensor (`harness.core.tensors.output_tensors`).
 """
 
 from __future__ import annotations
 
-from harness.dtypes import ALL, FLOATS
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL, FLOATS
+from harness.core.invocation import Enumerated
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import Enumerated
-from harness.verdict.judge import EXACT
 
 ops = Family("measures")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import FLOATS
+from harness.compare.judge import Array, Judge
+from harness.compare.output_rules import anything, infinite_mean
+from harness.core.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import Array, Judge
-from harness.verdict.rules import anything, infinite_mean
 
 ops = Family("normalization")
 

@@ -11,11 +11,11 @@ import math
 from functools import partial
 from typing import Any
 
-from harness.dtypes import FLOATS, FULL_FLOATS, NUMBERS
+from harness.compare.judge import ACCUMULATES, Judge
+from harness.compare.pooling import Windows, adaptive, fractional, index_of, maximum_of, sliding, unpooled
+from harness.core.dtypes import FLOATS, FULL_FLOATS, NUMBERS
 from harness.generate.draw import OMIT, Draw, between, index_into, unique_below
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES, Judge
-from harness.verdict.pooling import Windows, adaptive, fractional, index_of, maximum_of, sliding, unpooled
 
 ops = Family("pooling")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, PRECISION
+from harness.compare.judge import EXACT, Array, Judge, Mask
+from harness.core.dtypes import ALL, FLOATS, PRECISION
 from harness.generate.draw import Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import EXACT, Array, Judge, Mask
 
 ops = Family("quantization")
 

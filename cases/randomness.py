@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, is_float
+from harness.compare import random_rules as rules
+from harness.compare.gamma_rules import dirichlet, gamma
+from harness.compare.judge import Judge, OutputRule
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, is_float
+from harness.core.invocation import Enumerated, TensorSpec
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import Enumerated, TensorSpec
-from harness.verdict import random_rules as rules
-from harness.verdict.gamma_rules import dirichlet, gamma
-from harness.verdict.judge import Judge, OutputRule
 
 ops = Family("random")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.compare.output_rules import equal, index_along, infinite_mean
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES, EXACT, Judge
-from harness.verdict.rules import equal, index_along, infinite_mean
 
 ops = Family("reduction")
 

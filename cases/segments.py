@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import FLOATS
+from harness.compare.judge import ACCUMULATES
+from harness.core.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
-from harness.verdict.judge import ACCUMULATES
 
 ops = Family("reduction")
 

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from harness.dtypes import ALL
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL
+from harness.core.invocation import TensorSpec, contiguous_strides
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec, contiguous_strides
-from harness.verdict.judge import EXACT
 
 ops = Family("shape")
 

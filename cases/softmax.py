@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.dtypes import ALL, FLOATS, is_float
+from harness.core.dtypes import ALL, FLOATS, is_float
 from harness.generate.draw import Draw
 from harness.generate.operator_case import Arguments, Family
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from harness.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
+from harness.compare.judge import ACCUMULATES, EXACT, Array, Evidence, Judge, Mask, OutputRule
+from harness.compare.output_rules import any_order, equal, indices_along, unique_counts, unique_inverse
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import DISTINCT, OMIT, Draw, ascending, between
 from harness.generate.operator_case import Arguments, Family
-from harness.invocation import TensorSpec
-from harness.verdict.judge import ACCUMULATES, EXACT, Array, Evidence, Judge, Mask, OutputRule
-from harness.verdict.rules import any_order, equal, indices_along, unique_counts, unique_inverse
 
 ops = Family("sorting")
 

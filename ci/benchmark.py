@@ -27,23 +27,22 @@ import onnx
 import psutil
 import torch
 
-import cases
-from harness import backends, converters
-from harness.backends.base import Backend, UnsupportedModel
-from harness.converters.base import Converter, UnsupportedOperator
+from harness.compare.comparison import Comparison, compare
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.base import Converter, UnsupportedOperator, find_converter
+from harness.core.invocation import Invocation
+from harness.core.tensors import bind, build_tensors
+from harness.execute.program import Exportable, emitted_opset, export_request
+from harness.execute.reference import run_reference
+from harness.execute.supervisor import Supervisor
+from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.invocation import Invocation
-from harness.pipeline.execute import judge_of
-from harness.pipeline.program import Exportable, emitted_opset, export_request
-from harness.pipeline.reference import run_reference
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.unit import Unit, run_unit
+from harness.generate.operator_case import judge_of
+from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.tensors import bind, build_tensors
-from harness.verdict.compare import Comparison, compare
-from harness.verdict.verdict import Outcome, Stage, Verdict
+from harness.run.base import BACKENDS, Backend, UnsupportedModel
 
 BACKEND = "ort-cpu"
 
@@ -117,7 +116,7 @@ def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Sai
 def choose(count: int, seed: int) -> list[str]:
     """`count` overloads, families in turn."""
     by_family: dict[str, list[str]] = {}
-    for name, case in cases.load().items():
+    for name, case in load_cases().items():
         by_family.setdefault(case.family, []).append(name)
     chooser = random.Random(seed)
     for names in by_family.values():
@@ -151,7 +150,7 @@ def compare_speed(options: argparse.Namespace) -> int:
         invocation
         for name in names
         for group in draw_cases(
-            cases.load()[name],
+            load_cases()[name],
             seed=options.seed,
             structures=-(-options.examples // options.values),
             values=options.values,
@@ -185,8 +184,8 @@ def compare_speed(options: argparse.Namespace) -> int:
     print(f"harness      {1e3 * harness_time / len(drawn):8.2f} ms a case (without generation)")
 
     torch.set_num_threads(1)
-    converter = converters.find(options.converter).create(True)
-    entry, argument = backends.find(BACKEND)
+    converter = find_converter(options.converter).create(True)
+    entry, argument = BACKENDS.find(BACKEND)
     backend = entry.create(argument)
     naive(drawn[0], converter, backend)
     times, differences = [], []

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-import cases
-from harness.dashboard.site import write_site
+from harness.generate.case_library import load_cases
+from harness.present.dashboard.site import write_site
 from harness.record import layout, parquet
 from harness.record.run_info import RunInfo, write_run_info
 from harness.record.schema import SCHEMA
@@ -44,7 +44,7 @@ ENDS = (
 
 def write_runs(work: Path, operators: int, runs: int) -> list[Path]:
     """Write nightly runs of one seed: most of a night is as the night before, and versions change on some."""
-    known = list(cases.load().values())[:operators]
+    known = list(load_cases().values())[:operators]
     random = np.random.default_rng(0)
     table = _drawn(known)
     ends = _first_night(random, len(table["case_id"]))

@@ -19,16 +19,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import cases
-from harness.dtypes import ALL, WIDE_UNSIGNED
+from harness.analyse.argument_coverage.asker import Asker
+from harness.analyse.argument_coverage.dtypes import named
+from harness.analyse.argument_coverage.survey import ACCEPTED, survey
+from harness.analyse.argument_coverage.unreachable import excuses
+from harness.core.dtypes import ALL, WIDE_UNSIGNED
+from harness.core.overloads import match
+from harness.generate.case_library import FURTHER_DTYPES, cases_directory, declared_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import Promotion
-from harness.reach.asker import Asker
-from harness.reach.dtypes import named
-from harness.reach.survey import ACCEPTED, survey
-from harness.reach.unreachable import excuses
-from harness.schema import match
 
 #: Draws of which PyTorch must take its share.
 _DRAWS = 48
@@ -74,7 +74,7 @@ def further_promotions(case: OperatorCase, asker: Asker) -> tuple[Promotion, ...
 def main(patterns: list[str]) -> None:
     """Ask about the operators and write the file."""
     dtypes, promotions = _read()
-    declared = cases.declared()
+    declared = declared_cases()
     chosen = [name for p in patterns for name in match(p, list(declared))] if patterns else list(declared)
     with Asker() as asker:
         for overload in chosen:
@@ -89,7 +89,7 @@ def main(patterns: list[str]) -> None:
 
 
 def _read() -> tuple[Table, Table]:
-    data = tomllib.loads(cases.FURTHER_DTYPES.read_text())
+    data = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text())
     return (
         {name: tuple(e["dtypes"]) for e in data["dtypes"] for name in e["overloads"]},
         {name: tuple(tuple(p) for p in e["pairs"]) for e in data["promotions"] for name in e["overloads"]},
@@ -104,7 +104,7 @@ def _write(dtypes: Mapping[str, tuple[object, ...]], promotions: Mapping[str, tu
         *_entries("dtypes", "dtypes", dtypes),
         *_entries("promotions", "pairs", promotions),
     ]
-    cases.FURTHER_DTYPES.write_text("\n".join(lines) + "\n")
+    (cases_directory() / FURTHER_DTYPES).write_text("\n".join(lines) + "\n")
 
 
 def _entries(table: str, key: str, found: Mapping[str, tuple[object, ...]]) -> Iterator[str]:

@@ -1,14 +1,24 @@
-"""What `pytest harness` collects: one item per operator overload, converter and shape mode."""
+"""What `pytest harness` collects.
+
+One item per operator overload, converter and shape mode; with ``--models`` one per model in place of that, with
+``--generator-report`` one per operator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from harness.pipeline.unit import Unit
-from harness.session import Session
+from harness.analyse.argument_coverage.asker import Asker
+from harness.analyse.argument_coverage.survey import survey
+from harness.analyse.argument_coverage.unreachable import excuses
+from harness.app.session import Session
+from harness.generate.operator_case import REGISTRY
+from harness.plan.model_unit import ModelUnit
+from harness.plan.unit import Unit
 
 
 def test_conformance(
@@ -39,3 +49,42 @@ def test_conformance(
     if not summary.failed and not summary.open and not summary.outcomes["pass"]:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
         pytest.skip(f"nothing could be compared: {counts}")
+
+
+def test_model(
+    model_unit: ModelUnit,
+    conformance: Session,
+    record_property: Callable[[str, Any], None],
+    pytestconfig: pytest.Config,
+) -> None:
+    """The model gives PyTorch's results in every backend, for every value and size that it is run with."""
+    summary = conformance.run_model(model_unit)
+    record_property("cases", summary.cases)
+    record_property("failures", summary.failed)
+    record_property("open", summary.open)
+    record_property("fired", sorted(conformance.fired))
+    if summary.failed and not pytestconfig.option.record_only:
+        pytest.fail(summary.text(), pytrace=False)
+    if not summary.failed and not summary.outcomes["pass"]:
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
+        pytest.skip(f"nothing could be compared: {counts}")
+
+
+@pytest.fixture(scope="session")
+def asker() -> Iterator[Asker]:
+    """A process in which PyTorch is asked."""
+    with Asker() as one:
+        yield one
+
+
+def test_generator(
+    surveyed: str, asker: Asker, record_property: Callable[[str, Any], None], pytestconfig: pytest.Config
+) -> None:
+    """PyTorch takes what is drawn, and every point that it takes is drawn."""
+    draws = pytestconfig.option.generator_report
+    found = survey(REGISTRY[surveyed], asker, seed=pytestconfig.option.seed, draws=draws, excuses=excuses())
+    record_property("survey", asdict(found))
+    record_property("cases", found.draws)
+    record_property("failures", len(found.defects))
+    if found.defects and not pytestconfig.option.record_only:
+        pytest.fail("\n".join(found.defects), pytrace=False)

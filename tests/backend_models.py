@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from harness.backends import _cuda, find
-from harness.backends.base import Backend
+from harness.run import cuda as _cuda
+from harness.run.base import BACKENDS, Backend
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 Info = onnx.ValueInfoProto
@@ -47,7 +47,7 @@ def start(name: str) -> Backend:
         pytest.importorskip("openvino")
     if name == "trt-rtx":
         pytest.importorskip("tensorrt_rtx_bindings")
-    entry, argument = find(name)
+    entry, argument = BACKENDS.find(name)
     problem = entry.probe(argument)
     assert problem is None, problem
     return entry.create(argument)

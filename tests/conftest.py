@@ -12,9 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from harness import backends, converters
-from harness.backends.base import REGISTRY as BACKENDS
-from harness.converters.base import REGISTRY as CONVERTERS
+from harness.convert.base import CONVERTERS
+from harness.run.base import BACKENDS
 
 #: By how long they take, as measured with ``--durations=0``; the rest take less than 20 seconds each.
 LONGEST = (
@@ -104,8 +103,8 @@ def what_a_file_registers_goes_with_it() -> Iterator[None]:
     which file that is depends on which worker is free: such a failure comes and goes.
     """
     # What is found at first need stays.
-    backends.entries()
-    converters.entries()
+    BACKENDS.entries()
+    CONVERTERS.entries()
     modules = set(sys.modules)
     with patch.dict(BACKENDS), patch.dict(CONVERTERS):
         yield

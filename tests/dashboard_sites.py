@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from harness_runs import output, row_of, run_harness, unary
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from harness.cli._group import conformance
-from harness.dashboard.site import write_site
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage
+from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.verdict.verdict import Outcome, Stage
 
 FLAGS = [
     "--headless",
@@ -37,7 +37,7 @@ OPERATORS = ("celu", "avg_pool2d", "erf")
 RULE = """
 from onnxscript import opset18 as op
 
-from harness.rules import dynamo
+from harness.convert.rules import dynamo
 
 
 @dynamo("aten::celu")

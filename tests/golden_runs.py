@@ -17,7 +17,7 @@ def golden(*words: str | Path, path: Path | None = None, **more: str) -> subproc
     if path is not None:
         env["PYTHONPATH"] = f"{path}:{env['PYTHONPATH']}"
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", "golden", *map(str, words)],
+        [sys.executable, "-m", "harness.app.cli", "golden", *map(str, words)],
         cwd=ROOT,
         env=env,
         capture_output=True,

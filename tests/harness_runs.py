@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.pipeline.unit import Unit
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.generate.recorded_case import Replayed
+from harness.plan.unit import Unit
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.replay import Replayed
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 ROOT = Path(__file__).parent.parent
 #: Where the package `planted` is.

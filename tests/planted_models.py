@@ -8,7 +8,7 @@ import time
 import torch
 from torch import nn
 
-from harness.models.entry import Axis, Made, model
+from harness.execute.models.entry import Axis, Made, model
 
 
 class Small(nn.Module):
@@ -64,7 +64,7 @@ def fails() -> Made:
 #: Conversion functions that are wrong in the middle of a model, and right elsewhere in it.
 RULES = """
 from onnxscript import opset18 as op
-from harness.rules import dynamo, torchscript
+from harness.convert.rules import dynamo, torchscript
 
 @dynamo("aten::relu")
 def relu(self):

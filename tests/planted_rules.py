@@ -5,7 +5,7 @@ from __future__ import annotations
 BEFORE = """
 import random
 from onnxscript import opset18 as op
-from harness.rules import dynamo
+from harness.convert.rules import dynamo
 
 chance = random.Random(0)
 

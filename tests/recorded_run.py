@@ -17,7 +17,7 @@ NAME = "20260101"
 def conformance(*words: str | Path, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", *map(str, words)],
+        [sys.executable, "-m", "harness.app.cli", *map(str, words)],
         cwd=cwd,
         env=environment(),
         capture_output=True,

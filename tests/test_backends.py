@@ -8,9 +8,8 @@ import pytest
 from backend_models import F32, I64, exact, info, model_of, node, run, start, unary
 from onnx import TensorProto, helper
 
-from harness.backends import find
-from harness.backends._trt_run import _to_numpy, _to_torch
-from harness.backends.base import Backend, ShapeRange, UnsupportedModel
+from harness.run.base import BACKENDS, Backend, ShapeRange, UnsupportedModel
+from harness.run.trt_execution import _to_numpy, _to_torch
 
 RUNNERS = ["ort-cpu", "onnx-reference", "openvino", "onnx-api:onnxruntime.backend"]
 
@@ -26,7 +25,7 @@ def ort() -> Backend:
 
 
 def test_names_and_version(backend: Backend) -> None:
-    entry, argument = find(backend.name)
+    entry, argument = BACKENDS.find(backend.name)
     assert backend.version == entry.version(argument)
     assert backend.version[0].isdigit()
     assert backend.device == "cpu"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from backend_models import DET, DET_IO, F32, I64, info, model_of, node, start, unary
 
-from harness.backends import _cuda
-from harness.backends.base import Backend, BackendFailure, InvalidModel, UnsupportedModel
+from harness.run import cuda as _cuda
+from harness.run.base import Backend, BackendFailure, InvalidModel, UnsupportedModel
 
 
 @pytest.fixture(scope="module")

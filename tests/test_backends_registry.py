@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from backend_models import needs_no_gpu
 
-import harness.backends
-from harness.backends import UnknownBackend, _cuda, find
+from harness.core.plugins import UnknownName
+from harness.run import cuda as _cuda
+from harness.run.base import BACKENDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @needs_no_gpu
 @pytest.mark.parametrize("name", ["ort-cuda", "trt"])
 def test_gpu_backends_say_what_is_missing(name: str) -> None:
-    problem = find(name)[0].probe("")
+    problem = BACKENDS.find(name)[0].probe("")
     assert problem is not None
     assert problem.reason
     assert problem.install
@@ -32,7 +33,7 @@ def test_silent_fallback_of_cuda_is_an_error(capfd: pytest.CaptureFixture[str]) 
         pytest.warns(UserWarning, match="CUDAExecutionProvider"),
         pytest.raises(RuntimeError, match="fell back to the CPU"),
     ):
-        find("ort-cuda")[0].create("")
+        BACKENDS.find("ort-cuda")[0].create("")
 
 
 def test_hidden_gpus_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +51,7 @@ def test_hidden_gpus_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
-    entry, argument = find(f"onnx-api:{module}")
+    entry, argument = BACKENDS.find(f"onnx-api:{module}")
     problem = entry.probe(argument)
     assert problem is not None
     assert reason in problem.reason
@@ -59,10 +60,10 @@ def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
 
 
 def test_what_is_registered() -> None:
-    names = [entry.name for entry in harness.backends.entries()]
+    names = [entry.name for entry in BACKENDS.entries()]
     expected = ["onnx-api:", "onnx-reference", "openvino", "ort-cpu", "ort-cuda", "trt", "trt-rtx"]
     assert [name for name in names if name in expected] == expected
-    assert [entry.name for entry in harness.backends.defaults()] == ["ort-cpu"]
+    assert [entry.name for entry in BACKENDS.defaults()] == ["ort-cpu"]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,8 @@ def test_what_is_registered() -> None:
     ],
 )
 def test_unknown_names_give_one_line(name: str, near: str) -> None:
-    with pytest.raises(UnknownBackend) as caught:
-        find(name)
+    with pytest.raises(UnknownName) as caught:
+        BACKENDS.find(name)
     assert near in str(caught.value)
     assert f"--backend {name}: " in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -96,13 +97,13 @@ def python(code: str, *paths: Path) -> str:
 
 def test_importing_the_package_imports_no_runtime() -> None:
     runtimes = ["onnxruntime", "openvino", "tensorrt", "tensorrt_rtx_bindings", "torch"]
-    code = f"import sys, harness.backends; print([m for m in {runtimes} if m in sys.modules])"
+    code = f"import sys; from harness.run.base import BACKENDS; BACKENDS.entries(); print([m for m in {runtimes} if m in sys.modules])"
     assert python(code) == "[]\n"
 
 
 PLUGIN = """
 import numpy as np
-from harness.backends.base import BackendEntry, register
+from harness.run.base import BackendEntry, register
 
 class Echo:
     runnable = True
@@ -136,8 +137,8 @@ def plug_in(folder: Path, name: str, content: str, target: str) -> None:
 def test_third_party_backend_is_one_file(tmp_path: Path, target: str) -> None:
     plug_in(tmp_path, "echo", PLUGIN, target)
     code = (
-        "import numpy as np, harness.backends as b\n"
-        "entry, argument = b.find('echo')\n"
+        "import numpy as np, harness.run.base as base\n"
+        "entry, argument = base.BACKENDS.find('echo')\n"
         "print(entry.create(argument).load(None, None).run({'x': np.ones(2)}))"
     )
     assert python(code, tmp_path) == "[array([1., 1.])]\n"
@@ -146,9 +147,9 @@ def test_third_party_backend_is_one_file(tmp_path: Path, target: str) -> None:
 def test_a_broken_plug_in_is_listed_as_unavailable(tmp_path: Path) -> None:
     plug_in(tmp_path, "broken", "import no_such_runtime\n", "broken")
     code = (
-        "import harness.backends as b\n"
-        "print(b.find('broken')[0].probe('').reason)\n"
-        "print(b.find('ort-cpu')[0].name)"
+        "import harness.run.base as base\n"
+        "print(base.BACKENDS.find('broken')[0].probe('').reason)\n"
+        "print(base.BACKENDS.find('ort-cpu')[0].name)"
     )
     first, second = python(code, tmp_path).splitlines()
     assert "plug-in broken failed to load" in first

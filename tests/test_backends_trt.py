@@ -10,8 +10,7 @@ import pytest
 from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, node, start, unary
 from onnx import TensorProto, helper
 
-from harness.backends import find
-from harness.backends.base import Backend, BackendFailure, ShapeRange, UnsupportedModel
+from harness.run.base import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
 
 
 @pytest.fixture(scope="module")
@@ -140,4 +139,4 @@ def test_rtx_narrows_float64_only(rtx: Backend) -> None:
 def test_optimisation_level_is_checked(rtx: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_TRT_OPTIMIZATION_LEVEL", "9")
     with pytest.raises(ValueError, match="from 0 to 5"):
-        find("trt-rtx")[0].create("")
+        BACKENDS.find("trt-rtx")[0].create("")

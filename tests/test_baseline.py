@@ -13,15 +13,15 @@ from click.testing import CliRunner
 from harness_runs import output, rows, run_harness
 from planted_rules import BEFORE, EDITS, edited
 
-import cases
-from harness.baseline.cell import cells_of
-from harness.baseline.file import Baseline, of_run, read_baseline
-from harness.baseline.gate import Finding
-from harness.baseline.recheck import rechecked
-from harness.cli._group import conformance
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.unit import Unit, run_unit
-from harness.verdict.verdict import Verdict
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Verdict
+from harness.execute.supervisor import Supervisor
+from harness.gate.baseline.cell import cells_of
+from harness.gate.baseline.file import Baseline, of_run, read_baseline
+from harness.gate.baseline.gate import Finding
+from harness.gate.baseline.recheck import rechecked
+from harness.generate.case_library import load_cases
+from harness.plan.unit import Unit, run_unit
 
 Told = dict[str, set[str]]
 
@@ -182,7 +182,7 @@ SOME = ("aten.celu.default", "aten.avg_pool2d.default", "aten.erf.default", "ate
 
 def test_an_unchanged_tree_reports_nothing_with_ten_seeds() -> None:
     """Operators of which many, some and no cases fail: celu's float64, pools, kernels that are missing."""
-    cases.load()
+    load_cases()
     units = [Unit(overload=name, converter="dynamo", backends=("ort-cpu",), examples=32) for name in SOME]
     with Supervisor(timeout=120) as supervisor:
 

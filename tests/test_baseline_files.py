@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import output, row_of, run_harness, unary
 
-from harness.baseline import command_line, text
-from harness.baseline.cell import Cell, cells_of
-from harness.baseline.file import Baseline, read_baseline, updated, write_baseline
-from harness.cli._group import conformance
-from harness.plan import UsageProblem
+from harness.app import baseline_option
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.gate.baseline import text
+from harness.gate.baseline.cell import Cell, cells_of
+from harness.gate.baseline.file import Baseline, read_baseline, updated, write_baseline
+from harness.plan.options import UsageProblem
 from harness.record.errors import ResultsError
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 VERSIONS = {"torch": "2.13", "backend ort-cpu": "1.31", "converter dynamo": "a"}
 OPTIONS = {"seed": 0, "examples": 64, "values": 4}
@@ -155,22 +156,22 @@ def test_options_that_would_compare_something_else_are_refused(
     base: Path, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageProblem, match=said):
-        command_line.prepare(given(**{"baseline": str(base), **options}))
+        baseline_option.prepare(given(**{"baseline": str(base), **options}))
 
 
 def test_a_run_draws_as_the_baseline_did_unless_told_otherwise(base: Path) -> None:
     info = base / "baseline.json"
     info.write_text(info.read_text().replace('"seed": 0', '"seed": 7'))
     options = given(baseline=str(base), values=4)
-    command_line.prepare(options)
+    baseline_option.prepare(options)
     assert (options.seed, options.examples, options.values) == (7, 64, 4)
     # The corpus would take failing cases out of those that are compared.
     assert options.source == ["generated"]
     options = given(baseline=str(base), seed=0)
-    command_line.prepare(options)
+    baseline_option.prepare(options)
     assert options.seed == 0
     options = given()
-    command_line.prepare(options)
+    baseline_option.prepare(options)
     assert options.seed == 0
     assert options.source == []
 

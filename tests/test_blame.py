@@ -23,11 +23,11 @@ from planted import backends as planted_backends
 from planted._guilty import VALUE
 from planted.translations import translations
 
-from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
-from harness.pipeline.unit import run_unit
-from harness.verdict.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.plan.unit import run_unit
 
 #: What planted defects must come to.
 RIGHT = 19 / 20

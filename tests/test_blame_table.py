@@ -11,7 +11,7 @@ from harness.blame.decide import at_once, decide
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Charge, Finding, Role
 from harness.blame.testimony import Testimony as Said
-from harness.verdict.verdict import Outcome, Stage
+from harness.compare.verdict import Outcome, Stage
 
 F, R = Finding, Role
 SAME = (R.RUNTIME, F.SAME)

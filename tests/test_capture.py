@@ -11,18 +11,18 @@ import torch
 from click.testing import CliRunner
 from harness_runs import output, record_of, rows, run_harness
 
-import cases
-from harness.availability import UnknownName
-from harness.capture import save
-from harness.capture.describe import describe_tensor
-from harness.capture.record import capture
-from harness.cli._group import conformance
-from harness.corpus import Corpus, read_file
-from harness.invocation import Literal, Recipe
-from harness.models.load import ModelProblem, load_model
-from harness.pipeline.reference import run_reference
-from harness.tensors import build_tensor
-from harness.verdict.verdict import Outcome
+from harness.analyse.capture import save
+from harness.analyse.capture.record import capture
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome
+from harness.core.described_tensor import describe_tensor
+from harness.core.invocation import Literal, Recipe
+from harness.core.plugins import UnknownName
+from harness.core.tensors import build_tensor
+from harness.execute.models.load import ModelProblem, load_model
+from harness.execute.reference import run_reference
+from harness.generate.case_library import cases_directory, load_cases
+from harness.generate.regressions import Corpus, read_file
 
 PLANTED = Path(__file__).parent / "planted_models.py"
 SMALL = f"{PLANTED}:small"
@@ -164,11 +164,11 @@ def test_what_is_wrong_with_a_word_is_said_in_one_line(word: str, said: str) -> 
 
 
 def test_the_committed_corpus_is_of_calls_that_pytorch_takes() -> None:
-    corpus = Corpus([Path(cases.__file__).parent / "corpus"])
+    corpus = Corpus([cases_directory() / "corpus"])
     entries = [entry for name in corpus.overloads() for entry in corpus.entries(name)]
     captured = [entry for entry in entries if entry.origin == "captured"]
     assert len(captured) > 1000
-    assert {entry.overload for entry in captured} <= cases.load().keys()
+    assert {entry.overload for entry in captured} <= load_cases().keys()
     models = {part.split(" ×")[0] for entry in captured for part in entry.note.split(", ")}
     assert {"resnet50", "llama-decoder", "whisper"} <= models
     assert sum(len(entry.line) for entry in entries) / len(entries) < 700

@@ -8,8 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 from harness_runs import record_of, unary
 
-from harness.cli._group import conformance
-from harness.verdict.verdict import Outcome, Stage
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage
 
 WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "backend", "signature": "values"}
 NO_KERNEL = {

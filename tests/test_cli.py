@@ -17,11 +17,11 @@ from click.testing import CliRunner, Result
 from harness_runs import environment, output, rows, unary
 from recorded_run import NAME, conformance, make
 
-from harness.cli._group import conformance as group
-from harness.invocation import Invocation
+from harness.app.cli._group import conformance as group
+from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
 from harness.record.minimal import Minimal, add_minimal
 from harness.record.store import verdicts
-from harness.tensors import build_tensors
 
 COMMANDS = ("run", "failures", "show", "replay", "tolerance")
 
@@ -336,7 +336,7 @@ def test_commands_that_only_read_import_no_pytorch(run: Path, words: tuple[str, 
     case_id = rows(run, "case_id")[0]["case_id"]
     typed_words = [case_id if word == "CASE" else word for word in words]
     program = (
-        "import sys\nfrom harness.cli._group import conformance\n"
+        "import sys\nfrom harness.app.cli._group import conformance\n"
         f"conformance({[*typed_words, '--run', str(run)]!r}, standalone_mode=False)\n"
         "assert not {'torch', 'onnx', 'onnxruntime', 'cases'} & sys.modules.keys(), 'heavy'\n"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from harness_runs import ROOT, environment, output, record_of, rows, run_harness, unary
 
-from harness.invocation import Invocation
+from harness.core.invocation import Invocation
 from harness.record import store
 from harness.record.run_info import read_run_info
 

@@ -1,4 +1,4 @@
-"""Every numbered rule of `harness.verdict.nearness`, both ways: right is accepted, just wrong is not."""
+"""Every numbered rule of `harness.compare.nearness`, both ways: right is accepted, just wrong is not."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from harness.verdict.compare import compare
-from harness.verdict.judge import ACCUMULATES, CLOSE, EXACT, IEEE, Array, Judge, Mask
-from harness.verdict.nearness import Sensitivity, tolerance_of
-from harness.verdict.tolerances import DEFAULT
+from harness.compare.comparison import compare
+from harness.compare.judge import ACCUMULATES, CLOSE, EXACT, IEEE, Array, Judge, Mask
+from harness.compare.nearness import Sensitivity, tolerance_of
+from harness.compare.tolerances import DEFAULT
 
 INF, NAN = float("inf"), float("nan")
 DTYPES: dict[str, Any] = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from harness_runs import unary
 
-from harness.corpus import Corpus, CorpusEntry, CorpusWarning, read_file
+from harness.compare.verdict import Outcome, Stage
+from harness.generate.regressions import Corpus, CorpusEntry, CorpusWarning, read_file
 from harness.record.errors import ResultsError
-from harness.verdict.verdict import Outcome, Stage
 
 FAILURE = CorpusEntry(
     invocation=unary("aten.celu.default", [float("inf"), -0.0, 1e30]),

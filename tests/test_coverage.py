@@ -12,18 +12,18 @@ import pytest
 import torch
 from harness_runs import output, run_harness
 
-import cases
-from harness.coverage import capture, reasons, recorded, sources
-from harness.coverage.functional import functional_overloads
-from harness.coverage.reasons import Kind, Reason, ReasonsError
-from harness.coverage.report import Coverage, measure, report
-from harness.coverage.sources import SourceMissing
-from harness.coverage.target import named_by, outdated, target
+from harness.analyse.operator_coverage import capture, reasons, recorded, sources
+from harness.analyse.operator_coverage.functional import functional_overloads
+from harness.analyse.operator_coverage.reasons import Kind, Reason, ReasonsError
+from harness.analyse.operator_coverage.report import Coverage, measure, report
+from harness.analyse.operator_coverage.sources import SourceMissing
+from harness.analyse.operator_coverage.target import named_by, outdated, target
+from harness.generate.case_library import load_cases
 
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
-    return measure(target(), cases.load(), reasons.read())
+    return measure(target(), load_cases(), reasons.read())
 
 
 # The target set
@@ -85,8 +85,11 @@ def test_another_pytorch_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "99.1.0+cpu")
     warnings = outdated()
     assert len(warnings) == 2
-    assert all("this is torch 99.1.0" in line and "harness.coverage.capture" in line for line in warnings)
-    assert "WARNING: opinfo.txt" in report(cases.load())[0]
+    assert all(
+        "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.capture" in line
+        for line in warnings
+    )
+    assert "WARNING: opinfo.txt" in report(load_cases())[0]
 
 
 # Capturing
@@ -151,7 +154,7 @@ def test_a_reason_of_an_absent_device_is_true() -> None:
 
 
 def test_a_lost_case_is_unexplained_and_a_needless_reason_stale() -> None:
-    known = dict(cases.load())
+    known = dict(load_cases())
     del known["aten.celu.default"]
     written = {
         "aten.relu.default": Reason("activation", Kind.DEVICE, "not true"),
@@ -167,7 +170,7 @@ def test_a_lost_case_is_unexplained_and_a_needless_reason_stale() -> None:
 
 
 def test_the_report_fails_where_something_is_unexplained() -> None:
-    known = dict(cases.load())
+    known = dict(load_cases())
     del known["aten.celu.default"]
     text, status = report(known)
     assert status == 1

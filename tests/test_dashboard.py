@@ -15,20 +15,20 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import row_of, unary
 
-from harness.cli._group import conformance
-from harness.dashboard.badges import badge, file_name
-from harness.dashboard.built import build
-from harness.dashboard.compare import CHANGES
-from harness.dashboard.embed import script
-from harness.dashboard.findings import Call, findings
-from harness.dashboard.site import write_site
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.gate.run_diff import COLUMNS, case_changes
+from harness.present.dashboard.badges import badge, file_name
+from harness.present.dashboard.built import build
+from harness.present.dashboard.compare import CHANGES
+from harness.present.dashboard.embed import script
+from harness.present.dashboard.findings import Call, findings
+from harness.present.dashboard.site import write_site
 from harness.record import store
-from harness.record.diff import COLUMNS, case_changes
 from harness.record.errors import ResultsError
 from harness.record.flaky import write_flaky
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 OPERATORS = tuple(f"aten.{name}.default" for name in ("celu", "erf", "sin", "cos", "tanh", "abs"))
 WAYS: tuple[dict[str, Any], ...] = (

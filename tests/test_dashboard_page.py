@@ -19,10 +19,10 @@ from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites,
 from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from harness.dashboard.site import write_site
+from harness.gate.run_diff import COLUMNS, Change, case_changes, compare_runs
+from harness.present.dashboard.site import write_site
 from harness.record import store
-from harness.record.diff import COLUMNS, Change, case_changes, compare_runs
-from harness.record.evidence import read_graphs, read_scripts
+from harness.record.exhibits import read_graphs, read_scripts
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 

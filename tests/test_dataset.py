@@ -20,11 +20,11 @@ from click.testing import CliRunner, Result
 from dataset_places import KINDS, url
 from harness_runs import row_of, unary
 
-from harness.cli._group import conformance
-from harness.dataset.dataset import Became, Dataset
-from harness.dataset.place import Place
-from harness.dataset.retention import Rules, keeping
+from harness.app.cli._group import conformance
 from harness.record import layout, store
+from harness.record.archive.archive import Became, Dataset
+from harness.record.archive.place import Place
+from harness.record.archive.retention import Rules, keeping
 from harness.record.run_info import RunInfo, write_run_info
 from harness.record.writer import RunWriter
 

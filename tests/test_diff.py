@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import unary
 
-from harness.cli._group import conformance
-from harness.invocation import Invocation
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
+from harness.gate.run_diff import Change, compare_runs
 from harness.record import store
-from harness.record.diff import Change, compare_runs
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 CASES = [unary("aten.relu.default", [float(i)]) for i in range(8)]
 

@@ -6,20 +6,20 @@ import onnx
 import pytest
 from planted_models import RULES
 
-import cases
-from harness import backends, converters
-from harness.backends.base import Backend
-from harness.diverge import report
-from harness.diverge.diverge import Divergence, diverge
-from harness.models.load import ModelProblem, load_model
-from harness.models.task import DivergeTask
-from harness.pipeline.task import Settings
-from harness.rules.load import RuleBook
+from harness.analyse.divergence import report
+from harness.analyse.divergence.diverge import Divergence, diverge
+from harness.analyse.divergence.task import DivergeTask
+from harness.convert.base import find_converter
+from harness.convert.rules.load import RuleBook
+from harness.execute.models.load import ModelProblem, load_model
+from harness.execute.task import Settings
+from harness.generate.case_library import load_cases
+from harness.run.base import BACKENDS, Backend
 
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    cases.load()
+    load_cases()
     file = tmp_path_factory.mktemp("rules") / "rules.py"
     file.write_text(RULES)
     return (str(file),)
@@ -41,11 +41,11 @@ def search(
     word: str, converter: str, rules: tuple[str, ...] = (), budget: int = 2**16, case: int = 0, **more: bool
 ) -> tuple[Divergence, list[int]]:
     """`diverge` in this process, with slices of `budget` bytes; and how much it was asked at once."""
-    entry = converters.find(converter)
+    entry = find_converter(converter)
     book = RuleBook.for_converter(rules, converter)
     assert entry.create_with_rules is not None
     started = entry.create_with_rules(False, book) if rules else entry.create(False)
-    backend = Counting(backends.find("ort-cpu")[0].create(""))
+    backend = Counting(BACKENDS.find("ort-cpu")[0].create(""))
     settings = Settings(dynamic=more.get("dynamic", False))
     task = DivergeTask(word=word, converter=converter, backend="ort-cpu", settings=settings, case=case)
     found = diverge(task, load_model(word), started, backend, lambda message: None, budget)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_a_defect_in_the_middle_of_resnet_is_found(rules: tuple[str, ...]) -> No
     assert 10 < found.checked < found.checkpoints
     assert len(asked) > 4
     assert max(asked) < found.checked
-    assert "aten.relu.default is wrong by itself" in report.verdict(found)
+    assert "aten.relu.default is wrong by itself" in found.verdict
     assert report.entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
 
 
@@ -78,7 +78,7 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     told = "\n".join(report.lines(found))
     assert "module      layers.0.mlp" in told
     assert "operator    aten.silu.default" in told
-    data = report.to_data(found)
+    data = found.to_data()
     assert data["alone"][0]["case_id"] in told
     assert data["verdict"] in told
 

@@ -9,18 +9,18 @@ from functools import cache
 import onnx
 import pytest
 
-import cases
-from harness import converters
+from harness.compare.signatures import normalise
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.base import find_converter
+from harness.core.invocation import Invocation
+from harness.core.tensors import bind, build_tensors
+from harness.execute.program import Exportable, export_request
+from harness.execute.reference import run_reference
+from harness.execute.submodel import extract
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import CaseKey, Group, Result, Settings, Task
+from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.invocation import Invocation
-from harness.pipeline.divide import extract
-from harness.pipeline.program import Exportable, export_request
-from harness.pipeline.reference import run_reference
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import CaseKey, Group, Result, Settings, Task
-from harness.tensors import bind, build_tensors
-from harness.verdict.signature import normalise
-from harness.verdict.verdict import Outcome, Stage
 
 #: Converter → cases. The naive export of dynamo takes most of a second each, TorchScript's a few
 #: milliseconds.
@@ -32,18 +32,18 @@ def random_groups(count: int) -> tuple[Group, ...]:
     """Cases of random operators, families taking turns, in random order: what one batch never holds."""
     choose = random.Random(20261121)
     families: dict[str, list[str]] = defaultdict(list)
-    for overload, case in cases.load().items():
+    for overload, case in load_cases().items():
         families[case.family].append(overload)
     chosen: list[Invocation] = []
     while len(chosen) < count:
         for family in sorted(families):
             overload = choose.choice(families[family])
             drawn = draw_cases(
-                cases.load()[overload], seed=choose.randrange(1000), structures=choose.randint(1, 6), values=1
+                load_cases()[overload], seed=choose.randrange(1000), structures=choose.randint(1, 6), values=1
             )
             chosen.append(drawn[-1].invocations[0])
     chosen = chosen[:count]
-    assert {cases.load()[invocation.overload].family for invocation in chosen} == set(families)
+    assert {load_cases()[invocation.overload].family for invocation in chosen} == set(families)
     choose.shuffle(chosen)
     return tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(chosen))
 
@@ -79,7 +79,7 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
         structure.invocations[0]
         for overload in (*free, stuck)
         for structure in draw_cases(
-            cases.load()[overload], seed=0, structures=2, values=1, dtypes=["float32"]
+            load_cases()[overload], seed=0, structures=2, values=1, dtypes=["float32"]
         )
     ]
     groups = tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(drawn))
@@ -128,7 +128,7 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
         if result[group.index, 0].stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE)
     ][:count]
     assert len(members) == count
-    entry = converters.find(converter)
+    entry = find_converter(converter)
     batch = entry.create(False).convert(export_request(members, opset=None, dynamic=False))
     public = entry.create(True)
     for member in members:

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from harness_runs import output, rows, run_harness
 from onnx.reference import ReferenceEvaluator
 
-from harness.cli._group import conformance
-from harness.explain import known, onnx_operator
-from harness.explain.operator import find_operator
-from harness.rules.load import load_rules
-from harness.schema import UnknownOperator
-from harness.skeleton import Parameter
+from harness.analyse.explain import known, onnx_operator
+from harness.analyse.explain.operator import find_operator
+from harness.app.cli._group import conformance
+from harness.convert.rules.load import load_rules
+from harness.convert.skeleton import Parameter
+from harness.core.overloads import UnknownOperator
 
 
 def typed(*words: str | Path) -> Result:

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-import cases
+from harness.compare.comparison import compare
+from harness.compare.gamma_rules import beta_cdf, gamma_cdf
+from harness.compare.judge import Array
+from harness.core.invocation import Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.execute.reference import Reference, run_reference
+from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.invocation import Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
-from harness.pipeline.reference import Reference, run_reference
-from harness.verdict.compare import compare
-from harness.verdict.gamma_rules import beta_cdf, gamma_cdf
-from harness.verdict.judge import Array
 
 SHAPE = (2, 5, 3)
 
 
 def reference(name: str, *tensors: TensorSpec, **rest: Any) -> Reference:
-    case = cases.load()[name]
+    case = load_cases()[name]
     names = iter(tensors)
     arguments = {}
     for argument in torch.ops.aten.__getattr__(name.split(".")[1]).default._schema.arguments:
@@ -37,7 +37,7 @@ def tensor(shape: tuple[int, ...], dtype: str = "float32", domain: Any = ("range
 
 
 def problem(name: str, made: Reference, got: list[Array]) -> str | None:
-    return compare(cases.load()[name].judge, made, got).problem
+    return compare(load_cases()[name].judge, made, got).problem
 
 
 def copies(made: Reference) -> list[Array]:
@@ -187,7 +187,7 @@ def test_complex_numbers_are_pairs_outside_and_themselves_to_rules() -> None:
 def test_the_bound_of_a_transform_is_never_below_its_result() -> None:
     checked = 0
     for name in ("aten.fft_fft.default", "aten.fft_irfftn.default", "aten.stft.center", "aten.istft.default"):
-        case = cases.load()[name]
+        case = load_cases()[name]
         assert case.judge.terms is not None
         for drawn in draw_cases(case, seed=5, structures=12, values=1):
             made = run_reference(drawn.invocations[0])

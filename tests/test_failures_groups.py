@@ -10,19 +10,14 @@ import pytest
 from harness_runs import row_of
 from rich.console import Console
 
-from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.analyse.failure_groups import FailureGroup, failure_groups, render
+from harness.analyse.known_issues import KnownIssue, no_longer_failing, read_known_issues, shipped_file
+from harness.compare.signatures import normalise
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.record.errors import ResultsError
 from harness.record.minimal import Minimal
 from harness.record.schema import to_table
-from harness.report.failures import FailureGroup, failure_groups, render
-from harness.report.known_issues import (
-    KnownIssue,
-    no_longer_failing,
-    read_known_issues,
-    shipped_file,
-)
-from harness.verdict.signature import normalise
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 
 def failure(number: int, overload: str = "aten.celu.default", size: int = 1, **changes: Any) -> Verdict:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from harness_runs import row_of, unary
 
-from harness.baseline import ulps
-from harness.baseline.cell import cells_of
-from harness.baseline.file import Baseline
-from harness.baseline.gate import Difference, Finding, compare, probability
-from harness.verdict.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.gate.baseline import ulps
+from harness.gate.baseline.cell import cells_of
+from harness.gate.baseline.file import Baseline
+from harness.gate.baseline.gate import Difference, Finding, compare, probability
 
 OPTIONS = {"seed": 0, "examples": 64, "values": 4}
 OTHER_SEED, OTHER_BUDGET = {**OPTIONS, "seed": 1}, {**OPTIONS, "examples": 400}

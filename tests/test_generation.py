@@ -19,13 +19,13 @@ import pytest
 import torch
 from harness_runs import PLUGINS, ROOT, environment
 
-import cases
-from harness.dtypes import ALL, INT_RANGE, WIDE_UNSIGNED, is_float
+from harness.core.dtypes import ALL, INT_RANGE, WIDE_UNSIGNED, is_float
+from harness.core.invocation import Invocation, TensorSpec
+from harness.core.overloads import all_overloads
+from harness.core.tensors import build_tensor
+from harness.execute.reference import NothingToCompare, run_reference
+from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.invocation import Invocation, TensorSpec
-from harness.pipeline.reference import NothingToCompare, run_reference
-from harness.schema import all_overloads
-from harness.tensors import build_tensor
 
 #: One overload of every family that the harness promises, and of every form within it.
 _PROMISED = """
@@ -53,20 +53,20 @@ def dotted(name: str) -> str:
 
 @cache
 def _many(overload: str, structures: int = 120) -> tuple[Invocation, ...]:
-    found = draw_cases(cases.load()[overload], seed=0, structures=structures, values=1)
+    found = draw_cases(load_cases()[overload], seed=0, structures=structures, values=1)
     return tuple(f.invocations[0] for f in found)
 
 
 @cache
 def drawn() -> dict[str, tuple[Invocation, ...]]:
     """Structures of every operator case, one draw of values each."""
-    return {overload: _many(overload, 12) for overload in cases.load()}
+    return {overload: _many(overload, 12) for overload in load_cases()}
 
 
 @cache
 def some() -> dict[str, tuple[Invocation, ...]]:
     """Likewise of every third operator case: enough to speak of all, and quick."""
-    return {overload: _many(overload, 12) for overload in list(cases.load())[::3]}
+    return {overload: _many(overload, 12) for overload in list(load_cases())[::3]}
 
 
 @cache
@@ -75,12 +75,12 @@ def tensors() -> tuple[TensorSpec, ...]:
 
 
 def test_at_least_180_overloads_of_every_promised_family_are_covered() -> None:
-    assert len(cases.load()) >= 180
-    assert [name for name in map(dotted, PROMISED) if name not in cases.load()] == []
+    assert len(load_cases()) >= 180
+    assert [name for name in map(dotted, PROMISED) if name not in load_cases()] == []
 
 
 def test_every_operator_case_is_of_an_overload_that_pytorch_has() -> None:
-    assert set(cases.load()) <= set(all_overloads())
+    assert set(load_cases()) <= set(all_overloads())
 
 
 def test_every_operator_case_draws_what_was_asked_for_and_nothing_twice() -> None:
@@ -94,7 +94,7 @@ def test_every_operator_case_draws_what_was_asked_for_and_nothing_twice() -> Non
 
 def test_dtypes_take_turns_in_few_draws() -> None:
     for overload, found in some().items():
-        allowed = cases.load()[overload].dtypes
+        allowed = load_cases()[overload].dtypes
         if len(found) == 12 and all(list(invocation.tensors()) for invocation in found):
             seen = {spec.dtype for invocation in found for spec in invocation.tensors()}
             assert len(seen & set(allowed)) >= min(len(allowed), 4), overload
@@ -102,7 +102,7 @@ def test_dtypes_take_turns_in_few_draws() -> None:
 
 def test_more_values_share_the_structure_and_differ() -> None:
     for overload in ("aten.add.Tensor", "aten.conv2d.default", "aten.index_put.default"):
-        for found in draw_cases(cases.load()[overload], seed=1, structures=6, values=4):
+        for found in draw_cases(load_cases()[overload], seed=1, structures=6, values=4):
             assert len({invocation.structure_id for invocation in found.invocations}) == 1
             assert len({invocation.case_id for invocation in found.invocations}) == len(found.invocations)
 
@@ -112,13 +112,13 @@ def fingerprint(seed: int, overloads: Sequence[str]) -> str:
     ids = [
         invocation.case_id
         for overload in overloads
-        for found in draw_cases(cases.load()[overload], seed=seed, structures=6, values=3)
+        for found in draw_cases(load_cases()[overload], seed=seed, structures=6, values=3)
         for invocation in found.invocations
     ]
     return hashlib.sha256(" ".join(ids).encode()).hexdigest()
 
 
-SAMPLE = tuple(list(cases.load())[::15])
+SAMPLE = tuple(list(load_cases())[::15])
 
 
 def test_the_same_seed_gives_the_same_cases_in_another_process_among_other_modules() -> None:
@@ -150,15 +150,15 @@ def test_other_seeds_give_other_cases() -> None:
 
 def test_fewer_draws_are_the_beginning_of_more() -> None:
     for overload in ("aten.add.Tensor", "aten.avg_pool2d.default"):
-        few = draw_cases(cases.load()[overload], seed=2, structures=5, values=2)
-        assert draw_cases(cases.load()[overload], seed=2, structures=9, values=2)[:5] == few
+        few = draw_cases(load_cases()[overload], seed=2, structures=5, values=2)
+        assert draw_cases(load_cases()[overload], seed=2, structures=9, values=2)[:5] == few
 
 
 def test_a_dtype_restricts_what_is_drawn() -> None:
-    found = draw_cases(cases.load()["aten.relu.default"], seed=0, structures=8, values=1, dtypes=["float16"])
+    found = draw_cases(load_cases()["aten.relu.default"], seed=0, structures=8, values=1, dtypes=["float16"])
     assert {f.invocations[0].dtype for f in found} == {"float16"}
     assert (
-        draw_cases(cases.load()["aten.celu.default"], seed=0, structures=8, values=1, dtypes=["bool"]) == []
+        draw_cases(load_cases()["aten.celu.default"], seed=0, structures=8, values=1, dtypes=["bool"]) == []
     )
 
 
@@ -233,7 +233,7 @@ def values_of(dtype: str) -> tuple[Any, ...]:
     elif dtype in WIDE_UNSIGNED:
         overloads = ("aten.eq.Tensor", "aten.ne.Tensor", "aten.clone.default", "aten.cat.default")
     for overload in overloads:
-        for drawn_case in draw_cases(cases.load()[overload], seed=0, structures=40, values=4, dtypes=[dtype]):
+        for drawn_case in draw_cases(load_cases()[overload], seed=0, structures=40, values=4, dtypes=[dtype]):
             for invocation in drawn_case.invocations:
                 for spec in invocation.tensors():
                     if spec.dtype == dtype:
@@ -295,7 +295,7 @@ def test_divisors_include_zero_where_pytorch_takes_it_and_minus_one() -> None:
         ("aten.div.Tensor_mode", ["int32"], {-1}),
     ):
         found: set[Any] = set()
-        for drawn_case in draw_cases(cases.load()[overload], seed=0, structures=60, values=4, dtypes=dtypes):
+        for drawn_case in draw_cases(load_cases()[overload], seed=0, structures=60, values=4, dtypes=dtypes):
             for invocation in drawn_case.invocations:
                 other = dict(invocation.arguments)["other"]
                 assert isinstance(other, TensorSpec)
@@ -308,7 +308,7 @@ def test_the_default_budget_has_nan_in_any_position_of_any_operator() -> None:
     positions: dict[str, set[str]] = {}
     for overload in ("aten.abs.default", "aten.relu.default", "aten.clamp.default", "aten.add.Tensor"):
         positions[overload] = set()
-        for found in draw_cases(cases.load()[overload], seed=0, structures=25, values=4):
+        for found in draw_cases(load_cases()[overload], seed=0, structures=25, values=4):
             for spec in (spec for invocation in found.invocations for spec in invocation.tensors()):
                 tensor = build_tensor(spec).reshape(-1)
                 if is_float(spec.dtype) and len(tensor) > 2:
@@ -343,7 +343,7 @@ def _answers(invocations: Sequence[Invocation]) -> Iterator[str]:
     """PyTorch's refusal of each, "" for none; "died" where it took its process along."""
     # As the harness does, which has its fork server running.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.pipeline.preload"])
+    context.set_forkserver_preload(["harness.execute.preload"])
     process: Any = None
     for invocation in invocations:
         if process is None:
@@ -378,7 +378,7 @@ def test_pytorch_takes_nine_in_ten_draws_of_every_operator() -> None:
     more = [
         invocation
         for overload in suspects
-        for found in draw_cases(cases.load()[overload], seed=1, structures=80, values=1)
+        for found in draw_cases(load_cases()[overload], seed=1, structures=80, values=1)
         for invocation in found.invocations
     ]
     refused_more, asked = _refused(more), Counter(invocation.overload for invocation in more)

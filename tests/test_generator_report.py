@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from harness_runs import output, run_harness
 
-import cases
+from harness.analyse.argument_coverage.asker import Asker
+from harness.analyse.argument_coverage.survey import DRAWS, DYNAMIC, Survey, survey
+from harness.analyse.argument_coverage.unreachable import BadExceptions, excuses, read
+from harness.generate.case_library import load_cases
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, OperatorCase
-from harness.reach.asker import Asker
-from harness.reach.survey import DRAWS, DYNAMIC, Survey, survey
-from harness.reach.unreachable import BadExceptions, excuses, read
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +28,11 @@ def found(case: OperatorCase, asker: Asker, draws: int = DRAWS) -> Survey:
 
 
 def planted(overload: str, **changes: object) -> OperatorCase:
-    return replace(cases.load()[overload], **changes)  # type: ignore[arg-type]
+    return replace(load_cases()[overload], **changes)  # type: ignore[arg-type]
 
 
 def test_every_operator_case_draws_every_point_that_pytorch_takes(asker: Asker) -> None:
-    surveys = [survey(case, asker, excuses=excuses(), thorough=False) for case in cases.load().values()]
+    surveys = [survey(case, asker, excuses=excuses(), thorough=False) for case in load_cases().values()]
     assert {one.overload: one.defects for one in surveys if one.defects} == {}
     reached = sum(len(points) for one in surveys for points in one.hit.values())
     # The points are many: families that name none would find no defect either.
@@ -49,7 +49,7 @@ def test_a_bool_that_is_never_true_is_a_defect(asker: Asker) -> None:
     assert "no draw has dim negative" in defects
     assert "no draw has dim several" in defects
     assert "keepdim=False" not in defects
-    assert not found(cases.load()["aten.amax.default"], asker).defects
+    assert not found(load_cases()["aten.amax.default"], asker).defects
 
 
 def test_draws_that_pytorch_refuses_are_a_defect(asker: Asker) -> None:
@@ -121,7 +121,7 @@ def test_words_windows_and_indices_that_are_never_drawn_are_defects(asker: Asker
 def test_an_operator_whose_sizes_cannot_change_says_so(asker: Asker) -> None:
     fixed = planted("aten.view.default", arguments=lambda d: {"self": d.tensor((2, 6)), "size": [3, 4]})
     assert DYNAMIC in {miss.point for miss in found(fixed, asker, 60).missed}
-    free = found(cases.load()["aten.relu.default"], asker, 60)
+    free = found(load_cases()["aten.relu.default"], asker, 60)
     assert free.hit["dynamic"] == [DYNAMIC]
 
 

@@ -17,20 +17,20 @@ from golden_runs import golden, hide_torch
 from harness_runs import environment, output
 from planted._guilty import VALUE
 
-import cases
-from harness import schema
-from harness.golden.check import Change, check
-from harness.golden.dispute import disputed, undisputed
-from harness.golden.ending import PASSED, Ending
-from harness.golden.golden import Golden
-from harness.golden.record import record
-from harness.golden.store import DamagedGolden, read_set, write_set
-from harness.golden.verify import today
-from harness.invocation import Invocation, Recipe, TensorSpec
-from harness.pipeline.reference import run_reference
+from harness.compare.comparison import compare
+from harness.compare.verdict import Outcome, Stage
+from harness.core import overloads as schema
+from harness.core.invocation import Invocation, Recipe, TensorSpec
+from harness.execute.reference import run_reference
+from harness.gate.golden.check import Change, check
+from harness.gate.golden.dispute import disputed, undisputed
+from harness.gate.golden.golden import Golden
+from harness.gate.golden.outcome import PASSED, Ending
+from harness.gate.golden.record import record
+from harness.gate.golden.store import DamagedGolden, read_set, write_set
+from harness.gate.golden.verify import today
+from harness.generate.case_library import load_cases
 from harness.record.errors import ResultsError
-from harness.verdict.compare import compare
-from harness.verdict.verdict import Outcome, Stage
 
 OPERATORS = (
     "celu",
@@ -81,7 +81,7 @@ def rewritten(directory: Path, change: Callable[[Golden], Golden]) -> None:
     by_overload: dict[str, list[Golden]] = {}
     for held in goldens:
         by_overload.setdefault(held.overload, []).append(change(held))
-    families = {name: cases.load()[name].family for name in by_overload}
+    families = {name: load_cases()[name].family for name in by_overload}
     write_set(directory, by_overload, endings, families, manifest)
 
 
@@ -92,7 +92,7 @@ def expected_bytes(directory: Path) -> dict[str, list[bytes]]:
 
 def again(directory: Path, names: Sequence[str], *, backends: Sequence[str] = BACKENDS) -> None:
     """Record in this process, which has imported PyTorch already."""
-    known = list(cases.load())
+    known = list(load_cases())
     overloads = sorted({found for name in names for found in schema.match(name, known)})
     record(directory, overloads, backends=backends, converter_names=CONVERTERS, complete=False)
 
@@ -154,7 +154,7 @@ def test_a_golden_holds_what_pytorch_says_today(original: Path) -> None:
 
 def test_goldens_judge_as_pytorch_beside_them_does(original: Path) -> None:
     """Outputs that are wrong by little or much get one verdict from both oracles."""
-    cases.load()
+    load_cases()
     _, goldens, _ = read_set(original)
     verdicts = set()
     for held in goldens:

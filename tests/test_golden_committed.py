@@ -10,12 +10,12 @@ import pytest
 from golden_runs import COMMITTED, golden, hide_torch
 from harness_runs import output
 
-import cases
-from harness import backends
-from harness.golden.manifest import read_manifest
-from harness.golden.store import read_set
+from harness.gate.golden.manifest import read_manifest
+from harness.gate.golden.store import read_set
+from harness.generate.case_library import load_cases
+from harness.run.base import BACKENDS
 
-BACKENDS = ("ort-cpu", "onnx-reference")
+RUNTIMES = ("ort-cpu", "onnx-reference")
 PARTS = ("data", "outcomes")
 
 
@@ -28,8 +28,8 @@ def sample() -> list[str]:
 
 def test_the_committed_set_is_whole() -> None:
     manifest, goldens, _ = read_set(COMMITTED)
-    missing = set(cases.load()) - set(manifest.goldens)
-    assert len(missing) <= len(cases.load()) // 20, sorted(missing)
+    missing = set(load_cases()) - set(manifest.goldens)
+    assert len(missing) <= len(load_cases()) // 20, sorted(missing)
     assert len(goldens) >= 2.5 * len(manifest.goldens)
     files = [path for part in PARTS for path in (COMMITTED / part).iterdir()]
     assert {path.relative_to(COMMITTED).as_posix() for path in files} == set(manifest.files)
@@ -38,14 +38,14 @@ def test_the_committed_set_is_whole() -> None:
 
 def test_runtimes_end_on_the_committed_set_as_recorded(sample: Sequence[str], tmp_path: Path) -> None:
     recorded_with = read_manifest(COMMITTED).backends
-    for name in BACKENDS:
-        entry, argument = backends.find(name)
+    for name in RUNTIMES:
+        entry, argument = BACKENDS.find(name)
         if entry.version(argument) != recorded_with[name]:
             pytest.skip(f"recorded with {name} {recorded_with[name]}")
-    chosen = [word for name in BACKENDS for word in ("--backend", name)]
+    chosen = [word for name in RUNTIMES for word in ("--backend", name)]
     done = golden("check", "--golden", COMMITTED, *sample, *chosen, path=hide_torch(tmp_path))
     assert done.returncode == 0, output(done)
-    assert done.stdout.count(" 0 pass now, 0 newly fail, 0 end otherwise") == len(BACKENDS), output(done)
+    assert done.stdout.count(" 0 pass now, 0 newly fail, 0 end otherwise") == len(RUNTIMES), output(done)
 
 
 @pytest.mark.parametrize("vectors", [True, False])

@@ -14,19 +14,19 @@ import torch
 from click.testing import CliRunner
 from harness_runs import literal_unit, output, rows, run_harness, unary, vector
 
-from harness import converters
-from harness.cli._group import conformance
-from harness.converters.base import ExportRequest, UnsupportedOperator
-from harness.invocation import Invocation
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
-from harness.pipeline.unit import run_unit
-from harness.plan import Options, UsageProblem, make_plan
-from harness.rules.load import RuleBook
+from harness.app.cli._group import conformance
+from harness.convert.base import ExportRequest, UnsupportedOperator, find_converter
+from harness.convert.rules.load import RuleBook
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import make_plan
+from harness.plan.unit import run_unit
 
 NAMES = ("experimental-experiment", "yobx")
 RULE = """
-from harness.rules import rule
+from harness.convert.rules import rule
 
 
 @rule("{name}", "aten::celu")
@@ -39,7 +39,7 @@ def celu(g, sts, outputs, x, alpha=1.0, name="celu"):
 def name(request: pytest.FixtureRequest) -> str:
     """Of an exporter that is importable here."""
     wanted: str = request.param
-    problem = converters.find(wanted).probe()
+    problem = find_converter(wanted).probe()
     if problem is not None:
         pytest.skip(problem.reason)
     return wanted
@@ -69,14 +69,14 @@ def request_of(program: torch.nn.Module, **more: Any) -> ExportRequest:
 
 @pytest.mark.parametrize("missing", NAMES)
 def test_one_that_is_not_importable_says_how_to_get_it(missing: str) -> None:
-    if converters.find(missing).probe() is None:
+    if find_converter(missing).probe() is None:
         pytest.skip(f"{missing} is importable")
     with pytest.raises(UsageProblem, match=f"--converter {missing}: .* not installed; to get it: pip"):
         make_plan(Options(ops=("celu",), converters=(missing,)))
 
 
 def test_names_opset_and_dynamic_dimensions_are_those_asked_for(name: str) -> None:
-    converter = converters.find(name).create(False)
+    converter = find_converter(name).create(False)
     dims = (frozenset({0}), frozenset[int]())
     model = converter.convert(request_of(Elu(), opset=18, dynamic_dims=dims))
     assert [value.name for value in model.graph.input] == ["one_i", "two_i"]
@@ -88,21 +88,21 @@ def test_names_opset_and_dynamic_dimensions_are_those_asked_for(name: str) -> No
 
 
 def test_a_refusal_is_no_error(name: str) -> None:
-    converter = converters.find(name).create(False)
+    converter = find_converter(name).create(False)
     with pytest.raises(UnsupportedOperator, match="input_scale") as refused:
         converter.convert(request_of(Elu(input_scale=2.0)))
     assert len(str(refused.value)) < 600
 
 
 def test_its_optimiser_can_be_left_out(name: str) -> None:
-    converter: Any = converters.find(name).create(False)
+    converter: Any = find_converter(name).create(False)
     model = converter.unoptimised().convert(request_of(Elu()))
     optimised = converter.convert(request_of(Elu()))
     assert len(model.graph.node) > len(optimised.graph.node)
 
 
 def test_it_tells_its_own_conversions(name: str) -> None:
-    conversions = converters.find(name).conversions
+    conversions = find_converter(name).conversions
     assert conversions is not None
     assert conversions("aten.elu.default") == ("aten_elu",)
     assert conversions("aten.special_hermite_polynomial_h.default") == ()
@@ -123,7 +123,7 @@ def test_its_dispatcher_takes_rules(name: str, tmp_path: Path, alpha: str, outco
     file = tmp_path / "my_rules.py"
     file.write_text(RULE.format(name=name, alpha=alpha))
     book = RuleBook.for_converter([str(file)], name)
-    entry = converters.find(name)
+    entry = find_converter(name)
     assert entry.create_with_rules is not None
     assert set(book.rules) == {"aten.celu.default"}
     call = Invocation("aten.celu.default", (("self", vector([-1.0, 0.5])), ("alpha", 2.5)))

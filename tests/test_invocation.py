@@ -15,10 +15,8 @@ from harness_runs import ROOT, environment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import cases
-from harness.dtypes import ALL, INT_RANGE, UNSIGNED
-from harness.generate.draws import draw_cases, invocations
-from harness.invocation import (
+from harness.core.dtypes import ALL, INT_RANGE, UNSIGNED
+from harness.core.invocation import (
     Enumerated,
     InvalidInvocation,
     Invocation,
@@ -27,17 +25,19 @@ from harness.invocation import (
     TensorSpec,
     contiguous_strides,
 )
-from harness.raw_values import raw_stream
-from harness.tensors import bind, build_tensor, build_tensors
-from harness.values import STYLES
+from harness.core.raw_values import raw_stream
+from harness.core.tensors import bind, build_tensor, build_tensors
+from harness.core.values import STYLES
+from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_cases, invocations
 
-OVERLOADS = tuple(cases.load())
+OVERLOADS = tuple(load_cases())
 
 
 @st.composite
 def any_invocation(draw: st.DrawFn) -> Invocation:
     """An invocation of any operator case about any of its dtypes."""
-    case = cases.load()[draw(st.sampled_from(OVERLOADS))]
+    case = load_cases()[draw(st.sampled_from(OVERLOADS))]
     return draw(invocations(case, draw(st.sampled_from(case.dtypes))))
 
 
@@ -57,7 +57,7 @@ def test_json_and_back_is_the_same_invocation(invocation: Invocation) -> None:
 
 
 def test_every_operator_case_survives_the_round_trip() -> None:
-    for case in cases.load().values():
+    for case in load_cases().values():
         (drawn,) = draw_cases(case, seed=3, structures=1, values=2)
         for invocation in drawn.invocations:
             assert repr(Invocation.from_json(invocation.json)) == repr(invocation)
@@ -189,10 +189,10 @@ def test_the_raw_stream_never_changes() -> None:
 def test_a_fresh_process_rebuilds_every_tensor_bit_for_bit() -> None:
     drawn = [
         draw_cases(case, seed=11, structures=2, values=1)[-1].invocations[0]
-        for case in list(cases.load().values())[::4]
+        for case in list(load_cases().values())[::4]
     ]
     code = (
-        "import sys; from test_invocation import digests; from harness.invocation import Invocation\n"
+        "import sys; from test_invocation import digests; from harness.core.invocation import Invocation\n"
         "for line in sys.stdin: print(digests(Invocation.from_json(line)))"
     )
     done = subprocess.run(

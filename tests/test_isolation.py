@@ -29,13 +29,13 @@ from harness_runs import (
 )
 from planted._guilty import SIZE, VALUE
 
-from harness.invocation import Invocation, Recipe, TensorSpec
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
-from harness.pipeline.unit import run_unit
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation, Recipe, TensorSpec
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.generate.recorded_case import Replayed
+from harness.plan.unit import run_unit
 from harness.record import store
-from harness.replay import Replayed
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 INNOCENT = "ort-cpu"
 
@@ -153,7 +153,7 @@ OVERFLOWING = division("int32", -(2**31), -1)
 def pytorch_dies() -> bool:
     """Whether the division overflows into a signal here (on x86) or into a number (elsewhere)."""
     code = (
-        "from harness.invocation import Invocation; from harness.pipeline.reference import run_reference; "
+        "from harness.core.invocation import Invocation; from harness.execute.reference import run_reference; "
         f"run_reference(Invocation.from_json({OVERFLOWING.json!r}))"
     )
     return (

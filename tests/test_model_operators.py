@@ -13,9 +13,9 @@ import torch
 from click.testing import CliRunner, Result
 from harness_runs import environment, record_of, unary
 
-from harness.cli._group import conformance
-from harness.record.evidence import read_graphs, read_scripts
-from harness.verdict.verdict import Outcome, Stage
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage
+from harness.record.exhibits import read_graphs, read_scripts
 
 
 class Small(torch.nn.Module):

@@ -12,30 +12,31 @@ from click.testing import CliRunner
 from harness_runs import output, rows, run_harness
 from planted_models import RULES
 
-import cases
-from cases import models
-from harness.backends import find
-from harness.cli._group import conformance
-from harness.models.cases import cases_of
-from harness.models.load import load_model
-from harness.models.reference import run_model
-from harness.models.unit import ModelOutcome, ModelUnit, run_model_unit
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
-from harness.plan import Options, UsageProblem, make_plan
+from harness.analyse.repro.failure import find_failure
+from harness.analyse.shrink.recorded import failures
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage
+from harness.execute.models.cases import cases_of
+from harness.execute.models.entry import load_models
+from harness.execute.models.load import load_model
+from harness.execute.models.reference import run_model
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.generate.case_library import load_cases
+from harness.generate.recorded_case import read_replay
+from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import make_plan
 from harness.record.errors import ResultsError
 from harness.record.select import Selection
-from harness.replay import read_replay
-from harness.repro.failure import find_failure
-from harness.shrink.recorded import failures
-from harness.verdict.verdict import Outcome, Stage
+from harness.run.base import BACKENDS
 
 PLANTED = Path(__file__).parent / "planted_models.py"
 
 
 @pytest.fixture(scope="module")
 def supervisor() -> Iterator[Supervisor]:
-    cases.load()
+    load_cases()
     with Supervisor(timeout=30.0) as one:
         yield one
 
@@ -59,9 +60,9 @@ def test_every_architecture_is_there_and_is_the_same_each_time() -> None:
         "detection-head", "diffusion-unet", "inception-v3", "llama-decoder", "resnet18", "resnet50", "segnet",
         "sequence-tagger", "super-resolution", "vgg11", "vgg11-bn", "vit", "whisper", "word-language-model",
     }  # fmt: skip
-    assert families <= models.load().keys()
+    assert families <= load_models().keys()
     for name in families:
-        entry = models.load()[name]
+        entry = load_models()[name]
         assert entry.source
         assert entry.axes
         model, again = load_model(name), load_model(name)
@@ -111,7 +112,7 @@ def test_sizes_that_tracing_bakes_in_are_named(supervisor: Supervisor) -> None:
     assert "A static export at these sizes passes" in found["height 48"].evidence
 
 
-@pytest.mark.skipif(find("trt-rtx")[0].probe("") is not None, reason="TensorRT-RTX is not here")
+@pytest.mark.skipif(BACKENDS.find("trt-rtx")[0].probe("") is not None, reason="TensorRT-RTX is not here")
 def test_an_engine_is_built_of_a_model(supervisor: Supervisor) -> None:
     found = run(supervisor, "resnet18", "dynamic", "trt-rtx")
     assert {o.verdict.outcome for o in found} <= {Outcome.BUILT, Outcome.PASS}

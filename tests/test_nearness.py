@@ -1,4 +1,4 @@
-"""The rules of `harness.verdict.nearness` with PyTorch as the oracle, and the kinds of being wrong."""
+"""The rules of `harness.compare.nearness` with PyTorch as the oracle, and the kinds of being wrong."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
-from harness.pipeline.reference import run_reference
-from harness.verdict.compare import Comparison, compare
-from harness.verdict.judge import ACCUMULATES, CLOSE, Array, Judge
+from harness.compare.comparison import Comparison, compare
+from harness.compare.judge import ACCUMULATES, CLOSE, Array, Judge
+from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
+from harness.execute.reference import run_reference
 
 INF, NAN = float("inf"), float("nan")
 

@@ -25,8 +25,8 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import ROOT, environment, rows
 
-from harness.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
-from harness.cli._group import conformance
+from harness.app.cli._group import conformance
+from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
 from harness.record.completeness import State, completeness
 

@@ -10,8 +10,8 @@ from harness_runs import output, rows, run_harness
 from planted.defect import Defect
 from planted.translations import DEFECTS
 
-from cases import load
-from harness.verdict.verdict import Outcome
+from harness.compare.verdict import Outcome
+from harness.generate.case_library import load_cases
 
 #: Slips that the default budget does not find, and why.
 MISSED = {
@@ -65,7 +65,7 @@ def _id(name: str, converter: str) -> str:
 def test_there_are_enough_defects_of_all_families() -> None:
     assert len(DEFECTS) >= 60
     assert len({(defect.overload, defect.converter) for defect in DEFECTS}) == len(DEFECTS)
-    known = load()
+    known = load_cases()
     planted = {known[defect.overload].family for defect in DEFECTS}
     assert planted == {case.family for case in known.values()} - WITHOUT_CONVERSION
 

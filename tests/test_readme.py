@@ -35,8 +35,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
     assert {name.split("/")[0] + "/" + name.split("/")[-1] for name in FILES} == {
         "cases/mine.py",
-        "harness/tract_runtime.py",
-        "harness/unoptimised.py",
+        "harness/run/backends/tract_runtime.py",
+        "harness/convert/converters/unoptimised.py",
         "my_rules.py/my_rules.py",
     }
     for name, text in FILES.items():

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 import pytest
 from harness_runs import row_of
 
-from harness.invocation import Invocation
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
 from harness.record import layout, store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo, newest, read_run_info
 from harness.record.schema import SCHEMA
 from harness.record.writer import RunWriter
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 CONTRACT = [
     "run_id", "case_id", "overload", "dtype", "shape_mode", "source", "converter", "converter_version",

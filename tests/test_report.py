@@ -12,17 +12,18 @@ import pytest
 from harness_runs import row_of
 from rich.console import Console, RenderableType
 
-from harness.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.analyse import failure_groups as failures
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.plain_text import plain
+from harness.present.report import counts, matrix, progress, rejections
+from harness.present.report.reproduce import command, shown_path
+from harness.present.report.summary import print_summary, summary_text
 from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo
 from harness.record.schema import to_table
 from harness.record.writer import RunWriter
-from harness.report import counts, failures, matrix, progress, rejections
-from harness.report.plain import plain
-from harness.report.reproduce import command, shown_path
-from harness.report.summary import print_summary, summary_text
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 
 def invocation(overload: str, *shape: int, dtype: str = "float32") -> Invocation:

@@ -21,22 +21,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted._guilty import VALUE
 
-from harness.cli._group import conformance
-from harness.dtypes import ALL
-from harness.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
-from harness.pipeline.unit import run_unit
+from harness.analyse.repro import literals
+from harness.analyse.repro.failure import Failure, find_failure
+from harness.analyse.repro.script import write_script
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.dtypes import ALL
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.tensors import build_tensor
+from harness.core.values import STYLES
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.plan.unit import run_unit
 from harness.record import store
 from harness.record.minimal import Minimal, add_minimal
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.repro import literals
-from harness.repro.failure import Failure, find_failure
-from harness.repro.script import write_script
-from harness.tensors import build_tensor
-from harness.values import STYLES
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 NAN, INF = float("nan"), float("inf")
 

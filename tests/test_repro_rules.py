@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import literal_unit, unary
 
-from harness.cli._group import conformance
-from harness.invocation import Invocation
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
-from harness.pipeline.unit import run_unit
+from harness.app.cli._group import conformance
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.plan.unit import run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
@@ -26,7 +26,7 @@ import math
 
 from onnxscript import opset18 as op
 
-from harness.rules import dynamo, torchscript
+from harness.convert.rules import dynamo, torchscript
 
 UNUSED = math.pi
 SLOPE = 1.0
@@ -106,7 +106,7 @@ def test_a_mended_rule_is_seen(tried: Path, tmp_path: Path) -> None:
     [
         ("", "registers no rule"),
         (
-            "from harness.rules import dynamo\nmade = dynamo('aten::celu')\n"
+            "from harness.convert.rules import dynamo\nmade = dynamo('aten::celu')\n"
             "made(type('celu', (), {'__name__': 'celu', '__call__': lambda s, x, alpha=1.0: x})())\n",
             "no statement that defines the rule celu",
         ),

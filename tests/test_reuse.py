@@ -14,19 +14,20 @@ import pytest
 from harness_runs import rows
 
 import harness
+from harness.app.session import Session
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.generate.operator_case import REGISTRY
-from harness.plan import Options, make_plan
+from harness.plan.options import Options
+from harness.plan.plan import make_plan
+from harness.plan.reuse.basis import VIEWS
+from harness.plan.reuse.keys import Place, differences
+from harness.plan.reuse.library import Library
 from harness.record import layout, store
 from harness.record.errors import ResultsError
 from harness.record.flaky import write_flaky
 from harness.record.minimal import Minimal, add_minimal, read_minimal
 from harness.record.run_info import read_run_info
 from harness.record.writer import RunWriter
-from harness.reuse.basis import VIEWS
-from harness.reuse.keys import Place, differences
-from harness.reuse.library import Library
-from harness.session import Session
-from harness.verdict.verdict import Outcome, Stage, Verdict
 
 #: erf lacks kernels for float64, so that some of its cases fail.
 OPERATORS = ("aten::celu", "aten::erf")
@@ -34,7 +35,7 @@ OPTIONS = Options(ops=OPERATORS, examples=24, sources=("generated",))
 
 RULE = """
 from onnxscript import opset18 as op
-from harness.rules import dynamo
+from harness.convert.rules import dynamo
 
 @dynamo("aten::celu")
 def celu(self, alpha=1.0):

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from harness_runs import output, rows, run_harness
 
+from harness.gate.run_diff import Change, compare_runs
 from harness.record import layout
-from harness.record.diff import Change, compare_runs
 
 RIGHT = """
 from onnxscript import opset18 as op
-from harness.rules import dynamo, torchscript
+from harness.convert.rules import dynamo, torchscript
 
 @dynamo("aten::fmax")
 def fmax(self, other):
@@ -83,7 +83,7 @@ def test_an_attribute_that_a_rule_drops_fails_only_where_it_matters(tried: Path)
 def test_a_rule_that_is_never_called_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "idle.py"
     file.write_text(
-        "from onnxscript import opset18 as op\nfrom harness.rules import dynamo\n\n"
+        "from onnxscript import opset18 as op\nfrom harness.convert.rules import dynamo\n\n"
         "@dynamo('aten::celu')\ndef celu(self, alpha=1.0):\n    return op.Celu(self)\n"
     )
     options = ("--rules", file, "--op", "aten.relu.default", "--record-only", "--examples", "8")
@@ -99,11 +99,11 @@ def test_a_rule_that_is_never_called_is_an_error(tmp_path: Path) -> None:
         ("x = 1\n", "registers no rule"),
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         (
-            "from harness.rules import dynamo\n\n@dynamo('aten::cellu')\ndef f(self): ...\n",
+            "from harness.convert.rules import dynamo\n\n@dynamo('aten::cellu')\ndef f(self): ...\n",
             "PyTorch does not have; near: aten.celu.default",
         ),
         (
-            "from harness.rules import rule\n\n@rule('dinamo', 'aten::celu')\ndef f(self): ...\n",
+            "from harness.convert.rules import rule\n\n@rule('dinamo', 'aten::celu')\ndef f(self): ...\n",
             "did you mean dynamo?",
         ),
     ],

@@ -10,15 +10,16 @@ import pytest
 from click.testing import CliRunner, Result
 from harness_runs import output, record_of, rows, run_harness, unary
 
-from harness.cli._group import conformance as group
-from harness.plan import Options, UsageProblem, make_plan
+from harness.app.cli._group import conformance as group
+from harness.app.session import Session
+from harness.generate.recorded_case import read_replay
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import make_plan
+from harness.plan.sharding import Shard, distribute
 from harness.record.errors import ResultsError
 from harness.record.merge import merge
 from harness.record.progress import note
 from harness.record.run_info import read_run_info
-from harness.replay import read_replay
-from harness.session import Session
-from harness.sharding import Shard, distribute
 
 OPERATORS = ("aten::celu", "aten::erf", "aten::hardtanh")
 OPTIONS = [word for name in OPERATORS for word in ("--op", name)] + ["--examples", "8", "--record-only"]

@@ -28,35 +28,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted._guilty import VALUE
 
-from harness.cli._group import conformance as conformance_group
-from harness.cli.shrink import command
-from harness.corpus import Corpus
-from harness.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.unit import run_unit
+from harness.analyse.shrink import tensors
+from harness.analyse.shrink.after_run import shrink_after_run
+from harness.analyse.shrink.domains import Domains, domains_of
+from harness.analyse.shrink.evaluate import Budget, Evaluator, Place, Test
+from harness.analyse.shrink.plainness import cost, elements
+from harness.analyse.shrink.recorded import failures
+from harness.analyse.shrink.reductions import reductions
+from harness.analyse.shrink.session import shrink_run
+from harness.analyse.shrink.shrinker import shrink
+from harness.analyse.shrink.subject import Subject
+from harness.analyse.shrink.target import Target
+from harness.app.cli._group import conformance as conformance_group
+from harness.app.cli.shrink import command
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.tensors import build_tensor
+from harness.execute.supervisor import Supervisor
+from harness.generate.regressions import Corpus
+from harness.plan.unit import run_unit
+from harness.present.report.minimal import minimal_of
 from harness.record import store
 from harness.record.minimal import Minimal, add_minimal, read_minimal
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.report.minimal import minimal_of
-from harness.shrink import tensors
-from harness.shrink.after_run import shrink_after_run
-from harness.shrink.domains import Domains, domains_of
-from harness.shrink.evaluate import Budget, Evaluator, Place, Test
-from harness.shrink.plainness import cost, elements
-from harness.shrink.recorded import failures
-from harness.shrink.reductions import reductions
-from harness.shrink.session import shrink_run
-from harness.shrink.shrinker import shrink
-from harness.shrink.subject import Subject
-from harness.shrink.target import Target
-from harness.tensors import build_tensor
-from harness.verdict.verdict import Outcome, Stage
 
 
 def conformance(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", *map(str, words)],
+        [sys.executable, "-m", "harness.app.cli", *map(str, words)],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -282,7 +282,7 @@ def test_a_run_that_fails_shrinks_what_failed(tmp_path: Path) -> None:
 def test_a_failure_of_a_rule_is_shrunk_with_the_rule(tmp_path: Path) -> None:
     rules = tmp_path / "my_rules.py"
     rules.write_text(
-        "from harness.rules import torchscript\n\n\n"
+        "from harness.convert.rules import torchscript\n\n\n"
         '@torchscript("aten::celu")\n'
         "def celu(g, input, alpha):\n"
         '    return g.op("Celu", input, alpha_f=1.0)\n'
@@ -425,7 +425,7 @@ def test_a_failure_that_cannot_be_shrunk_leaves_the_others(
             raise NotImplementedError("no such dtype")
         return domains_of(invocation)
 
-    monkeypatch.setattr("harness.shrink.session.domains_of", broken)
+    monkeypatch.setattr("harness.analyse.shrink.session.domains_of", broken)
     skipped: dict[str, str] = {}
     found = shrink_run(run, seconds=60, on_skipped=lambda f, why: skipped.update({f.overload: why}))
     assert list(found) == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from harness.verdict.signature import LIMIT, normalise
+from harness.compare.signatures import LIMIT, normalise
 
 DYNAMO = """ConversionError: Failed to convert the exported program to an ONNX model. \x1b[96mThis is \
 step 3/3\x1b[0m of \

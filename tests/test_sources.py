@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from harness_runs import output, record_of, rows, run_harness, unary
 
-import cases
-from harness.corpus import Corpus, CorpusEntry, CorpusWarning, read_file
-from harness.corpus.store import LOCAL
-from harness.invocation import Invocation
-from harness.verdict.verdict import Outcome, Stage
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation
+from harness.generate.case_library import cases_directory
+from harness.generate.regressions import Corpus, CorpusEntry, CorpusWarning, read_file
+from harness.generate.regressions.store import LOCAL
 
 #: avg_pool2d ignores its divisor in both exporters.
 FAILING = "aten.avg_pool2d.default"
 FEW = ("--op", "avg_pool2d", "--dtype", "float32", "--examples", "24")
 BOTH = ("--source", "generated", "--source", "corpus")
 #: Run whatever else is kept.
-COMMITTED = Corpus([Path(cases.__file__).parent / "corpus"])
+COMMITTED = Corpus([cases_directory() / "corpus"])
 
 #: Said to fail, and right.
 HEALED = CorpusEntry(

@@ -10,11 +10,11 @@ from typing import Any
 from click.testing import CliRunner
 from harness_runs import row_of, unary
 
-from harness.cli._group import conformance
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Verdict
 from harness.record import layout, store
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.writer import RunWriter
-from harness.verdict.verdict import Outcome, Verdict
 
 CELU, ERF = "aten.celu.default", "aten.erf.default"
 HOSTILE = "a | b <script>alert(1)</script>\n## no heading\x1b[31m"

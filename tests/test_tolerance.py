@@ -20,13 +20,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_run import NAME, make
 
-from harness.cli._group import conformance as group
+from harness.app.cli._group import conformance as group
+from harness.compare.required_tolerance import needed_tolerance
+from harness.compare.tolerances import DEFAULT
+from harness.compare.verdict import Outcome, Verdict
 from harness.record import store
 from harness.record.run_info import RunInfo, read_run_info
 from harness.record.writer import RunWriter
-from harness.verdict.needed import needed_tolerance
-from harness.verdict.tolerances import DEFAULT
-from harness.verdict.verdict import Outcome, Verdict
 
 KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import cases
-from harness.dtypes import WIDE_UNSIGNED
+from harness.core.dtypes import WIDE_UNSIGNED
+from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_invocations
 
 
 def test_wide_unsigned_integers_take_a_small_share_of_the_draws() -> None:
-    case = cases.load()["aten.eq.Tensor"]
+    case = load_cases()["aten.eq.Tensor"]
     assert set(WIDE_UNSIGNED) < set(case.dtypes)
     calls = draw_invocations(case, seed=0, count=480)
     share = Counter(call.dtype for call in calls)

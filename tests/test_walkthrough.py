@@ -12,7 +12,7 @@ from recorded_run import conformance
 WRONG = """
 from onnxscript import opset18 as op
 
-from harness.rules import dynamo
+from harness.convert.rules import dynamo
 
 
 @dynamo("aten::celu")

@@ -55,31 +55,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.blame.testimony import (
-    BACKEND,
-    CONVERTER,
-    PYTORCH,
-    SPEC,
-    UNKNOWN,
-    Charge,
-    Decision,
-    Finding,
-    Role,
-    Testimony,
-)
-from harness.pipeline.task import OWN_FAULT
-from harness.verdict.signature import normalise
-from harness.verdict.verdict import Outcome, Stage
-
-#: Whose code runs at a stage, and so who crashed. Comparing runs PyTorch in float64 and the harness's rules.
-RUNS_AT = {
-    Stage.REFERENCE: PYTORCH,
-    Stage.CONVERT: CONVERTER,
-    Stage.CHECK: CONVERTER,
-    Stage.LOAD: BACKEND,
-    Stage.RUN: BACKEND,
-    Stage.COMPARE: UNKNOWN,
-}
+from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
+from harness.compare.signatures import normalise
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
+from harness.execute.task import OWN_FAULT
 
 #: In which testimonies are told to a person: the most telling first.
 _ORDER = (

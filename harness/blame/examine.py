@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.backends.base import DeviceLost
+import onnx
+
 from harness.blame import witnesses
 from harness.blame.decide import decide
-from harness.blame.testimony import CONVERTER, UNKNOWN, Charge, Decision, Finding, Role, Testimony
+from harness.blame.task import Asking, Blamed, BlameTask
+from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses.repeated_call import RepeatedCall
-from harness.verdict.verdict import Outcome
+from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
+from harness.execute.worker import WorkerProcess
+from harness.run.base import DeviceLost
 
 
 def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str) -> Decision:
@@ -72,3 +76,25 @@ def _hear(
         except Exception:
             # It has nothing to say of a case that it cannot take.
             continue
+
+
+def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
+    """Hear the witnesses of each complaint in a worker, and send what comes of it."""
+    exports: dict[tuple[int, str], onnx.ModelProto | Exception] = {}
+    for complaint in task.complaints:
+        index = complaint.index
+        worker.send(Asking(index, ""))
+        trial = Trial(
+            complaint,
+            task.settings,
+            lambda name: worker.converter(name, task.settings)[0],
+            worker.backend,
+            exports,
+        )
+        dead = task.barred | {witness for i, witness in task.dead if i == index}
+
+        def announce(witness: str, index: int = index) -> None:
+            worker.send(Asking(index, witness))
+
+        decision = examine(trial, dead, announce, complaint.converter)
+        worker.send(Blamed(index, decision.blame, decision.evidence))

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.dtypes import PRECISION
-from harness.invocation import Invocation, Literal, TensorSpec
-from harness.pipeline.call import to_numpy
-from harness.tensors import build_tensor
-from harness.verdict.judge import Array
+from harness.compare.judge import Array
+from harness.core.dtypes import PRECISION
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.tensors import build_tensor
+from harness.execute.torch_call import to_numpy
 
 #: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
 _STAND_INS = tuple(1 + 0.25 * n for n in range(13))

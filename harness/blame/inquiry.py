@@ -7,19 +7,22 @@ smallest first, and where these agree the rest inherits.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from harness.blame.decide import at_once
-from harness.blame.testimony import BACKEND, CONVERTER, UNKNOWN, Charge
-from harness.invocation import Invocation
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import BlameTask, CaseKey, Complaint, Group, Result, Task
-from harness.verdict.signature import normalise
-from harness.verdict.verdict import Outcome, Stage
+from harness.blame.task import Asking, Blamed, BlameTask, Complaint
+from harness.blame.testimony import Charge
+from harness.compare.signatures import normalise
+from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Death, Supervisor, WorkerFailed
+from harness.execute.task import CaseKey, Group, Result, Task
 
+#: Deaths after which a witness is asked no more within a task; a hang counts as so many.
+_BARRED_AT = 3
 #: Of the failures to load or run that say the same, structures looked into.
 _STRUCTURES = 3
 #: Of the wrong results of one kind, cases looked into.
@@ -41,7 +44,7 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
     """The failures of `task` with whose they are.
 
     Raises:
-        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
     groups = {group.index: group for group in task.groups}
     found: dict[int, tuple[str, str]] = {}
@@ -58,7 +61,7 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
     for members in kinds.values():
         complaints += _complaints(members, results, groups, task.converter)
     if complaints:
-        blamed = supervisor.blame(BlameTask(tuple(complaints), task.settings))
+        blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor)
         for complaint in complaints:
             answer = blamed.get(complaint.index)
             said = (answer.blame, answer.evidence) if answer else (UNKNOWN, "Looking into it failed.")
@@ -66,6 +69,50 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
     for members in kinds.values():
         _inherit(members, results, groups, found)
     return [replace(r, blame=found[i][0], evidence=found[i][1], model=b"") for i, r in enumerate(results)]
+
+
+def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
+    """What witnesses say of each complaint, by index.
+
+    A witness that kills the process is passed over for the complaint at hand, and for all others where
+    it does so repeatedly or hangs. A complaint that cannot be looked into at all is absent.
+
+    Raises:
+        WorkerFailed: no worker can be started.
+    """
+    found: dict[int, Blamed] = {}
+    deaths: Counter[str] = Counter()
+    left = task
+    while left.complaints:
+        asking: Asking | None = None
+        death: Death | None = None
+        for message in supervisor.serve(left):
+            if isinstance(message, Asking):
+                asking = message
+            elif isinstance(message, Blamed):
+                found[message.index] = message
+            elif isinstance(message, Death):
+                death = message
+        if death is None:
+            break
+        if asking is None:
+            raise WorkerFailed(death.message)
+        lost = (asking.index, asking.witness)
+        given_up = {i for i, witness in left.dead if (i, witness) == lost or not asking.witness}
+        deaths[asking.witness] += _BARRED_AT if death.outcome is Outcome.TIMEOUT else 1
+        left = replace(
+            left,
+            complaints=tuple(
+                c
+                for c in left.complaints
+                if c.index not in found
+                and c.index not in given_up
+                and (asking.witness or c.index != asking.index)
+            ),
+            dead=(*left.dead, lost),
+            barred=left.barred | {w for w, count in deaths.items() if w and count >= _BARRED_AT},
+        )
+    return found
 
 
 def _complaints(

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.dtypes import is_float
-from harness.invocation import Invocation
-from harness.verdict.judge import Array
+from harness.compare.judge import Array
+from harness.core.dtypes import is_float
+from harness.core.invocation import Invocation
 
 #: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
 #: question arises.

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.verdict.verdict import Outcome, Stage
-
-CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
+from harness.compare.verdict import Outcome, Stage
 
 
 class Finding(StrEnum):

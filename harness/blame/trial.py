@@ -9,21 +9,22 @@ from functools import cached_property
 import numpy as np
 import onnx
 
-from harness import backends
-from harness.backends.base import Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
 from harness.blame.inputs import finite, with_inputs
+from harness.blame.task import Complaint
 from harness.blame.testimony import Finding
-from harness.converters.base import Converter
-from harness.dtypes import PRECISION
-from harness.pipeline.execute import describe_error, judge_of
-from harness.pipeline.program import Exportable, export_request, varying_dims
-from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.task import Complaint, Settings
-from harness.tensors import bind, build_tensors
-from harness.verdict.compare import Comparison, compare
-from harness.verdict.judge import CLOSE, Array, Evidence, Judge, Mask
-from harness.verdict.nearness import tolerance_of
-from harness.verdict.verdict import Outcome
+from harness.compare.comparison import Comparison, compare
+from harness.compare.judge import CLOSE, Array, Evidence, Judge, Mask
+from harness.compare.nearness import tolerance_of
+from harness.compare.verdict import Outcome
+from harness.convert.base import Converter
+from harness.core.dtypes import PRECISION
+from harness.core.plain_text import describe_error
+from harness.core.tensors import bind, build_tensors
+from harness.execute.program import Exportable, export_request, varying_dims
+from harness.execute.reference import Reference, run_reference
+from harness.execute.task import Settings
+from harness.generate.operator_case import judge_of
+from harness.run.base import BACKENDS, Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ class Trial:
 
 
 def _engine(name: str) -> str:
-    entry, _ = backends.find(name)
+    entry, _ = BACKENDS.find(name)
     return entry.engine or name
 
 

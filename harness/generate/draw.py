@@ -17,11 +17,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from harness.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float, is_integer
+from harness.core.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float, is_integer
+from harness.core.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
+from harness.core.values import STYLE_WEIGHTS
 from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
-from harness.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
-from harness.values import STYLE_WEIGHTS
 
 T = TypeVar("T")
 
@@ -196,7 +196,7 @@ class Draw:
         Args:
             shape: Sizes.
             dtype: The invocation's dtype by default.
-            domain: Which values are allowed, one of `harness.values.DOMAINS` with its parameters.
+            domain: Which values are allowed, one of `harness.core.values.DOMAINS` with its parameters.
             contiguous: Row-major always; otherwise permuted, stepped, expanded and offset layouts occur.
                 In domains that speak of runs of elements (`unique_below`, `ascending`) runs stay together.
         """

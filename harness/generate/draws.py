@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisWarning
 
+from harness.core.invocation import Argument, Invocation
+from harness.core.tensors import overload
+from harness.core.values import redraw
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
+from harness.generate.dtype_schedule import turns
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
-from harness.generate.turns import turns
-from harness.invocation import Argument, Invocation
-from harness.tensors import overload
-from harness.values import redraw
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.declared import declaring_place
+from harness.compare.judge import CLOSE, Judge
+from harness.core.declaring_place import declaring_place
+from harness.core.invocation import Invocation
+from harness.core.overloads import normalise
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
 from harness.generate.promotion import Promotion
-from harness.schema import normalise
-from harness.verdict.judge import CLOSE, Judge
 
 #: Schema argument name → a TensorSpec, a Python value, or OMIT. Names left out are omitted.
 Arguments = Mapping[str, Any]
@@ -37,7 +38,7 @@ class OperatorCase:
         family: The family file that declares it; a grouping for reports.
         dtypes: Dtypes that PyTorch's CPU kernels take; the first is the plainest.
         arguments: Draws the arguments for ``Draw.dtype``.
-        judge: Which outputs are right (`harness.verdict.judge`).
+        judge: Which outputs are right (`harness.compare.judge`).
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         declared: File and line of the statement that declares it.
     """
@@ -133,4 +134,10 @@ class Family:
         return register
 
 
-__all__ = ["OMIT", "REGISTRY", "Arguments", "Family", "OperatorCase"]
+def judge_of(invocation: Invocation) -> Judge:
+    """The judge of the invocation's operator case; the default where none covers it."""
+    case = REGISTRY.get(invocation.overload)
+    return case.judge if case else CLOSE
+
+
+__all__ = ["OMIT", "REGISTRY", "Arguments", "Family", "OperatorCase", "judge_of"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.dtypes import is_float
+from harness.core.dtypes import is_float
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import Draw
-from harness.invocation import TensorSpec
 
 #: Kind → dtypes that stand for it beside a tensor of that kind or of another one.
 REPRESENTATIVES = {"float": ("float32", "float64"), "int": ("int64", "int32"), "bool": ("bool", "bool")}

@@ -9,9 +9,9 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+from harness.compare.verdict import CaseKey
 from harness.record import layout
 from harness.record.errors import ResultsError, reason
-from harness.verdict.verdict import CaseKey
 
 FLAKY_FILE = "flaky.jsonl"
 

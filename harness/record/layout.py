@@ -4,7 +4,7 @@ RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
 RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
-RESULTS/models.jsonl        what else is known of whole models: `harness.models.details`
+RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_details`
 RESULTS/flaky.jsonl         cases that ended in two ways: `harness.record.flaky`
 RESULTS/minimal.jsonl       shrunk failures: `harness.record.minimal`
 RESULTS/shards/             of a merged run: what else was in the directories of its shards

@@ -19,8 +19,8 @@ from harness.record.completeness import Part, State, completeness
 from harness.record.errors import ResultsError, reason
 from harness.record.flaky import FLAKY_FILE, read_flaky, write_flaky
 from harness.record.minimal import MINIMAL_FILE
+from harness.record.rule_files import OPTION
 from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info, write_run_info
-from harness.rules.recorded import OPTION
 
 #: Rows that are in memory at once.
 _ROW_GROUP = 10_000

@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.compare.verdict import Outcome, Stage
 from harness.record.errors import ResultsError, reason
-from harness.verdict.verdict import Outcome, Stage
 
 MINIMAL_FILE = "minimal.jsonl"
 

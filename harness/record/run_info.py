@@ -60,7 +60,7 @@ class RunInfo:
             `harness.record.progress.Planned`. A shard knows those of all.
         operators: Of this run, those of which something was to be run, once it has finished.
         unfinished: Those of them of which verdicts are missing, likewise.
-        basis: What verdicts rest on beside versions: `harness.reuse.basis`.
+        basis: What verdicts rest on beside versions: `harness.plan.reuse.basis`.
         reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
             ``notes`` (why not more); None where nothing was to be reused.
         shards: Of a run that was merged: `harness.record.completeness.Part` as plain data, and where it was

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness import schema
+from harness.core import overloads as schema
 from harness.record import store
 from harness.record.errors import ResultsError
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.compare.verdict import Verdict
 from harness.record import layout, parquet, progress
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import SCHEMA, to_verdicts
-from harness.verdict.verdict import Verdict
 
 #: Rows that are in memory at once while parts are merged, about 2 kB each.
 _ROW_GROUP = 10_000

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+from harness.compare.verdict import Verdict
 from harness.record import layout, parquet, progress
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import to_table
-from harness.verdict.verdict import Verdict
 
 
 class RunWriter:

@@ -9,13 +9,13 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-from harness import backends
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.task import Settings
-from harness.verdict.judge import Array, Mask
-from harness.verdict.verdict import Outcome
+from harness.compare.judge import Array, Mask
+from harness.compare.verdict import Outcome
+from harness.execute.task import Settings
+from harness.run.base import BACKENDS
 
 #: Attributes that name an element type.
 _TYPES = frozenset({"to", "dtype", "output_dtype"})
@@ -177,7 +177,7 @@ def _distance(one: Array, other: Array) -> Array:
 
 def _installed(settings: Settings) -> Iterator[InFloat32]:
     for name in settings.witnesses:
-        entry, argument = backends.find(name)
+        entry, argument = BACKENDS.find(name)
         if entry.probe(argument) is None:
             yield InFloat32(name)
 

@@ -13,12 +13,12 @@ from onnx import TensorProto, numpy_helper
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.invocation import Argument, Invocation
-from harness.pipeline.call import map_arguments
-from harness.pipeline.reference import run_reference
-from harness.tensors import overload
-from harness.verdict.judge import Array
-from harness.verdict.verdict import Outcome
+from harness.compare.judge import Array
+from harness.compare.verdict import Outcome
+from harness.core.invocation import Argument, Invocation
+from harness.core.tensors import overload
+from harness.execute.reference import run_reference
+from harness.execute.torch_call import map_arguments
 
 _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: Tensors of more elements are data, not the numbers of a call.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness import backends
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.task import Settings
-from harness.verdict.verdict import Outcome
+from harness.compare.verdict import Outcome
+from harness.execute.task import Settings
+from harness.run.base import BACKENDS
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class OtherBackend:
 def _installed(settings: Settings) -> Iterator[OtherBackend]:
     for turn, names in ((Turn.FIRST, settings.witnesses), (Turn.OPEN, settings.last_witnesses)):
         for name in names:
-            entry, argument = backends.find(name)
+            entry, argument = BACKENDS.find(name)
             if entry.probe(argument) is None:
                 yield OtherBackend(name, turn)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness import converters
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.converters.base import UnsupportedOperator
-from harness.verdict.verdict import Outcome
+from harness.compare.verdict import Outcome
+from harness.convert.base import UnsupportedOperator, find_converter
 
 #: PyTorch's two exporters; the first that is not the failing one is asked.
 _ASKED = ("dynamo", "torchscript")
@@ -26,7 +25,7 @@ class OtherConverter:
         if trial.complaint.outcome is Outcome.UNSUPPORTED:
             return
         for name in _ASKED:
-            if name != trial.complaint.converter and converters.find(name).probe() is None:
+            if name != trial.complaint.converter and find_converter(name).probe() is None:
                 yield self._ask(name, trial)
                 return
 

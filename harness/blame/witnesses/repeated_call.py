@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.reference import run_reference
-from harness.verdict.compare import compare
+from harness.compare.comparison import compare
+from harness.execute.reference import run_reference
 
 _TIMES = 3
 

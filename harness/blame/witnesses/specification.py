@@ -11,12 +11,12 @@ from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.pipeline.divide import extract
-from harness.pipeline.program import emitted_opset
-from harness.pipeline.reference import Reference, run_reference
-from harness.verdict.compare import compare
-from harness.verdict.judge import Array
-from harness.verdict.verdict import Outcome
+from harness.compare.comparison import compare
+from harness.compare.judge import Array
+from harness.compare.verdict import Outcome
+from harness.execute.program import emitted_opset
+from harness.execute.reference import Reference, run_reference
+from harness.execute.submodel import extract
 
 #: Who computes the values inside the graph, in this order.
 _EVALUATORS = ("onnx-reference", "ort-cpu")

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.converters.base import HasUnoptimised
-from harness.verdict.verdict import Outcome
+from harness.compare.verdict import Outcome
+from harness.convert.base import HasUnoptimised
 
 
 class UnoptimisedExport:
-    """See `harness.converters.base.HasUnoptimised`."""
+    """See `harness.convert.base.HasUnoptimised`."""
 
     name = "the unoptimised export"
     turn = Turn.GRAPH

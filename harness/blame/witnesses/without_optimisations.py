@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.verdict.verdict import Outcome
+from harness.compare.verdict import Outcome
 
 
 class WithoutOptimisations:
-    """See `harness.backends.base.HasPlain`."""
+    """See `harness.run.base.HasPlain`."""
 
     name = "graph optimisations off"
     turn = Turn.FIRST

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import onnx
 
-from harness.backends import find
-from harness.backends.base import (
+from harness.run.base import (
+    BACKENDS,
     Array,
     Backend,
     BackendEntry,
@@ -76,12 +76,12 @@ class _Wrapped:
     version = "planted 1.0"
 
     def __init__(self, name: str) -> None:
-        entry, argument = find("ort-cpu")
+        entry, argument = BACKENDS.find("ort-cpu")
         self.name = name
         self._inner: Backend = entry.create(argument)
 
     def narrows(self, dtype: str) -> str | None:
-        """See `harness.backends.base.Backend`."""
+        """See `harness.run.base.Backend`."""
         return self._inner.narrows(dtype)
 
 
@@ -91,7 +91,7 @@ class _Rewritten(_Wrapped):
         self._rewrites = dict(defects.values())
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> Session:
-        """See `harness.backends.base.Backend`."""
+        """See `harness.run.base.Backend`."""
         changed = onnx.ModelProto()
         changed.CopyFrom(model)
         for node in changed.graph.node:
@@ -104,7 +104,7 @@ class WrongKernels(_Rewritten):
     """Wrong with and without optimisations."""
 
     def plain(self) -> Backend:
-        """See `harness.backends.base.HasPlain`."""
+        """See `harness.run.base.HasPlain`."""
         return self
 
 
@@ -112,7 +112,7 @@ class WrongOptimisations(_Rewritten):
     """Right with optimisations off."""
 
     def plain(self) -> Backend:
-        """See `harness.backends.base.HasPlain`."""
+        """See `harness.run.base.HasPlain`."""
         return self._inner
 
 
@@ -123,7 +123,7 @@ class _Failing:
         self._operator = operator
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See `harness.backends.base.Session`."""
+        """See `harness.run.base.Session`."""
         raise BackendFailure(f"planted: {self._operator} failed")
 
 
@@ -131,7 +131,7 @@ class Rejecting(_Wrapped):
     """Takes valid models for invalid ones."""
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> Session:
-        """See `harness.backends.base.Backend`."""
+        """See `harness.run.base.Backend`."""
         stages = dict(REJECTED.values())
         for node in model.graph.node:
             if stages.get(node.op_type) == "load":

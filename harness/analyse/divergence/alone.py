@@ -1,0 +1,104 @@
+"""The operators of a departure, each exported and run alone on the values that it had in the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from harness.analyse.capture.record import CannotKeep, invocation_of
+from harness.analyse.divergence.check import judged
+from harness.analyse.divergence.graph import PyTorchGraph, Region
+from harness.convert.base import Converter
+from harness.core.described_tensor import describe_tensor
+from harness.core.invocation import Invocation, TensorSpec
+from harness.core.plain_text import describe_error
+from harness.core.tensors import bind, output_tensors
+from harness.execute.models.reference import quiet_call
+from harness.execute.program import Exportable, export_request
+from harness.execute.torch_call import to_numpy
+from harness.run.base import Backend
+
+#: Storage elements up to which an operator's arguments are kept as they are.
+_EXACT = 64
+
+
+@dataclass(frozen=True)
+class Alone:
+    """An operator by itself.
+
+    Attributes:
+        overload: Dotted name.
+        invocation: The call, with arguments like those that it had in the model; None where it is none.
+        outcome: ``pass``, ``mismatch``, or ``error`` where it cannot be exported or run by itself.
+        message: In what way it is wrong.
+    """
+
+    overload: str
+    invocation: Invocation | None
+    outcome: str
+    message: str = ""
+
+
+def run_alone(
+    graph: PyTorchGraph,
+    region: Region,
+    get: Callable[[Node], Any],
+    converter: Converter,
+    backend: Backend,
+    opset: int | None,
+) -> list[Alone]:
+    """Each operator of a region on the values that PyTorch gives it there."""
+    with quiet_call():
+        env = graph.compute(region, get)
+
+    def value(node: Node) -> Any:
+        return env[node] if node in env else get(node)
+
+    return [_one(graph, node, value, converter, backend, opset) for node in region.operators]
+
+
+def _one(
+    graph: PyTorchGraph,
+    node: Node,
+    value: Callable[[Node], Any],
+    converter: Converter,
+    backend: Backend,
+    opset: int | None,
+) -> Alone:
+    overload = str(node.target)
+    args = torch.fx.map_arg(node.args, value)
+    kwargs = torch.fx.map_arg(node.kwargs, value)
+    tensors: list[torch.Tensor] = []
+
+    def describe(tensor: torch.Tensor, place: str) -> TensorSpec:
+        tensors.append(tensor)
+        return describe_tensor(tensor, place, exact=_EXACT)
+
+    try:
+        assert isinstance(node.target, torch._ops.OpOverload)
+        invocation = invocation_of(node.target, args, kwargs, describe)
+    except CannotKeep as reason:
+        return Alone(overload, None, "error", str(reason))
+    try:
+        with quiet_call():
+            results = output_tensors(graph.call(node, value))
+        member = Exportable(0, bind(invocation), tuple(tensors), len(results), ())
+        model = converter.convert(export_request([member], opset=opset, dynamic=False))
+        taken = {i.name for i in model.graph.input}
+        named = zip(member.input_names, tensors, strict=True)
+        got = backend.load(model, None).run({n: to_numpy(t) for n, t in named if n in taken})
+    except Exception as error:
+        return Alone(overload, invocation, "error", describe_error(error))
+    alone = Region(node, (node,), tuple(node.all_input_nodes))
+    comparison = judged(graph, alone, value, tuple(map(to_numpy, results)), got)
+    wrong = comparison.problem is not None
+    return Alone(
+        overload,
+        invocation,
+        "mismatch" if wrong else "pass",
+        f"{comparison.problem}: {comparison.detail}" if wrong else "",
+    )

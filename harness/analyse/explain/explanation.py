@@ -1,0 +1,275 @@
+"""All that is found out about one operator, put together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from harness.analyse.explain import known, onnx_operator, skeletons, spec_tests, trial
+from harness.analyse.explain.alignment import Pair, align
+from harness.analyse.explain.decomposition import Decomposition, decompose
+from harness.analyse.explain.operator import Operator, Overload, find_operator
+from harness.compare.verdict import Verdict
+from harness.convert.base import CONVERTERS, find_converter
+from harness.core.plain_text import plain
+from harness.execute.supervisor import Supervisor
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import REGISTRY
+from harness.record import store
+from harness.record.run_info import read_run_info
+from harness.run.base import BACKENDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """Whether and how a converter converts one overload.
+
+    Attributes:
+        overload: Dotted name.
+        converter: Name.
+        how: ``own`` (a conversion function for it), ``decomposition`` (conversion functions for all that it
+            is taken apart into), ``otherwise`` (a case got a model although it tells of neither), ``none``.
+        functions: Its own conversion functions, in its words.
+    """
+
+    overload: str
+    converter: str
+    how: str
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """One overload.
+
+    Attributes:
+        overload: The overload itself.
+        case: Family of its operator case; "" for none.
+        decomposition: What it is made of; None where it is not functional.
+        conversions: By converter.
+        outcomes: By converter and backend.
+        emitted: What converters made of one call.
+        pairs: Its arguments beside ONNX's; none without ONNX operator.
+    """
+
+    overload: Overload
+    case: str
+    decomposition: Decomposition | None
+    conversions: tuple[Conversion, ...]
+    outcomes: tuple[trial.Outcomes, ...]
+    emitted: tuple[trial.Emitted, ...]
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One operator.
+
+    Attributes:
+        operator: The operator.
+        overloads: Each of its functional overloads.
+        onnx: ONNX's operator for it; None where none is known.
+        candidate: What is known of the two.
+        emits: Operators that converters emit for it, by converter.
+        spec: How backends do in the specification's own tests of the ONNX operator.
+        source: Where `About.outcomes` are from, in words.
+        unavailable: Converter or backend → why it takes no part.
+        missing: Converters without a conversion of some overload → those overloads.
+        skeleton: A file of rules to be filled in; "" for none.
+    """
+
+    operator: Operator
+    overloads: tuple[About, ...]
+    onnx: onnx_operator.OnnxOperator | None
+    candidate: known.Candidate | None
+    emits: dict[str, tuple[str, ...]]
+    spec: tuple[spec_tests.SpecResult, ...]
+    source: str
+    unavailable: dict[str, str]
+    missing: dict[str, tuple[str, ...]]
+    skeleton: str
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        data = dataclasses.asdict(self)
+        for about, plain_about in zip(self.overloads, data["overloads"], strict=True):
+            for one, plain_one in zip(about.emitted, plain_about["emitted"], strict=True):
+                plain_one["invocation"] = one.invocation.to_data()
+                plain_one["call"] = str(one.invocation)
+            if about.decomposition is not None:
+                plain_about["decomposition"]["reaches"] = about.decomposition.reaches
+        if self.onnx is not None:
+            data["onnx"]["first_opset"] = self.onnx.first_opset
+        return data
+
+
+def explain(
+    word: str,
+    *,
+    run: Path | None,
+    examples: int = 8,
+    backend_names: Sequence[str] = (),
+    converter_names: Sequence[str] = (),
+    skeleton: bool = False,
+) -> Explanation:
+    """Find out all about an operator.
+
+    Args:
+        word: As a user writes it.
+        run: A recorded run to take outcomes from; what it has none of is tried.
+        examples: Calls to try.
+        backend_names: To try on; none for all that can run here.
+        converter_names: To ask; none for all that can run here.
+        skeleton: Also write a skeleton where nothing is missing.
+
+    Raises:
+        harness.core.overloads.UnknownOperator: PyTorch has no such operator.
+        harness.record.errors.ResultsError: the run cannot be read.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    operator = find_operator(word)
+    load_cases()
+    unavailable = _unavailable()
+    names = list(converter_names) or [e.name for e in CONVERTERS.entries() if e.name not in unavailable]
+    targets = list(backend_names) or [
+        e.name for e in BACKENDS.entries() if e.name not in unavailable and not e.name.endswith(":")
+    ]
+    overloads = [o.name for o in operator.functional]
+    recorded = _recorded(run, overloads)
+    candidate = known.candidate(operator.name)
+    calls = {name: trial.drawn(name, examples) for name in overloads}
+    tried: list[Verdict] = []
+    emitted: dict[str, list[trial.Emitted]] = {name: [] for name in overloads}
+    with Supervisor() as supervisor:
+        for name in overloads:
+            for converter in names if calls[name] else ():
+                verdicts = trial.try_calls(calls[name], converter, targets, supervisor)
+                if not any(v.overload == name and v.converter == converter for v in recorded):
+                    tried += verdicts
+                good = trial.convertible(calls[name], verdicts, converter)
+                one = trial.emit_one(good, converter, candidate.onnx if candidate else None)
+                if one is not None:
+                    emitted[name].append(one)
+    outcomes = trial.outcomes([*recorded, *tried])
+    candidate = candidate or _only_emitted(emitted)
+    standard = onnx_operator.find(candidate.onnx) if candidate else None
+    abouts = tuple(
+        _about(o, calls[o.name], names, outcomes, emitted[o.name], standard, candidate)
+        for o in operator.functional
+    )
+    missing = {
+        name: tuple(
+            c.overload for a in abouts for c in a.conversions if c.converter == name and c.how == "none"
+        )
+        for name in names
+    }
+    missing = {name: lacking for name, lacking in missing.items() if lacking}
+    wanted = names if skeleton else list(missing)
+    hints = skeletons.hint(standard, candidate.why if candidate else "", abouts[0].pairs if abouts else ())
+    return Explanation(
+        operator=operator,
+        overloads=abouts,
+        onnx=standard,
+        candidate=candidate,
+        emits=_emits(emitted),
+        spec=tuple(spec_tests.run_spec_tests(standard.name, targets)) if standard else (),
+        source=_source(run, recorded, tried, examples),
+        unavailable=unavailable,
+        missing=missing,
+        skeleton=skeletons.rules_file(operator, wanted, hints),
+    )
+
+
+def _about(
+    overload: Overload,
+    calls: Sequence[Any],
+    names: Sequence[str],
+    outcomes: Sequence[trial.Outcomes],
+    emitted: Sequence[trial.Emitted],
+    standard: onnx_operator.OnnxOperator | None,
+    candidate: known.Candidate | None,
+) -> About:
+    case = REGISTRY.get(overload.name)
+    decomposition = decompose(overload.name, calls)
+    own = [o for o in outcomes if o.overload == overload.name]
+    return About(
+        overload=overload,
+        case=case.family if case else "",
+        decomposition=decomposition,
+        conversions=tuple(_conversion(overload.name, name, decomposition, own) for name in names),
+        outcomes=tuple(own),
+        emitted=tuple(emitted),
+        pairs=align(overload.signature, standard, candidate, emitted) if standard and candidate else (),
+    )
+
+
+def _conversion(
+    overload: str, converter: str, decomposition: Decomposition, outcomes: Sequence[trial.Outcomes]
+) -> Conversion:
+    conversions = find_converter(converter).conversions
+    functions = conversions(overload) if conversions else ()
+    if functions:
+        how = "own"
+    elif converter == "dynamo" and decomposition.reaches:
+        how = "decomposition"
+    elif any(o.converter == converter and o.converted for o in outcomes):
+        how = "otherwise"
+    else:
+        how = "none"
+    return Conversion(overload=overload, converter=converter, how=how, functions=functions)
+
+
+def _recorded(run: Path | None, overloads: Sequence[str]) -> list[Verdict]:
+    """The run's verdicts; a finished run alone, as one that goes on may hold half of them."""
+    if run is None or not overloads:
+        return []
+    return [v for v in store.verdicts(run, pc.field("overload").isin(overloads)) if not v.rule]
+
+
+def _source(run: Path | None, recorded: Sequence[Verdict], tried: Sequence[Verdict], examples: int) -> str:
+    parts = []
+    if run is not None and recorded:
+        who = ", ".join(sorted({v.converter for v in recorded}))
+        parts.append(f"the run {read_run_info(run).run_id} ({who})")
+    if tried:
+        who = ", ".join(sorted({v.converter for v in tried}))
+        parts.append(f"up to {examples} drawn calls tried now ({who})")
+    return " and ".join(parts)
+
+
+def _unavailable() -> dict[str, str]:
+    found = {e.name: why.reason for e in CONVERTERS.entries() if (why := e.probe())}
+    found |= {
+        e.name: why.reason for e in BACKENDS.entries() if not e.name.endswith(":") and (why := e.probe(""))
+    }
+    return {name: plain(reason) for name, reason in found.items()}
+
+
+def _emits(emitted: dict[str, list[trial.Emitted]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for ones in emitted.values():
+        for one in ones:
+            found.setdefault(one.converter, {}).update(dict.fromkeys(n.operator for n in one.nodes))
+    return {converter: tuple(operators) for converter, operators in found.items()}
+
+
+#: What converters put around the operator that does the work.
+_GLUE = frozenset(
+    {"Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Concat", "Shape", "Gather", "Slice"}
+)
+
+
+def _only_emitted(emitted: dict[str, list[trial.Emitted]]) -> known.Candidate | None:
+    """Where no name tells, the one ONNX operator that a converter needs beside glue."""
+    for ones in emitted.values():
+        for one in ones:
+            found = {n.operator for n in one.nodes if n.domain == "ai.onnx"} - _GLUE
+            if len(found) == 1:
+                (operator,) = found
+                return known.Candidate(onnx=operator, why=f"what {one.converter} emits for it")
+    return None

@@ -1,0 +1,197 @@
+"""Which ATen operators a model calls: read off an exported program, or off an ONNX file's nodes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from harness.analyse.explain.known import candidate
+from harness.record.errors import reason
+from harness.record.exhibits import Graph
+
+#: What torch.onnx.export(dynamo=True) notes on each node: the module path down to the ATen operator.
+_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+_NAMES = "pkg.torch.onnx.name_scopes"
+_OVERLOAD = re.compile(r"(?:aten|prims|torchvision|quantized)\.\w+\.\w+")
+#: Nodes that do nothing of their own.
+_GLUE = frozenset({"Constant", "Identity", "Cast", "CastLike"})
+
+
+class ModelError(Exception):
+    """A file that is no model; the message is one line that says so."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """An ATen operator that a model calls.
+
+    Attributes:
+        name: Overload, dotted.
+        nodes: How many calls, or ONNX nodes where calls cannot be told.
+        how: What says so: ``program``, ``node`` (the exporter's note on the node), ``record`` (a recorded
+            export of the operator has this node and no other) or ``name`` (an operator of that meaning).
+    """
+
+    name: str
+    nodes: int
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOperators:
+    """All of a model.
+
+    Attributes:
+        kind: ``onnx`` or ``program``.
+        operators: By name.
+        unmapped: ONNX node type or foreign operator → how many.
+    """
+
+    kind: str
+    operators: tuple[Called, ...]
+    unmapped: Mapping[str, int]
+
+
+def operators_of(
+    path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph] | None = None
+) -> ModelOperators:
+    """The operators of a model file.
+
+    Args:
+        path: ``.onnx``, or ``.pt2`` as `torch.export.save` writes it.
+        covered: Overloads with an operator case; of several that a node may come from, these are preferred.
+        graphs: What a run recorded of exports, for nodes that carry no note of where they come from.
+
+    Raises:
+        ModelError: the file is neither, or damaged.
+    """
+    if not path.is_file():
+        raise ModelError(f"{path}: there is no such file")
+    if path.suffix == ".pt2" or zipfile.is_zipfile(path):
+        return _of_program(path)
+    return _of_onnx(path, covered, graphs or {})
+
+
+def _of_program(path: Path) -> ModelOperators:
+    import torch
+
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:
+        raise ModelError(f"{path} is no exported program that this PyTorch reads: {reason(error)}") from None
+    found: Counter[str] = Counter()
+    other: Counter[str] = Counter()
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.op == "call_function":
+                name = str(node.target)
+                if isinstance(node.target, torch._ops.OpOverload) and name.startswith("aten."):
+                    found[name] += 1
+                elif isinstance(node.target, torch._ops.OpOverload):
+                    other[name] += 1
+    called = tuple(Called(name=name, nodes=count, how="program") for name, count in sorted(found.items()))
+    return ModelOperators(kind="program", operators=called, unmapped=dict(sorted(other.items())))
+
+
+def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph]) -> ModelOperators:
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:
+        raise ModelError(f"{path} is no ONNX model: {reason(error)}") from None
+    if not model.graph.node and not model.graph.output:
+        raise ModelError(f"{path} is no ONNX model: it holds no graph")
+    noted: dict[str, set[str]] = defaultdict(set)
+    plain: Counter[str] = Counter()
+    other: Counter[str] = Counter()
+    functions = {(f.domain, f.name) for f in model.functions}
+    for number, node in enumerate(_nodes(model)):
+        notes = {entry.key: entry.value for entry in node.metadata_props}
+        name = _noted(notes)
+        if name is not None:
+            noted[name].add(notes.get(_NAMES) or str(number))
+        elif (node.domain, node.op_type) not in functions and node.op_type not in _GLUE:
+            plain[f"{node.domain}::{node.op_type}" if node.domain else node.op_type] += 1
+    found = {n: Called(name=n, nodes=len(w), how="node") for n, w in noted.items() if n.startswith("aten.")}
+    other.update({n: len(w) for n, w in noted.items() if not n.startswith("aten.")})
+    recorded = _recorded(graphs)
+    by_name = _by_name(covered) if plain else {}
+    for node_type, count in plain.items():
+        how = "record" if node_type in recorded else "name"
+        choices = recorded.get(node_type) or by_name.get(node_type)
+        if not choices:
+            other[node_type] += count
+            continue
+        best = min(choices, key=lambda overload: _plainness(overload, node_type, covered))
+        before = found.get(best)
+        found[best] = Called(
+            name=best, nodes=count + (before.nodes if before else 0), how=before.how if before else how
+        )
+    ordered = tuple(found[name] for name in sorted(found))
+    return ModelOperators(kind="onnx", operators=ordered, unmapped=dict(sorted(other.items())))
+
+
+def _nodes(model: Any) -> Iterator[Any]:
+    """All nodes, those of subgraphs and functions too."""
+    waiting = [model.graph.node, *(function.node for function in model.functions)]
+    while waiting:
+        for node in waiting.pop():
+            yield node
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    waiting.append(attribute.g.node)
+                waiting += [graph.node for graph in attribute.graphs]
+
+
+def _noted(notes: Mapping[str, str]) -> str | None:
+    """The operator that the exporter noted on a node; None without a note."""
+    try:
+        path = ast.literal_eval(notes.get(_HIERARCHY, "[]"))
+        last = str(path[-1]) if path else ""
+    except (ValueError, SyntaxError, TypeError, IndexError, KeyError):
+        return None
+    return last if _OVERLOAD.fullmatch(last) else None
+
+
+def _recorded(graphs: Mapping[tuple[str, str], Graph]) -> dict[str, list[str]]:
+    """ONNX node type → overloads whose recorded export has it and no other."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for (overload, _), graph in graphs.items():
+        own = [node for node in graph.node_types if node not in _GLUE]
+        if len(own) == 1:
+            found[own[0]].append(overload)
+    return found
+
+
+def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:
+    """ONNX node type → overloads that it may stand for, as `conformance explain` finds them."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for overload in covered:
+        known = candidate(overload.rpartition(".")[0].replace(".", "::", 1))
+        if known is not None:
+            found[known.onnx].append(overload)
+    return found
+
+
+def _plainness(
+    overload: str, node_type: str, covered: Sequence[str]
+) -> tuple[bool, bool, bool, bool, int, str]:
+    """Sorts the likeliest origin of a node first: of its own name, an overload that models call."""
+    packet, _, name = overload.removeprefix("aten.").partition(".")
+    same = packet.replace("_", "").lower() == node_type.lower()
+    inner = packet.startswith("_")
+    return (
+        overload not in covered,
+        not same,
+        inner,
+        name not in ("default", "Tensor"),
+        len(overload),
+        overload,
+    )

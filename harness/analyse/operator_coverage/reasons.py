@@ -1,0 +1,95 @@
+"""Why some overloads of the target set have no operator case: `cases/not_covered.toml`, read and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness.core.tensors import overload
+from harness.generate.case_library import cases_directory
+
+FILE = cases_directory() / "not_covered.toml"
+
+
+class ReasonsError(Exception):
+    """The file of reasons is malformed; the message is one line that says where and how."""
+
+
+class Kind(StrEnum):
+    """The reasons that count.
+
+    `STORAGE`: needs sparse, quantised or nested storage, which ONNX has no type for. `COMPLEX`: needs complex
+    numbers in a way that pairs of reals do not represent.
+    """
+
+    NO_TENSOR = "no tensor result"
+    DEVICE = "absent device"
+    STORAGE = "storage"
+    COMPLEX = "complex without pairs"
+
+    __str__ = str.__str__
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one overload is not covered.
+
+    Attributes:
+        family: What the overload belongs to in reports.
+        kind: Which of the reasons that count.
+        because: For a person.
+    """
+
+    family: str
+    kind: Kind
+    because: str
+
+
+def read(path: Path = FILE) -> dict[str, Reason]:
+    """Overload → its reason.
+
+    Raises:
+        ReasonsError: no TOML, an entry without a field, an unknown reason, an overload named twice, or one
+            that returns tensors after all.
+    """
+    try:
+        entries = tomllib.loads(path.read_text()).get("not_covered", [])
+    except tomllib.TOMLDecodeError as error:
+        raise ReasonsError(f"{path.name}: {error}") from None
+    reasons: dict[str, Reason] = {}
+    for number, entry in enumerate(entries, 1):
+        reason = _reason(f"{path.name}, entry {number}", entry)
+        for name in entry["overloads"]:
+            if name in reasons:
+                raise ReasonsError(f"{path.name}: {name} is named twice")
+            if reason.kind is Kind.NO_TENSOR and _returns_tensor(name):
+                raise ReasonsError(f"{path.name}: {name} returns tensors, its reason says that it does not")
+            reasons[name] = reason
+    return reasons
+
+
+def _reason(where: str, entry: Mapping[str, Any]) -> Reason:
+    missing = {"family", "reason", "because", "overloads"} - set(entry)
+    if missing:
+        raise ReasonsError(f"{where}: lacks {', '.join(sorted(missing))}")
+    try:
+        kind = Kind(entry["reason"])
+    except ValueError:
+        known = ", ".join(repr(str(kind)) for kind in Kind)
+        raise ReasonsError(
+            f"{where}: {entry['reason']!r} is no reason that counts; these do: {known}"
+        ) from None
+    return Reason(entry["family"], kind, entry["because"])
+
+
+def _returns_tensor(name: str) -> bool:
+    try:
+        returns = overload(name)._schema.returns
+    except LookupError:
+        # Reported as stale.
+        return False
+    return any("Tensor" in str(value.type) for value in returns)

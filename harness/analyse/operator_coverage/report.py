@@ -1,0 +1,117 @@
+"""What `pytest harness --coverage` says: per family how much of the target set has operator cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from harness.analyse.operator_coverage import recorded, target
+from harness.analyse.operator_coverage.reasons import Reason, ReasonsError, read
+from harness.analyse.operator_coverage.sources import SourceMissing
+from harness.core.overloads import packet
+from harness.generate.operator_case import OperatorCase
+
+#: Where an overload is filed that neither a case nor a reason says the family of.
+UNKNOWN_FAMILY = "(unknown)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """The target set beside the operator cases.
+
+    Attributes:
+        covered: Family → how many overloads of the target set have a case.
+        not_covered: Overload → its family and reason; None for one without a reason.
+        stale: Overload with a reason → why the reason is out of date.
+        beyond: How many overloads have a case and are named by no source.
+    """
+
+    covered: Mapping[str, int]
+    not_covered: Mapping[str, tuple[str, Reason | None]]
+    stale: Mapping[str, str]
+    beyond: int
+
+    @property
+    def total(self) -> int:
+        """How many overloads the target set has."""
+        return sum(self.covered.values()) + len(self.not_covered)
+
+    @property
+    def share(self) -> float:
+        """The share of them that is covered, in [0, 1]."""
+        return sum(self.covered.values()) / max(self.total, 1)
+
+    @property
+    def unexplained(self) -> list[str]:
+        """Overloads that have neither a case nor a reason."""
+        return [name for name, (_, reason) in self.not_covered.items() if reason is None]
+
+
+def measure(
+    wanted: Collection[str], registry: Mapping[str, OperatorCase], reasons: Mapping[str, Reason]
+) -> Coverage:
+    """Set the target set beside the cases and the reasons.
+
+    Args:
+        wanted: The target set.
+        registry: Overload → operator case.
+        reasons: Overload → why it has none.
+    """
+    families = {packet(name): case.family for name, case in registry.items()}
+    not_covered: dict[str, tuple[str, Reason | None]] = {}
+    for name in sorted(set(wanted) - set(registry)):
+        reason = reasons.get(name)
+        family = reason.family if reason else families.get(packet(name), UNKNOWN_FAMILY)
+        not_covered[name] = (family, reason)
+    stale = {
+        name: "has an operator case" if name in registry else "is not in the target set"
+        for name in sorted(reasons)
+        if name in registry or name not in wanted
+    }
+    return Coverage(
+        covered=Counter(registry[name].family for name in wanted if name in registry),
+        not_covered=not_covered,
+        stale=stale,
+        beyond=len(set(registry) - set(wanted)),
+    )
+
+
+def report(registry: Mapping[str, OperatorCase]) -> tuple[str, int]:
+    """The text, and the exit status: 1 for an overload without case and reason, or a stale reason."""
+    try:
+        coverage = measure(target.target(), registry, read())
+        named = target.named_by()
+    except (SourceMissing, ReasonsError) as error:
+        return str(error), 1
+    lines = _table(coverage, {source: len(names) for source, names in named.items()})
+    lines += [f"WARNING: {warning}" for warning in target.outdated()]
+    return "\n".join(lines), 1 if coverage.unexplained or coverage.stale else 0
+
+
+def _table(coverage: Coverage, named: Mapping[str, int]) -> list[str]:
+    total = sum(coverage.covered.values())
+    lines = [
+        f"{total} of {coverage.total} overloads ({coverage.share:.1%}) have an operator case, "
+        f"{coverage.beyond} more that no source names; torch {recorded.release()}",
+        "named by: " + ", ".join(f"{source} {count}" for source, count in named.items()),
+        "",
+        f"{'family':<16} {'covered':>7} {'of':>5}",
+    ]
+    missing = Counter(family for family, _ in coverage.not_covered.values())
+    for family in sorted({*coverage.covered, *missing}):
+        covered = coverage.covered.get(family, 0)
+        lines.append(f"{family:<16} {covered:>7} {covered + missing[family]:>5}")
+    if coverage.not_covered:
+        lines += ["", "not covered:"]
+    for name, (family, reason) in sorted(
+        coverage.not_covered.items(), key=lambda item: (item[1][0], item[0])
+    ):
+        why = (
+            f"{reason.kind}: {reason.because}" if reason else "NO REASON: add a case, or a reason to the file"
+        )
+        lines.append(f"  {family}: {name}: {why}")
+    if coverage.stale:
+        lines += ["", "stale reasons in cases/not_covered.toml:"]
+        lines += [f"  {name} {why}" for name, why in coverage.stale.items()]
+    return lines

@@ -1,0 +1,157 @@
+"""An invocation as source: a module that makes the call, and names for its tensors."""
+
+from __future__ import annotations
+
+import keyword
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from harness.analyse.repro import literals
+from harness.core.invocation import Argument, Invocation, TensorSpec
+from harness.core.tensors import bind, build_tensors, output_tensors, overload
+from harness.execute.reference import NothingToCompare
+
+#: Names that a script uses for something else where the call is written.
+_TAKEN = frozenset({"torch", "inf", "nan", "self", "out"})
+
+
+@dataclass(frozen=True)
+class CallSource:
+    """One operator call to be written down.
+
+    Attributes:
+        invocation: It.
+    """
+
+    invocation: Invocation
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """One per tensor, in order: parameters of ``forward`` and graph inputs."""
+        found: list[str] = []
+        for name, argument in self.invocation.arguments:
+            tensors = _count(argument)
+            base = "x" if name == "self" else name
+            for i in range(tensors):
+                chosen = f"{base}{i}" if isinstance(argument, tuple) else base
+                while chosen in found or chosen in _TAKEN or keyword.iskeyword(chosen):
+                    chosen += "_"
+                found.append(chosen)
+        return tuple(found)
+
+    def call(self, *, float64: bool = False) -> str:
+        """The call as an expression over `names`; with `float64`, dtypes are widened."""
+        supply = iter(self.names)
+        given = dict(self.invocation.arguments)
+        words: list[str] = []
+        positional = True
+        # Tensors are named in the order in which the invocation gives its arguments.
+        sources = {name: self._source(a, supply, float64) for name, a in given.items()}
+        for argument in overload(self.invocation.overload)._schema.arguments:
+            if argument.name not in given:
+                positional = False
+            elif positional and not argument.kwarg_only:
+                words.append(sources[argument.name])
+            elif keyword.iskeyword(argument.name):
+                words.append(f"**{{{argument.name!r}: {sources[argument.name]}}}")
+            else:
+                words.append(f"{argument.name}={sources[argument.name]}")
+        return f"torch.ops.{self.invocation.overload}({', '.join(words)})"
+
+    def _source(self, argument: Argument, supply: Any, float64: bool) -> str:
+        if isinstance(argument, TensorSpec):
+            return str(next(supply))
+        if isinstance(argument, tuple):
+            return f"[{', '.join(self._source(a, supply, float64) for a in argument)}]"
+        return literals.argument(argument, float64=float64)
+
+    @cached_property
+    def _result(self) -> Any:
+        torch.default_generator.manual_seed(0)
+        with torch.no_grad():
+            return bind(self.invocation)(build_tensors(self.invocation))
+
+    @property
+    def picks(self) -> str:
+        """What of the result of the call is returned, as an expression over ``out``; "" for all of it.
+
+        Raises:
+            NothingToCompare: no output is a tensor.
+            Exception: PyTorch's own, where it rejects the call.
+        """
+        result = self._result
+        if isinstance(result, torch.Tensor):
+            return ""
+        if isinstance(result, list | tuple) and all(isinstance(r, torch.Tensor) for r in result):
+            return ""
+        return _picked(result, "out")
+
+    def listed(self, call: str) -> str:
+        """The outputs of an expression that calls the module or the operator, as a list."""
+        if isinstance(self._result, torch.Tensor):
+            return f"[{call}]"
+        return f"list({call})"
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the operator draws from PyTorch's generator."""
+        return torch.Tag.nondeterministic_seeded in overload(self.invocation.overload).tags
+
+    @property
+    def output_dtypes(self) -> frozenset[str]:
+        """As PyTorch prints them without ``torch.``."""
+        return frozenset(str(t.dtype).removeprefix("torch.") for t in output_tensors(self._result))
+
+    @property
+    def output_count(self) -> int:
+        """How many tensors the module returns."""
+        return len(output_tensors(self._result))
+
+    def module(self) -> list[str]:
+        """The class ``Model``."""
+        parameters = ", ".join(("self", *self.names))
+        lines = ["class Model(torch.nn.Module):", f"    def forward({parameters}):"]
+        call, picks = self.call(), self.picks
+        if picks:
+            return [*lines, f"        out = {call}", f"        return {picks}"]
+        return [*lines, f"        return {call}"]
+
+    def inputs(self, name: str = "inputs") -> list[str]:
+        """The dict of input tensors, called `name`."""
+        specs = list(self.invocation.tensors())
+        if not specs:
+            return [f"{name} = {{}}"]
+        entries = [f'"{n}": {literals.tensor(s)}' for n, s in zip(self.names, specs, strict=True)]
+        single = f"{name} = {{{', '.join(entries)}}}"
+        if len(entries) == 1 if "\n" in single else len(single) <= literals.WIDTH:
+            return single.split("\n")
+        lines = [f"{name} = {{"]
+        for entry in entries:
+            lines += [f"    {line}" for line in f"{entry},".split("\n")]
+        return [*lines, "}"]
+
+
+def _count(argument: Argument) -> int:
+    if isinstance(argument, tuple):
+        return sum(_count(a) for a in argument)
+    return int(isinstance(argument, TensorSpec))
+
+
+def _picked(result: Any, path: str) -> str:
+    """The tensors of a nested result as a tuple expression."""
+    found: list[str] = []
+
+    def visit(part: Any, where: str) -> None:
+        if isinstance(part, torch.Tensor):
+            found.append(where)
+        elif isinstance(part, list | tuple):
+            for i, element in enumerate(part):
+                visit(element, f"{where}[{i}]")
+
+    visit(result, path)
+    if not found:
+        raise NothingToCompare("the call returned no tensor")
+    return f"({', '.join(found)},)"

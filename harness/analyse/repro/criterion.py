@@ -1,0 +1,269 @@
+"""What a script compares, in plain PyTorch: it must find a defect wherever `harness.compare.comparison` does.
+
+What a script accepts the harness accepts too, so that it fails as long as the defect is there. The reverse
+holds but for operators with several right answers that are hard to state: there a script asks for PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analyse.repro.call import CallSource
+from harness.analyse.repro.failure import Failure
+from harness.compare import random_rules
+from harness.compare.judge import Array, Judge, Mask
+from harness.compare.nearness import SCALES, tolerance_of
+from harness.compare.output_rules import anything
+from harness.compare.tolerances import DEFAULT, Tolerance
+from harness.core.dtypes import PRECISION
+from harness.execute.reference import Reference
+
+#: The output that the harness's message names.
+_NAMED = re.compile(r"\boutput (\d+)")
+
+#: The rule of `harness.compare.comparison`, short of what is summed up in another order and overflows meanwhile.
+_NEAR = '''\
+def near(got, expected, truth, terms, rtol, atol):
+    """Which elements are close to PyTorch's, or as close to float64's as that is."""
+    g, e, t = got.double(), expected.double(), truth.to(expected.dtype).double()
+    right = torch.isclose(g, e, rtol, atol, equal_nan=True) | (g == t) | (g.isnan() & t.isnan())
+    slack = torch.maximum(atol + rtol * terms.abs(), (e - truth).abs().nan_to_num(0, 0, 0))
+    return right | (truth.isfinite() & ((g - truth).abs() <= slack))
+'''
+
+
+#: What random operators draw is compared element by element, as distributions over that many runs.
+_RUNS = 1000
+
+#: The two-sample form of the inequality that `harness.compare.random_rules` rests on: by that of Dvoretzky,
+#: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with a
+#: probability of at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
+_DISTANCE = '''\
+def distance(ours, theirs):
+    """The largest difference between the distributions of an element over all runs."""
+    found = 0.0
+    for pair in zip(ours.reshape(len(ours), -1).T, theirs.reshape(len(theirs), -1).T):
+        a, b = (x.double().nan_to_num(nan=1e300).sort().values for x in pair)
+        below = [torch.searchsorted(s, torch.cat([a, b]), right=True) / len(s) for s in (a, b)]
+        found = max(found, (below[0] - below[1]).abs().max().item())
+    return found
+'''
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """How a script tells right from wrong.
+
+    Attributes:
+        helpers: Lines of functions that come before everything else.
+        lines: Over ``outputs`` and ``expected``, lists of tensors; an `AssertionError` where it is wrong.
+        runs: How often to run both; above 1 the tensors of all runs are stacked.
+    """
+
+    helpers: tuple[str, ...]
+    lines: tuple[str, ...]
+    runs: int = 1
+
+
+def criterion(failure: Failure, judge: Judge, reference: Reference, source: CallSource) -> Criterion:
+    """The criterion for one case.
+
+    Args:
+        failure: A mismatch.
+        judge: The operator's.
+        reference: PyTorch's outputs.
+        source: The call as the script writes it.
+    """
+    expected = reference.expected
+    if failure.signature in ("number of outputs", "dtype", "shape"):
+        return Criterion((), tuple(_structure(judge, reference)))
+    drawn = [i for i, rule in judge.rules.items() if rule.__module__ == random_rules.__name__]
+    if drawn:
+        return _distributed(judge, reference, drawn)
+    undefined = judge.undefined(reference.arguments, expected) if judge.undefined else [None] * len(expected)
+    helpers: list[str] = []
+    lines: list[str] = []
+    truths: list[str] = []
+    named = _NAMED.search(failure.message)
+    for i in _compared(judge, reference, int(named[1]) if named else None):
+        got, want = _element(i, len(expected), judge, undefined[i])
+        tolerance = _tolerance(judge, expected[i], ruled=i in judge.rules)
+        if _needs_truth(judge, reference, i, tolerance, undefined[i]):
+            truths = truths or _truth(judge, source)
+            helpers = _NEAR.splitlines()
+            terms = _terms(judge, reference, i)
+            pick = "" if undefined[i] is None else _index(undefined[i])
+            lines += [
+                f"right = near(outputs[{i}]{pick}, expected[{i}]{pick}, truth[{i}]{pick}, {terms}{pick}, "
+                f"{tolerance.rtol}, {tolerance.atol})",
+                'assert right.all(), f"wrong at {(~right).nonzero().tolist()}"',
+            ]
+        else:
+            lines.append(
+                f"torch.testing.assert_close({got}, {want}, "
+                f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)"
+            )
+        signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
+        if (
+            signed
+            and i not in judge.rules
+            and expected[i].dtype.kind not in "iub"
+            and (expected[i] == 0).any()
+        ):
+            lines += [
+                f"o, e = {got}, {want}",
+                'assert (o.signbit() == e.signbit())[(o == 0) & (e == 0)].all(), "sign of zero"',
+            ]
+    return Criterion(tuple(helpers), (*truths, *lines))
+
+
+def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criterion:
+    lines = []
+    for i in drawn:
+        size = reference.expected[i].size
+        if not size:
+            continue
+        limit = math.sqrt(2 * math.log(4 * size / random_rules.FALSE_ALARM) / _RUNS)
+        lines += [
+            f"apart = distance(outputs[{i}], expected[{i}])",
+            f'assert apart <= {limit:.4f}, f"output {i} has another distribution: {{apart:.4f}} apart"',
+        ]
+        if size > 1:
+            alone = math.sqrt(2 * math.log(4 / random_rules.FALSE_ALARM) / _RUNS)
+            lines += [
+                "# Elements that are not drawn independently move together from run to run.",
+                f"both = [x.reshape({_RUNS}, -1) for x in (outputs[{i}], expected[{i}])]",
+                "ranks = [x.argsort(dim=0, stable=True).argsort(dim=0) for x in both]",
+                "apart = distance(*(x.double().mean(dim=1) for x in ranks))",
+                f'assert apart <= {alone:.4f}, f"elements of output {i} depend on each other: {{apart:.4f}}"',
+            ]
+        if judge.rules[i] is random_rules.categories and not reference.arguments.get("replacement", False):
+            lines.append(
+                f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"'
+            )
+    return Criterion(tuple(_DISTANCE.splitlines()), tuple(lines), runs=_RUNS)
+
+
+def _structure(judge: Judge, reference: Reference) -> list[str]:
+    unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
+    asked = [i for i in range(len(reference.expected)) if i not in unasked]
+    if not unasked:
+        return ["assert [(o.dtype, o.shape) for o in outputs] == [(e.dtype, e.shape) for e in expected]"]
+    return [
+        f"for i in {asked}:",
+        "    assert (outputs[i].dtype, outputs[i].shape) == (expected[i].dtype, expected[i].shape)",
+    ]
+
+
+def _compared(judge: Judge, reference: Reference, named: int | None) -> list[int]:
+    """Outputs that have one right answer, and the one that the harness found wrong."""
+    unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
+    return [
+        i
+        for i in range(len(reference.expected))
+        if i not in unasked and (i not in judge.rules or i == named) and judge.rules.get(i) is not anything
+    ]
+
+
+def _element(i: int, count: int, judge: Judge, undefined: Mask | None) -> tuple[str, str]:
+    index = "" if undefined is None or not undefined.any() else _index(undefined)
+    return f"outputs[{i}]{index}", f"expected[{i}]{index}"
+
+
+def _index(undefined: Mask | None) -> str:
+    """Picks the elements that are defined."""
+    if undefined is None or not undefined.any():
+        return ""
+    return f".flatten()[{np.flatnonzero(~undefined.reshape(-1)).tolist()}]"
+
+
+def _tolerance(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
+    dtype = str(expected.dtype)
+    if judge.exact or ruled:
+        return Tolerance(0.0, 0.0)
+    if dtype in PRECISION:
+        return tolerance_of(judge, dtype)
+    given = judge.tolerances.get(dtype)
+    return Tolerance(0.0, given.atol if given else 0.0) if expected.dtype.kind != "c" else DEFAULT[dtype]
+
+
+def _needs_truth(
+    judge: Judge, reference: Reference, i: int, tolerance: Tolerance, undefined: Mask | None
+) -> bool:
+    """Whether an output may be right though it is not close to PyTorch's."""
+    expected = reference.expected[i]
+    if judge.exact or i in judge.rules or str(expected.dtype) not in PRECISION:
+        return False
+    truth = reference.truth[i] if reference.truth else None
+    if truth is None or truth.shape != expected.shape:
+        return False
+    with np.errstate(all="ignore"):
+        wide = expected.astype(np.float64)
+        slack = tolerance.atol + tolerance.rtol * np.abs(wide)
+        apart = ~((np.abs(wide - truth) <= slack / 2) | (wide == truth) | (np.isnan(wide) & np.isnan(truth)))
+        if judge.accumulates or judge.terms:
+            terms = _magnitude(judge, reference, i)
+            apart |= terms is not None and np.abs(terms) > 4 * np.abs(wide)
+    if undefined is not None:
+        apart &= ~undefined
+    return bool(apart.any())
+
+
+def _magnitude(judge: Judge, reference: Reference, i: int) -> Array | None:
+    if judge.terms is not None:
+        arguments = {
+            name: a.astype(np.float64) if isinstance(a, np.ndarray) else a
+            for name, a in reference.arguments.items()
+        }
+        with np.errstate(all="ignore"):
+            magnitude: Array | None = np.asarray(judge.terms(arguments))
+    else:
+        magnitude = reference.magnitude[i] if judge.accumulates and reference.magnitude else None
+    return magnitude if magnitude is not None and magnitude.shape == reference.expected[i].shape else None
+
+
+def _truth(judge: Judge, source: CallSource) -> list[str]:
+    lines = [
+        "torch.set_default_dtype(torch.float64)",
+        "wide = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}",
+        *_evaluated("truth", source),
+    ]
+    if judge.accumulates and judge.terms is None:
+        lines += [
+            "# What is summed up, in absolute values: rounding errors grow with it.",
+            "wide = {n: x.abs() if x.is_floating_point() else x for n, x in wide.items()}",
+            *_evaluated("terms", source),
+        ]
+    return lines
+
+
+def _evaluated(name: str, source: CallSource) -> list[str]:
+    """The outputs for the tensors `wide`, in float64, as the list `name`."""
+    call = source.call(float64=True)
+    if call == source.call():
+        return [f"{name} = {source.listed('Model()(*wide.values())')}"]
+    unpacked = [f"{', '.join(source.names)}, = wide.values()"] if source.names else []
+    return [*unpacked, f"{name} = {source.listed(call)}"]
+
+
+def _terms(judge: Judge, reference: Reference, i: int) -> str:
+    if judge.terms is not None:
+        terms = _magnitude(judge, reference, i)
+        if terms is not None and np.isfinite(terms).all():
+            return f"torch.tensor({terms.tolist()})"
+    elif judge.accumulates:
+        magnitude = _magnitude(judge, reference, i)
+        # The harness takes the scales of terms by their absolute value, which the module does not.
+        if magnitude is not None and not _scaled(reference):
+            return f"terms[{i}]"
+    return f"truth[{i}]"
+
+
+def _scaled(reference: Reference) -> bool:
+    return any(
+        name in SCALES and isinstance(a, int | float) and a < 0 for name, a in reference.arguments.items()
+    )

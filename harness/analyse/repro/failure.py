@@ -1,0 +1,178 @@
+"""Which recorded failure a script is to show, with all that it takes to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.execute.models.names import refuse_model
+from harness.execute.program import varying_dims
+from harness.record import store
+from harness.record.errors import ResultsError
+from harness.record.minimal import Minimal, read_minimal
+from harness.record.rule_files import rule_files
+from harness.record.run_info import RunInfo, read_run_info
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One failure with one converter and one backend.
+
+    Attributes:
+        case_id: Of the recorded case; a shrunk failure has that of the case it was shrunk from.
+        invocation: What was run.
+        exported: What was exported; the same for a static export.
+        dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
+        converter: Name; with its version.
+        backend: Likewise.
+        stage: Where it ended.
+        outcome: How.
+        blame: See `harness.compare.verdict.Verdict`; likewise the next three.
+        evidence: Likewise.
+        signature: Likewise.
+        message: Likewise.
+        opset: That was asked for; None for the converter's default.
+        timeout: Seconds that a step was given.
+        minimal: Whether the invocation is a shrunk one.
+        matters: What the failure depends on, as shrinking found out.
+        versions: Package → version, of the run.
+        system: Of the run's machine, as ``run.json`` has it.
+        rule: Of the user's conversion functions, those that took part; "" without any.
+        rule_files: Where the run had its rules from.
+    """
+
+    case_id: str
+    invocation: Invocation
+    exported: Invocation
+    dynamic_dims: tuple[frozenset[int], ...] | None = None
+    converter: str
+    converter_version: str = ""
+    backend: str
+    backend_version: str = ""
+    stage: Stage
+    outcome: Outcome
+    blame: str = ""
+    evidence: str = ""
+    signature: str = ""
+    message: str = ""
+    opset: int | None = None
+    timeout: float = 60.0
+    minimal: bool = False
+    matters: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    system: str = ""
+    rule: str = ""
+    rule_files: tuple[Path, ...] = ()
+
+
+def find_failure(
+    results_dir: Path,
+    wanted: str,
+    *,
+    converter: str | None = None,
+    backend: str | None = None,
+    original: bool = False,
+) -> Failure:
+    """A failure of a recorded case, in its shrunk form where the run has one.
+
+    Args:
+        results_dir: The run.
+        wanted: Case id or an unambiguous beginning of one; of a recorded or of a shrunk case.
+        converter: Only with this one; None for the first that fails.
+        backend: Likewise.
+        original: The recorded case even where a shrunk one is there.
+
+    Raises:
+        ResultsError: no such case, or it has not failed there.
+    """
+    minimals = read_minimal(results_dir)
+    shrunk = [m for m in minimals if wanted and m.minimal_id.startswith(wanted)]
+    known = store.resolve_case(results_dir, shrunk[0].case_id if shrunk else wanted)
+    rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
+    refuse_model(known, rows[0].overload, "written as a script")
+    row = _failing(rows, converter, backend)
+    return failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
+
+
+def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo) -> Failure:
+    """A failed row of a run, in its shrunk form where one is given.
+
+    Args:
+        results_dir: The run.
+        row: Of it.
+        minimals: Its shrunk cases.
+        info: Its ``run.json``.
+
+    Raises:
+        ResultsError: the case is of another version.
+    """
+    key = row.case_id, row.converter, row.backend
+    minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
+    asked = info.options.get("opset")
+    timeout = info.options.get("timeout")
+    common = {
+        "case_id": row.case_id,
+        "converter": row.converter,
+        "converter_version": row.converter_version,
+        "backend": row.backend,
+        "backend_version": row.backend_version or info.versions.get(f"backend {row.backend}", ""),
+        "opset": asked if isinstance(asked, int) else None,
+        "timeout": float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
+        "versions": dict(info.versions),
+        "system": " ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
+        "rule": row.rule,
+        "rule_files": rule_files(results_dir, info),
+    }
+    found = minimal if minimal is not None else row
+    try:
+        invocation = Invocation.from_json(found.invocation)
+        exported = Invocation.from_json(found.exported_invocation or found.invocation)
+    except InvalidInvocation as error:
+        raise ResultsError(f"{results_dir}: case {row.case_id} cannot be read: {error}") from None
+    dims = None
+    if row.shape_mode == "dynamic":
+        others = [invocation]
+        if not isinstance(found, Minimal):
+            others = _exported_together(results_dir, row)
+        dims = varying_dims(exported, others)
+    return Failure(
+        invocation=invocation,
+        exported=exported,
+        dynamic_dims=dims,
+        stage=found.stage,
+        outcome=found.outcome,
+        blame=found.blame,
+        evidence=found.evidence,
+        signature=found.signature,
+        message=found.message,
+        minimal=isinstance(found, Minimal),
+        matters=found.matters if isinstance(found, Minimal) else (),
+        **common,  # type: ignore[arg-type]
+    )
+
+
+def _failing(rows: list[Verdict], converter: str | None, backend: str | None) -> Verdict:
+    here = [row for row in rows if converter in (None, row.converter) and backend in (None, row.backend)]
+    case_id = rows[0].case_id
+    if not here:
+        known = ", ".join(sorted({f"{row.converter} → {row.backend}" for row in rows}))
+        raise ResultsError(f"case {case_id} was not run with that converter and backend; it was with {known}")
+    failing = [row for row in here if row.outcome.is_failure]
+    if not failing:
+        ends = ", ".join(sorted({f"{row.converter} → {row.backend}: {row.outcome}" for row in here}))
+        raise ResultsError(f"case {case_id} has nothing to reproduce ({ends})")
+    return failing[0]
+
+
+def _exported_together(results_dir: Path, row: Verdict) -> list[Invocation]:
+    """What ran on the export of `row`: the sizes that differ among these were left dynamic."""
+    same = (pc.field("exported_invocation") == row.exported_invocation) & (
+        pc.field("converter") == row.converter
+    )
+    texts = store.read(results_dir, ["invocation"], same)["invocation"].to_pylist()
+    return [Invocation.from_json(text) for text in dict.fromkeys(texts)]

@@ -1,0 +1,223 @@
+"""A failure as a bug report, in the form that its tracker asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from harness.analyse.repro.check import Checked
+from harness.analyse.repro.failure import Failure
+from harness.analyse.repro.script import title
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.base import find_converter
+from harness.run.base import BACKENDS
+
+#: Longer graphs and outputs are cut: trackers limit a report to 65,536 characters.
+_LONGEST = 12_000
+
+#: Of what ``run.json`` lists; the rest takes no part in a stand-alone script.
+_TELLING = frozenset({"python", "torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir"})
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a bug report says, whatever its form.
+
+    Attributes:
+        failure: It.
+        script: The stand-alone script.
+        checked: How that ended here; None where it was not run.
+        graph: The exported model in ONNX's text format; "" where there is none.
+    """
+
+    failure: Failure
+    script: str
+    checked: Checked | None
+    graph: str
+
+    @property
+    def summary(self) -> str:
+        """What happens, in a few sentences."""
+        failure = self.failure
+        call = f"`{failure.invocation}`"
+        if failure.outcome is Outcome.MISMATCH:
+            what = f"{call}, exported with {failure.converter} and run by {failure.backend}, gives wrong "
+            return f"{what}{failure.signature}: {failure.message.splitlines()[0] if failure.message else ''}"
+        done = {
+            Stage.CONVERT: f"{call} cannot be exported with {failure.converter}",
+            Stage.CHECK: f"{call}, exported with {failure.converter}, is not a valid ONNX model",
+            Stage.LOAD: f"{failure.backend} cannot load {call}, exported with {failure.converter}",
+            Stage.RUN: f"{failure.backend} cannot run {call}, exported with {failure.converter}",
+        }.get(failure.stage, call)
+        how = {Outcome.CRASH: ": the process dies", Outcome.TIMEOUT: ": it hangs"}.get(failure.outcome, "")
+        return f"{done}{how}."
+
+    @property
+    def expected(self) -> str:
+        """What should have happened."""
+        if self.failure.outcome is Outcome.MISMATCH:
+            return "The result of PyTorch eager, which the script computes."
+        return {
+            Stage.CONVERT: "An exported model.",
+            Stage.CHECK: "A model that `onnx.checker.check_model(model, full_check=True)` accepts.",
+        }.get(self.failure.stage, "The model is valid ONNX, so it should load and run.")
+
+    @property
+    def actual(self) -> str:
+        """What the script prints, or what was recorded."""
+        said = self.checked.output if self.checked is not None else self.failure.message
+        return _fenced(said.strip())
+
+    @property
+    def blame(self) -> str:
+        """Whose defect it is, and why."""
+        failure = self.failure
+        lines = [f"Blame: {failure.blame or 'unknown'}."]
+        if failure.evidence:
+            lines += ["", failure.evidence]
+        lines += [f"- {matter}" for matter in failure.matters]
+        return "\n".join(lines)
+
+    @property
+    def versions(self) -> str:
+        """One line per package."""
+        ours = {f"converter {self.failure.converter}", f"backend {self.failure.backend}"}
+        rows = [
+            f"{name} {version}"
+            for name, version in self.failure.versions.items()
+            if name in _TELLING or name in ours
+        ]
+        return _fenced("\n".join([*rows, f"system {self.failure.system}"] if self.failure.system else rows))
+
+    @property
+    def code(self) -> str:
+        """The script, fenced."""
+        return _fenced(self.script.strip(), "python")
+
+    @property
+    def model(self) -> str:
+        """The graph under a heading, or nothing."""
+        if not self.graph:
+            return ""
+        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n"
+
+
+def tracker_of(failure: Failure) -> str:
+    """The GitHub repository that a failure is reported to; "" where nobody knows one.
+
+    Where the blame is unknown it is the one of the stage at which the case ended.
+    """
+    converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
+    if failure.blame == "pytorch":
+        return "pytorch/pytorch"
+    if failure.blame == "spec":
+        return "onnx/onnx"
+    if failure.blame == "converter" or (converting and failure.blame != "backend"):
+        return find_converter(failure.converter).tracker
+    return BACKENDS.find(failure.backend)[0].tracker
+
+
+def write_issue(report: Report) -> str:
+    """The Markdown of a bug report: a first line with its title, then the tracker's form."""
+    tracker = tracker_of(report.failure)
+    form = _FORMS.get(tracker, _plain)
+    where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
+    sections = form(report)
+    body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
+    return f"{where}# {title(report.failure)}\n\n{body}"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}\n… {len(text) - _LONGEST} more characters"
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _described(report: Report) -> str:
+    return (
+        f"{report.summary}\n\nThis script exits 1 while the defect is there:\n\n{report.code}\n\n"
+        f"Expected: {report.expected}\n\nActual:\n\n{report.actual}\n\n{report.blame}\n\n{report.model}"
+    ).rstrip()
+
+
+def _pytorch(report: Report) -> dict[str, str]:
+    return {"🐛 Describe the bug": _described(report), "Versions": report.versions}
+
+
+def _onnxruntime(report: Report) -> dict[str, str]:
+    failure = report.failure
+    cuda = failure.backend == "ort-cuda"
+    return {
+        "Describe the issue": (
+            f"{report.summary}\n\nExpected: {report.expected}\n\nActual:\n\n{report.actual}\n\n{report.blame}"
+        ),
+        "To reproduce": f"{report.code}\n\n{report.model}".rstrip(),
+        "Urgency": "None.",
+        "Platform": failure.system.split(" ")[0] if failure.system else "",
+        "OS Version": failure.system,
+        "ONNX Runtime Installation": "Released Package",
+        "ONNX Runtime Version or Commit ID": failure.backend_version,
+        "ONNX Runtime API": "Python",
+        "Architecture": failure.system.rpartition(" ")[2],
+        "Execution Provider": "CUDA" if cuda else "Default CPU",
+        "Versions": report.versions,
+    }
+
+
+def _onnx(report: Report) -> dict[str, str]:
+    converting = report.failure.stage in (Stage.CONVERT, Stage.CHECK)
+    return {
+        "Is the issue related to model conversion?": "Yes" if converting else "No",
+        "Describe the bug": f"{report.summary}\n\nActual:\n\n{report.actual}\n\n{report.blame}",
+        "System information": report.versions,
+        "Reproduction instructions": f"{report.code}\n\n{report.model}".rstrip(),
+        "Expected behavior": report.expected,
+    }
+
+
+def _openvino(report: Report) -> dict[str, str]:
+    failure = report.failure
+    return {
+        "OpenVINO Version": failure.backend_version,
+        "Operating System": failure.system,
+        "Device used for inference": "CPU",
+        "Framework": "ONNX",
+        "Issue description": f"{report.summary}\n\nExpected: {report.expected}\n\n{report.blame}",
+        "Step-by-step reproduction": f"{report.code}\n\n{report.model}".rstrip(),
+        "Relevant log output": report.actual,
+        "Versions": report.versions,
+    }
+
+
+def _tensorrt(report: Report) -> dict[str, str]:
+    return {
+        "Description": f"{report.summary}\n\nExpected: {report.expected}\n\nActual:\n\n{report.actual}",
+        "Environment": report.versions,
+        "Relevant Files": report.model.rstrip(),
+        "Steps To Reproduce": f"{report.code}\n\n{report.blame}",
+    }
+
+
+def _plain(report: Report) -> dict[str, str]:
+    return {
+        "Description": report.summary,
+        "Reproduction": report.code,
+        "Expected": report.expected,
+        "Actual": report.actual,
+        "Blame": report.blame,
+        "Model": report.model.rstrip(),
+        "Versions": report.versions,
+    }
+
+
+#: Repository → its form: heading → text.
+_FORMS: Mapping[str, Callable[[Report], dict[str, str]]] = {
+    "pytorch/pytorch": _pytorch,
+    "microsoft/onnxruntime": _onnxruntime,
+    "onnx/onnx": _onnx,
+    "openvinotoolkit/openvino": _openvino,
+    "NVIDIA/TensorRT": _tensorrt,
+    "NVIDIA/TensorRT-RTX": _tensorrt,
+}

@@ -1,0 +1,345 @@
+"""A failure as a script that needs PyTorch, ONNX and the runtime, and nothing of the harness.
+
+The script exits 1 while the defect is there and 0 once it is gone; anything else that goes wrong in it ends
+in a traceback.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.analyse.repro import literals
+from harness.analyse.repro.call import CallSource
+from harness.analyse.repro.criterion import Criterion, criterion
+from harness.analyse.repro.failure import Failure
+from harness.analyse.repro.rules import rules_of
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.base import find_converter
+from harness.convert.rules.rule import RuleProblem
+from harness.convert.rules.source import NotSeparable, RuleSource
+from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
+from harness.execute.reference import run_reference
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
+from harness.run.base import BACKENDS
+
+THERE = "The defect is there."
+GONE = "The defect is gone."
+
+_OPSET = re.compile(r"asked for opset (\d+)")
+_OUTPUTS = "the program returns "
+
+_STEPS = {
+    Stage.CONVERT: "the export",
+    Stage.CHECK: "checking the exported model",
+    Stage.LOAD: "loading the model",
+    Stage.RUN: "running the model",
+    Stage.COMPARE: "comparing",
+}
+_ENDS = {
+    Outcome.UNSUPPORTED: "is refused",
+    Outcome.ERROR: "fails",
+    Outcome.CRASH: "kills the process",
+    Outcome.TIMEOUT: "hangs",
+}
+
+
+class NoScript(Exception):
+    """There is no stand-alone code for a failure; the message says why in a line."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a script is put together from, line by line."""
+
+    source: CallSource
+    examples: list[str]
+    export: ExportSnippet
+    run: RunSnippet
+    rules: RuleSource
+
+
+def title(failure: Failure) -> str:
+    """The failure in one line."""
+    where = f"{failure.converter} → {failure.backend}"
+    if failure.stage in (Stage.CONVERT, Stage.CHECK):
+        where = failure.converter
+    if failure.outcome is Outcome.MISMATCH:
+        problem = f"wrong {failure.signature or 'values'}"
+    else:
+        problem = f"{_STEPS[failure.stage]} {_ENDS[failure.outcome]}"
+    return f"{failure.invocation.overload} through {where}: {problem}"
+
+
+def write_script(failure: Failure) -> str:
+    """The script for a failure.
+
+    Raises:
+        NoScript: its converter or backend has no stand-alone code, or PyTorch no longer accepts the case.
+    """
+    if failure.stage is Stage.REFERENCE:
+        raise NoScript("it ended before anything was exported; try it with `conformance replay`")
+    parts = _parts(failure)
+    helpers: tuple[str, ...] = ()
+    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        body = _dying(failure, parts)
+    elif failure.stage is Stage.COMPARE:
+        found = _criterion(failure, parts)
+        helpers = found.helpers
+        body = _comparing(failure, parts, found)
+    else:
+        body = _raising(failure, parts)
+    return _assembled(failure, parts, helpers, body)
+
+
+def write_graph_script(failure: Failure) -> str:
+    """A script that prints the exported model as ONNX's text format.
+
+    Raises:
+        NoScript: see `write_script`.
+    """
+    parts = _parts(failure)
+    body = [*_inputs(parts), *parts.export.code, "print(onnx.printer.to_text(model))"]
+    wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
+    imports = _imports(wanted, body)
+    return _joined([*imports, "", "", *_defined(parts), "", "", *body])
+
+
+def _parts(failure: Failure) -> _Parts:
+    entry = _converter(failure.converter)
+    source = CallSource(failure.invocation)
+    dynamic, examples = None, []
+    if failure.dynamic_dims is not None:
+        dynamic = {n: tuple(sorted(d)) for n, d in zip(source.names, failure.dynamic_dims, strict=True)}
+        if failure.exported != failure.invocation:
+            examples = CallSource(failure.exported).inputs("examples")
+    try:
+        source.module()
+    except Exception as error:
+        raise NoScript(f"PyTorch rejects the call here ({type(error).__name__}: {error})") from error
+    try:
+        functions, rules = rules_of(failure)
+    except (RuleProblem, NotSeparable) as error:
+        raise NoScript(str(error)) from None
+    wanted = ExportWanted(
+        examples="examples" if examples else "inputs", opset=failure.opset, dynamic=dynamic, rules=functions
+    )
+    export = entry(wanted)
+    run = RunSnippet(load=())
+    if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+        run = _backend(failure, source)
+        if failure.stage is not Stage.LOAD and not run.run:
+            raise NoScript(
+                f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it"
+            )
+    return _Parts(source, examples, export, run, rules)
+
+
+def _converter(name: str) -> Callable[[ExportWanted], ExportSnippet]:
+    entry = find_converter(name)
+    if entry.snippet is None:
+        raise NoScript(f"converter {name} has no stand-alone code (`snippet` of its ConverterEntry)")
+    return entry.snippet
+
+
+def _backend(failure: Failure, source: CallSource) -> RunSnippet:
+    entry, argument = BACKENDS.find(failure.backend)
+    if entry.snippet is None:
+        raise NoScript(f"backend {failure.backend} has no stand-alone code (`snippet` of its BackendEntry)")
+    dtypes = {spec.dtype for spec in failure.invocation.tensors()} | source.output_dtypes
+    ranges = {}
+    for name, spec, exported in zip(
+        source.names, failure.invocation.tensors(), failure.exported.tensors(), strict=True
+    ):
+        shapes = spec.shape, exported.shape
+        ranges[name] = (
+            tuple(map(min, zip(*shapes, strict=True))),
+            tuple(map(max, zip(*shapes, strict=True))),
+        )
+    return entry.snippet(
+        RunWanted(
+            argument=argument,
+            raw="bfloat16" in dtypes,
+            ranges=ranges if failure.dynamic_dims is not None else None,
+        )
+    )
+
+
+def _criterion(failure: Failure, parts: _Parts) -> Criterion:
+    # Operators are judged as their family files say.
+    load_cases()
+    reference = run_reference(failure.invocation)
+    return criterion(failure, judge_of(failure.invocation), reference, parts.source)
+
+
+def _defined(parts: _Parts) -> list[str]:
+    rules = list(parts.rules.code)
+    return [*rules, *(["", ""] if rules else []), *parts.source.module()]
+
+
+def _inputs(parts: _Parts) -> list[str]:
+    return [*parts.source.inputs(), *parts.examples]
+
+
+def _caught(steps: list[str], expected: str) -> list[str]:
+    return [
+        "try:",
+        *(f"    {line}" for line in steps),
+        "except Exception as error:",
+        f'    print("expected {expected}\\ngot", type(error).__name__, error, "\\n{THERE}")',
+        "    raise SystemExit(1)",
+        f'print("{GONE}")',
+    ]
+
+
+def _raising(failure: Failure, parts: _Parts) -> list[str]:
+    """Code for a failure with an exception, which is caught at the stage where it was raised."""
+    export, run = list(parts.export.code), parts.run
+    if failure.stage is Stage.CONVERT:
+        return [*_inputs(parts), *_caught(export, "an exported model")]
+    before = [*_inputs(parts), *export]
+    if failure.stage is Stage.CHECK:
+        return [*before, *_caught(_checks(failure, parts), "a valid model")]
+    if failure.stage is Stage.LOAD:
+        return [*before, *_caught(list(run.load), "the model to load")]
+    expected = ['print("PyTorch gives", Model()(*inputs.values()))']
+    return [*before, *run.load, *expected, *_caught(list(run.run), "the model to run")]
+
+
+def _checks(failure: Failure, parts: _Parts) -> list[str]:
+    opset = _OPSET.search(failure.message)
+    if opset:
+        return [
+            "emitted = [o.version for o in model.opset_import if o.domain == '']",
+            f'assert emitted == [{opset[1]}], f"opset {{emitted}} in place of {opset[1]}"',
+        ]
+    if _OUTPUTS in failure.message:
+        count = parts.source.output_count
+        return [
+            "found = len(model.graph.output)",
+            f'assert found == {count}, f"{{found}} outputs in place of {count}"',
+        ]
+    return ["onnx.checker.check_model(model, full_check=True)"]
+
+
+def _comparing(failure: Failure, parts: _Parts, found: Criterion) -> list[str]:
+    eager = parts.source.listed("Model()(*inputs.values())")
+    if found.runs == 1:
+        run = [
+            *parts.run.run,
+            *(["torch.manual_seed(0)"] if parts.source.is_random else []),
+            f"expected = {eager}",
+            r'print(f"expected {expected}\ngot      {outputs}")',
+        ]
+    else:
+        stacked = f"[torch.stack(runs) for runs in zip(*({{}} for _ in range({found.runs})))]"
+        run = [
+            "def run():",
+            *(f"    {line}" for line in parts.run.run),
+            "    return outputs",
+            f"outputs = {stacked.format('run()')}",
+            "torch.manual_seed(0)",
+            f"expected = {stacked.format(eager)}",
+            r'print(f"expected {[e[0] for e in expected]}\ngot      {[o[0] for o in outputs]}")',
+        ]
+    return [
+        *_inputs(parts),
+        *parts.export.code,
+        *parts.run.load,
+        *run,
+        "try:",
+        *(f"    {line}" for line in found.lines),
+        "except AssertionError as error:",
+        f'    print(error, "\\n{THERE}")',
+        "    raise SystemExit(1)",
+        f'print("{GONE}")',
+    ]
+
+
+def _dying(failure: Failure, parts: _Parts) -> list[str]:
+    """Code for a failure that ends the process: it is left to a child."""
+    steps = [*_inputs(parts), *parts.export.code]
+    if failure.stage is Stage.CHECK:
+        steps.append("onnx.checker.check_model(model, full_check=True)")
+    steps += parts.run.load
+    if failure.stage in (Stage.RUN, Stage.COMPARE):
+        steps += parts.run.run
+    seconds = round(failure.timeout) + 60
+    return [
+        'if sys.argv[1:] == ["child"]:',
+        *(f"    {line}" for line in steps),
+        "    sys.exit()",
+        'print("expected: a child process that ends by itself", flush=True)',
+        "try:",
+        f"    code = subprocess.run([sys.executable, __file__, 'child'], timeout={seconds}).returncode",
+        "except subprocess.TimeoutExpired:",
+        f'    code = "no answer within {seconds} seconds"',
+        "if code not in (0, 1):",
+        f'    print(f"got: {{code}}\\n{THERE}")',
+        "    raise SystemExit(1)",
+        f'print("{GONE}" if code == 0 else "The child failed in another way.")',
+        "sys.exit(3 if code else 0)",
+    ]
+
+
+def _imports(wanted: list[str], body: list[str]) -> list[str]:
+    """Import lines as a person orders them: the standard library first; only those that are used."""
+    text = "\n".join(body)
+    lines = list(dict.fromkeys(wanted))
+    if not re.search(r"(?<![\w.])onnx\.", text):
+        lines.remove("import onnx")
+    standard = ("import io", "import subprocess", "import sys", "from importlib")
+    first = sorted((line for line in lines if line.startswith(standard)), key=_import_order)
+    rest = sorted((line for line in lines if line not in first), key=_import_order)
+    return [*first, *([""] if first else []), *rest]
+
+
+def _import_order(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+def _assembled(failure: Failure, parts: _Parts, helpers: tuple[str, ...], body: list[str]) -> str:
+    module = _defined(parts)
+    packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
+    wanted = [
+        "from importlib.metadata import version",
+        "import onnx",
+        "import torch",
+        *parts.export.imports,
+        *parts.run.imports,
+        *parts.rules.imports,
+    ]
+    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        wanted += ["import subprocess", "import sys"]
+    names = literals.uses_inf_or_nan("\n".join([*module, *body]))
+    if names:
+        wanted.append(f"from torch import {', '.join(names)}")
+    shown = ", ".join(f'"{name}"' for name in packages)
+    case = f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}"
+    head = textwrap.wrap(title(failure), literals.WIDTH - 3)
+    return _joined(
+        [
+            f'"""{head[0]}',
+            *head[1:],
+            "",
+            f'{case}. Exits 1 while the defect is there and 0 once it is gone."""',
+            "",
+            *_imports(wanted, [*helpers, *body]),
+            "",
+            f"print({{p: version(p) for p in ({shown})}})",
+            "",
+            "",
+            *module,
+            "",
+            "",
+            *([*helpers, "", ""] if helpers else []),
+            *body,
+        ]
+    )
+
+
+def _joined(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"

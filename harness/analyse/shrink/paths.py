@@ -1,0 +1,68 @@
+"""Where tensors stand among the arguments of an invocation, and how to put others there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import TypeAlias
+
+import torch
+
+from harness.core.invocation import Argument, Invocation, TensorSpec
+from harness.core.tensors import overload
+
+#: Argument name, and the place within a list of tensors; None for an argument that is a tensor.
+Path: TypeAlias = tuple[str, "int | None"]
+
+
+def tensors(invocation: Invocation) -> dict[Path, TensorSpec]:
+    """Every tensor by its place, in order."""
+    found: dict[Path, TensorSpec] = {}
+    for name, argument in invocation.arguments:
+        if isinstance(argument, TensorSpec):
+            found[name, None] = argument
+        elif isinstance(argument, tuple):
+            found.update({(name, i): e for i, e in enumerate(argument) if isinstance(e, TensorSpec)})
+    return found
+
+
+def with_tensors(invocation: Invocation, changed: Mapping[Path, TensorSpec]) -> Invocation:
+    """A copy with other tensors at some places."""
+
+    def change(name: str, argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(changed.get((name, i), element) for i, element in enumerate(argument))
+        return changed.get((name, None), argument)
+
+    return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
+
+
+def map_tensors(invocation: Invocation, change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
+    """A copy with every tensor changed; the invocation itself where none is."""
+    changed = invocation.map_tensors(change)
+    return invocation if changed == invocation else changed
+
+
+def with_argument(invocation: Invocation, name: str, argument: Argument) -> Invocation:
+    """A copy with another value for an argument that is given."""
+    return replace(
+        invocation, arguments=tuple((n, argument if n == name else a) for n, a in invocation.arguments)
+    )
+
+
+def without_argument(invocation: Invocation, name: str) -> Invocation:
+    """A copy that leaves an argument to its default."""
+    return replace(invocation, arguments=tuple((n, a) for n, a in invocation.arguments if n != name))
+
+
+@cache
+def optional(name: str) -> frozenset[str]:
+    """The arguments of an overload that may be left out."""
+    return frozenset(a.name for a in overload(name)._schema.arguments if a.has_default_value())
+
+
+@cache
+def schema_argument(name: str, argument: str) -> torch.Argument:
+    """What the overload's schema says of one argument."""
+    return next(a for a in overload(name)._schema.arguments if a.name == argument)

@@ -1,0 +1,169 @@
+"""What `pytest harness` does for ``--baseline`` and ``--update-baseline``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from harness.compare.verdict import CaseKey
+from harness.gate.baseline.difference import Comparison, Told, comparison, told
+from harness.gate.baseline.file import Baseline, drawing, is_baseline, of_run, read_baseline, updated
+from harness.gate.baseline.file import write_baseline as write
+from harness.gate.baseline.recheck import Rechecked
+from harness.gate.run_causes import version_changes
+from harness.plan.options import Options, UsageProblem
+from harness.present.report import gate
+from harness.record.errors import ResultsError
+from harness.record.flaky import write_flaky
+from harness.record.run_info import RunInfo
+
+#: Exit statuses of pytest.
+_OK, _FAILED = 0, 1
+
+#: The source whose cases a baseline is of.
+_DRAWN = "generated"
+
+
+def prepare(given: Any) -> None:
+    """Complete the options: what the user left open is the baseline's, then the default.
+
+    Args:
+        given: pytest's options, which are changed.
+
+    Raises:
+        UsageProblem: options that do not go together.
+        ResultsError: the baseline is damaged, or there is none.
+    """
+    if given.update_baseline and not given.baseline:
+        raise UsageProblem("--update-baseline: say which with --baseline DIR")
+    if given.baseline:
+        _check(given)
+        known = expected(given)
+        for name, value in (known.options if known else {}).items():
+            if getattr(given, name) in (None, []):
+                setattr(given, name, value)
+        given.source = [_DRAWN]
+    for name in ("seed", "examples", "values"):
+        if getattr(given, name) is None:
+            setattr(given, name, getattr(Options(), name))
+
+
+def _check(given: Any) -> None:
+    if given.replay is not None:
+        raise UsageProblem(
+            "--baseline compares drawn cases, --replay runs recorded ones: use `conformance diff`"
+        )
+    if given.no_blame:
+        raise UsageProblem(
+            "--baseline needs to know which failures the specifications leave open: leave --no-blame away"
+        )
+    other = [word for word in given.source if word != _DRAWN]
+    if other:
+        raise UsageProblem(f"--baseline compares drawn cases only: leave --source {other[0]} away")
+
+
+def expected(given: Any) -> Baseline | None:
+    """The baseline that was asked for; None for none, an empty one where a first one is to be made.
+
+    Raises:
+        ResultsError: it is damaged, or there is none.
+    """
+    if not given.baseline:
+        return None
+    directory = Path(given.baseline)
+    if given.update_baseline and not is_baseline(directory):
+        return Baseline({})
+    return read_baseline(directory)
+
+
+def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Any]:
+    """What one item reports, as plain data.
+
+    Args:
+        compared: Its unit.
+        before: Versions of the baseline.
+        now: Of the run.
+    """
+    versions = version_changes(before, now)
+    return {
+        "differences": [told(difference, versions).to_data() for difference in compared.differences],
+        "flaky": sorted(compared.flaky),
+        "compared": [compared.same, compared.other],
+    }
+
+
+class Gate:
+    """Collects what the items report, and ends the run.
+
+    Args:
+        known: What is expected; None where nothing is compared.
+    """
+
+    def __init__(self, known: Baseline | None) -> None:
+        self._known = known
+        self._told: list[Told] = []
+        self._flaky: set[CaseKey] = set()
+        self._same = self._other = 0
+        self._said = ""
+
+    def add(self, properties: Mapping[str, Any]) -> None:
+        """Take what one item reports: `report_of`."""
+        self._told += [Told.from_data(data) for data in properties.get("differences", ())]
+        for case_id, exported, converter, backend in properties.get("flaky", ()):
+            self._flaky.add((case_id, exported, converter, backend))
+        same, other = properties.get("compared", (0, 0))
+        self._same += same
+        self._other += other
+
+    def close(self, given: Any, results_dir: Path, status: int) -> int:
+        """Note the flaky cases in the run, and write the baseline where that was asked for.
+
+        Args:
+            given: pytest's options.
+            results_dir: The finished run.
+            status: pytest's exit status.
+
+        Returns:
+            pytest's exit status from now on.
+        """
+        try:
+            write_flaky(results_dir, self._flaky)
+        except ResultsError as error:
+            self._said = f"ERROR: {error}"
+            return _FAILED
+        if not given.update_baseline:
+            return status
+        if status not in (_OK, _FAILED):
+            self._said = "the baseline was left as it is: the run did not come to its end"
+            return status
+        try:
+            run = of_run(results_dir)
+            write(Path(given.baseline), updated(self._known, run))
+        except ResultsError as error:
+            self._said = f"ERROR: the baseline was left as it is: {error}"
+            return _FAILED
+        self._said = f"wrote {len(run.cells):,} cells to {given.baseline}"
+        return _OK
+
+    @property
+    def worse_cases(self) -> list[str] | None:
+        """A case of each difference that closes the gate; None without a baseline."""
+        if self._known is None:
+            return None
+        return list(dict.fromkeys(one.case_id for one in self._told if one.finding.fails and one.case_id))
+
+    def comparison(self, run: RunInfo) -> Comparison:
+        """What there is to say of the run."""
+        now = Baseline({}, run.versions, drawing(run.options, run.seed))
+        return comparison(self._known or Baseline({}), now, self._told, same=self._same, other=self._other)
+
+    def rendered(self, given: Any, run: RunInfo) -> list[RenderableType]:
+        """The same for a terminal, and what became of the baseline."""
+        parts: list[RenderableType] = []
+        if self._known is not None and self._known.cells:
+            advice = "" if given.update_baseline else "accept them with --update-baseline, or mend them"
+            parts.append(gate.render(self.comparison(run), "Compared with the baseline", advice))
+        return [*parts, self._said] if self._said else parts

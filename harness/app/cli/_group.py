@@ -1,0 +1,52 @@
+"""The command `conformance`, whose subcommands are the modules beside this one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+import click
+
+import harness
+import harness.app.cli
+from harness.record.errors import ResultsError
+
+
+class _CannotBeDone(click.ClickException):
+    """One line. The status is a usage error's: 1 says that what was asked about fails."""
+
+    exit_code = click.UsageError.exit_code
+
+
+class _Modules(click.Group):
+    """Imports a subcommand's module when it is asked for: most of them need no PyTorch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(
+            module.name.replace("_", "-")
+            for module in pkgutil.iter_modules(harness.app.cli.__path__)
+            if not module.name.startswith("_")
+        )
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"harness.app.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ResultsError as error:
+            raise _CannotBeDone(str(error)) from None
+
+
+@click.group(cls=_Modules, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(harness.__version__, prog_name="conformance")
+def conformance() -> None:
+    """What became of PyTorch operators on their way through ONNX, and whose defect it is.
+
+    A RUN is a directory that `pytest harness` wrote; without one, the newest below results/ is taken.
+    """

@@ -1,0 +1,73 @@
+"""`conformance baseline`: what a recorded run came to, as the expectation of later ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.app.cli._output import emit, example, print_json, statuses
+from harness.app.cli._run_argument import json_option, run_argument
+
+
+@click.command(
+    epilog=example(
+        "conformance baseline results/RUN", "conformance baseline results/RUN --out golden/baseline --replace"
+    )
+    + statuses("0")
+)
+@run_argument
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="golden/baseline",
+    show_default=True,
+    help="Where to write. Of a baseline that is there, what the run does not cover is kept.",
+)
+@click.option("--replace", is_flag=True, help="Keep nothing of what is there.")
+@json_option
+def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
+    """Write the outcomes of RUN as a baseline, without running anything again.
+
+    One text file per family of operators, for `pytest harness --baseline DIR` and `conformance diff`. Only
+    drawn cases count; the corpus and captured calls do not. `pytest harness --baseline DIR
+    --update-baseline` does the same at the end of a run, and knows which cases are flaky.
+
+    With --json: out, cells, operators, cases, passed, failed, bytes, kept.
+    """
+    from harness.gate.baseline.file import is_baseline, of_run, read_baseline, updated, write_baseline
+    from harness.record.completeness import completeness
+    from harness.record.errors import ResultsError
+
+    missing = completeness(run).said
+    if missing:
+        # A cell that a baseline lacks can never regress: a hole in it would stay green.
+        raise ResultsError(f"{run} is incomplete: {missing}; a baseline of it would lack cases")
+    made = of_run(run)
+    if not made.cells:
+        raise ResultsError(f"{run} has no drawn case: run it with --source generated")
+    old = read_baseline(out) if is_baseline(out) and not replace else None
+    whole = updated(old, made)
+    write_baseline(out, whole)
+    cells = made.cells.values()
+    said = {
+        "out": str(out),
+        "cells": len(made.cells),
+        "operators": len({cell.overload for cell in cells}),
+        "cases": sum(cell.cases for cell in cells),
+        "passed": sum(cell.passed for cell in cells),
+        "failed": sum(cell.failed for cell in cells),
+        "bytes": sum(file.stat().st_size for file in out.iterdir()),
+        "kept": len(whole.cells) - len(made.cells),
+    }
+    if as_json:
+        print_json(said)
+        return
+    emit(
+        Text(
+            f"{said['cells']:,} cells of {said['operators']:,} operators ({said['cases']:,} cases, "
+            f"{said['passed']:,} pass, {said['failed']:,} fail) in {out}: {said['bytes']:,} bytes"
+            + (f"; {said['kept']:,} cells kept" if said["kept"] else "")
+        )
+    )

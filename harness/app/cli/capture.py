@@ -1,0 +1,82 @@
+"""`conformance capture`: the operator calls that a model makes, as a corpus to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import find_run, json_option
+from harness.record.errors import ResultsError
+
+
+@click.command(
+    epilog=example(
+        "conformance capture my_model.py:make_model",
+        "conformance capture exported.pt2 --out my_corpus.jsonl --run results/RUN",
+        "conformance capture resnet50 llama-decoder",
+        "conformance capture all --out cases/corpus",
+    )
+    + statuses("0")
+)
+@click.argument("words", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--out",
+    metavar="FILE|DIR",
+    help="Where the calls go: a file of JSON lines, by default MODEL.jsonl here, or a directory of a corpus, "
+    "whose captured entries are replaced.",
+)
+@click.option("--run", metavar="DIR", help="The run to look operators up in; the newest below results/.")
+@json_option
+def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: bool) -> None:
+    """Run models once in PyTorch and keep every kind of operator call that they make.
+
+    MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs); a FILE.pt2 of
+    torch.export.save; or the name of a model in cases/models, or all of these. Shapes, dtypes, strides and
+    attributes are true; values are drawn like those seen. Run the calls with
+    `pytest harness --source corpus:FILE`.
+
+    With --json: saved, entries, models. A model has calls, kinds, left_out, run, operators (overload, calls,
+    kinds, modules, places); a place has converter, backend, own_cases, own_failures, cases, failures, how.
+    """
+    from harness.analyse.capture import report, save
+    from harness.analyse.capture.record import capture
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.entry import load_models
+    from harness.execute.models.load import ModelProblem, load_model
+
+    names = [name for word in words for name in (load_models() if word == "all" else (word,))]
+    looked_up = _run(run)
+    try:
+        captures = [capture(load_model(name)) for name in names]
+    except (UnknownName, ModelProblem) as error:
+        raise click.UsageError(str(error)) from None
+    entries = save.entries_of(captures)
+    path = Path(out or (f"{captures[0].model}.jsonl" if len(captures) == 1 else "models.jsonl"))
+    directory = path.is_dir() or (not path.suffix and out is not None)
+    if directory:
+        save.save_directory(path, entries)
+    else:
+        save.save_file(path, entries)
+    uses = [report.operators(one, looked_up) for one in captures]
+    if as_json:
+        found = [report.to_data(c, u, looked_up) for c, u in zip(captures, uses, strict=True)]
+        print_json({"saved": str(path), "entries": len(entries), "models": found})
+        return
+    for one, its in zip(captures, uses, strict=True):
+        emit(*report.render(one, its, looked_up), Text())
+    emit(Text(f"{len(entries)} calls kept in {path}"))
+    if not directory:
+        emit(line(f"pytest harness --source corpus:{path}"))
+
+
+def _run(given: str | None) -> Path | None:
+    """The run that is named, or the newest, or none."""
+    if given is not None:
+        return find_run(given)
+    try:
+        return find_run(None)
+    except ResultsError:
+        return None

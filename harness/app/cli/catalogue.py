@@ -1,0 +1,57 @@
+"""`conformance catalogue`: the defects that runs found, as Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.analyse import known_issues
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import find_run, json_option
+from harness.core.plain_text import count
+from harness.present.report.catalogue import catalogue, markdown
+from harness.record.errors import reason
+
+
+@click.command(
+    epilog=example(
+        "conformance catalogue --out defects.md",
+        "conformance catalogue results/DEFAULT results/TEN_TIMES --out defects.md",
+    )
+    + statuses("0")
+)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to; the terminal by default.",
+)
+@json_option
+def command(runs: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Write a catalogue of the distinct defects that runs found, with blame and smallest case.
+
+    Failures of one root cause are one entry. With several runs the catalogue says which of them found what.
+    Gaps that a converter or backend admits are counted apart, as is what a specification leaves open.
+
+    With --json: runs, defects, entries. An entry is a group of `conformance failures` and the runs.
+    """
+    directories = [find_run(run) for run in runs] or [find_run(None)]
+    if len({directory.resolve().name for directory in directories}) < len(directories):
+        raise click.UsageError("two of the runs have the same name: a catalogue could not tell them apart")
+    found = catalogue(directories, known_issues.read_known_issues())
+    if as_json:
+        print_json(found.to_data())
+        return
+    text = markdown(found)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {out}: {reason(error)}") from None
+    emit(Text(f"{count(len(found.defects()), 'distinct defect')} of {count(len(directories), 'run')}"))
+    emit(line(f"written to {out}"))

@@ -1,0 +1,362 @@
+"""`conformance dataset`: runs kept together, on a disk or in a bucket."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import json_option
+from harness.core.plain_text import count, plain
+from harness.record.archive.archive import Addition, Dataset, require_run
+from harness.record.archive.contents import Aside, Contents, Damaged, Entry
+from harness.record.archive.retention import Rules, keeping
+from harness.record.errors import ResultsError
+
+_dataset = click.argument("dataset", metavar="DATASET")
+_last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+
+
+@click.group()
+def command() -> None:
+    """Runs kept together, as Parquet partitioned by run: on a disk, or at any URL that fsspec knows.
+
+    \b
+    A DATASET is a directory or a URL: nightly/, s3://bucket/conformance, gs://…, abfs://….
+    A URL needs the package of its protocol (pip install s3fs) and takes credentials as fsspec does.
+    DuckDB reads it as it is:  SELECT … FROM 'DATASET/run_id=*/verdicts.parquet'
+    (with read_parquet(…, union_by_name = true) where older versions lack a column).
+    On a disk, DATASET/run_id=RUN_ID is a RUN of every other command, and DATASET its newest one.
+    """
+
+
+@command.command(
+    epilog=example(
+        "conformance dataset add results/RUN --to nightly",
+        "conformance dataset add results/* --to s3://bucket/conformance",
+    )
+    + statuses("0 where the dataset has all of them now; 1 where some were set aside or refused")
+)
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.option("--to", "dataset", required=True, metavar="DATASET", help="Made if it does not exist.")
+@click.option("--replace", is_flag=True, help="Also where the dataset has other rows of the same run.")
+@json_option
+@click.pass_context
+def add(ctx: click.Context, runs: tuple[Path, ...], dataset: str, replace: bool, as_json: bool) -> None:
+    """Add runs to a dataset. Adding one again changes nothing.
+
+    A run that was killed or is damaged is set aside in DATASET/set-aside/, where no query finds it, with
+    the reason in its reason.json.
+
+    With --json: added, a list of run, run_id, became, why.
+    """
+    target = Dataset(dataset)
+    for run in runs:
+        # A typing error is said before anything is done.
+        require_run(run)
+    done: list[Addition] = []
+    for run in runs:
+        done.append(target.add(run, replace=replace))
+        if not as_json:
+            _say(done[-1])
+    if as_json:
+        print_json({"added": [_addition_data(one) for one in done]})
+    ctx.exit(int(not all(one.became.is_there for one in done)))
+
+
+@command.command("list", epilog=example("conformance dataset list nightly --last 30") + statuses("0"))
+@_dataset
+@_last
+@json_option
+def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
+    """List the runs of a dataset, oldest first, and what is wrong with others.
+
+    With --json: runs (run_id, started, finished, exit_status, seed, verdicts, bytes, unfinished,
+    converters, backends, versions), damaged, set_aside.
+    """
+    contents = Dataset(dataset).contents()
+    runs = contents.chosen(last=last)
+    if as_json:
+        print_json(
+            {
+                "runs": [_entry_data(run) for run in runs],
+                "damaged": [{"run_id": bad.run_id, "reason": bad.reason} for bad in contents.damaged],
+                "set_aside": [_aside_data(aside) for aside in contents.aside],
+            }
+        )
+        return
+    if runs:
+        emit(_table(runs))
+    total = sum(run.bytes for run in contents.runs)
+    emit(Text(f"{count(len(contents.runs), 'run')}, {_size(total)}"))
+    for text in _complaints(contents):
+        emit(line(text, "bold red"))
+
+
+@command.command(
+    epilog=example(
+        "conformance dataset keep nightly --last 14 --monthly 12",
+        "conformance dataset keep s3://bucket/conformance --days 30 --weekly 26 --set-aside-days 30 --delete",
+    )
+    + statuses("0")
+)
+@_dataset
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N.")
+@click.option("--days", type=click.FloatRange(min=0), metavar="D", help="Keep what is not D days old.")
+@click.option("--weekly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N weeks.")
+@click.option("--monthly", type=click.IntRange(min=1), metavar="N", help="Likewise of N calendar months.")
+@click.option(
+    "--set-aside-days", type=click.FloatRange(min=0), metavar="D", help="Of what is set aside, only D days."
+)
+@click.option("--delete", is_flag=True, help="Do it. Without, it is only said what would be removed.")
+@json_option
+def keep(
+    dataset: str,
+    last: int | None,
+    days: float | None,
+    weekly: int | None,
+    monthly: int | None,
+    set_aside_days: float | None,
+    delete: bool,
+    as_json: bool,
+) -> None:
+    """Remove old runs from a dataset: all that no rule keeps. The newest is always kept.
+
+    Weeks and months are those that have a run, in UTC. What is set aside stays unless --set-aside-days is
+    given.
+
+    With --json: kept and removed (run_id, reasons, bytes), set_aside (names removed), deleted.
+    """
+    rules = Rules(last=last, days=days, weekly=weekly, monthly=monthly)
+    if not rules.given and set_aside_days is None:
+        raise click.UsageError("say what to keep: --last N, --days D, --weekly N, --monthly N")
+    target, now = Dataset(dataset), datetime.now(UTC)
+    contents = target.contents()
+    reasons = keeping([run.info for run in contents.runs], rules, now) if rules.given else {}
+    removed = [run for run in contents.runs if not reasons.get(run.info.run_id, [""])]
+    asides = _outdated(contents, set_aside_days, now)
+    if delete:
+        for run in removed:
+            target.remove(run)
+        for aside in asides:
+            target.remove_aside(aside)
+        target.place.remove(target.place.abandoned(now))
+    if as_json:
+        sides: dict[str, list[Any]] = {"kept": [], "removed": []}
+        for run in contents.runs:
+            data = {
+                "run_id": run.info.run_id,
+                "reasons": reasons.get(run.info.run_id, []),
+                "bytes": run.bytes,
+            }
+            sides["removed" if run in removed else "kept"].append(data)
+        print_json({**sides, "set_aside": [aside.name for aside in asides], "deleted": delete})
+        return
+    verb = "removed" if delete else "would be removed"
+    for run in contents.runs:
+        why = reasons.get(run.info.run_id, [])
+        what = verb if run in removed else f"kept: {', '.join(why)}" if why else "kept"
+        emit(line(f"{run.info.run_id}  {what}"))
+    for aside in asides:
+        emit(line(f"set-aside/{aside.name}  {verb}"))
+    freed = _size(sum(run.bytes for run in removed))
+    runs = count(len(removed), "run")
+    emit(
+        Text(f"{runs} removed, {freed}" if delete else f"{runs} would be removed, {freed}: add --delete")
+        if removed or asides
+        else Text("nothing to remove")
+    )
+
+
+@command.command(
+    epilog=example(
+        "conformance dataset fetch s3://bucket/conformance --last 30 --out history",
+        "conformance dashboard $(conformance dataset fetch nightly --last 30) --out site",
+        "conformance dataset fetch nightly 20261121T1724 --out results",
+    )
+    + statuses("0; 1 where a run is damaged, which leaves the others")
+)
+@_dataset
+@click.argument("names", nargs=-1, metavar="[RUN_ID]...")
+@_last
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="results",
+    show_default=True,
+    help="A directory for each run is made in it.",
+)
+@click.option("--set-aside", is_flag=True, help="Move a damaged one to DATASET/set-aside/.")
+@json_option
+@click.pass_context
+def fetch(
+    ctx: click.Context,
+    dataset: str,
+    names: tuple[str, ...],
+    last: int | None,
+    out: Path,
+    set_aside: bool,
+    as_json: bool,
+) -> None:
+    """Copy runs of a dataset to this machine, and print their directories, oldest first.
+
+    A run is named by its id or the beginning of it; without a name it is all. One that is here already is
+    not copied again.
+
+    With --json: fetched (run_id, path), damaged (run_id, reason, moved_to).
+    """
+    source = Dataset(dataset)
+    contents = source.contents()
+    fetched: list[tuple[str, Path]] = []
+    damaged = list(contents.damaged)
+    for run in contents.chosen(names, last):
+        try:
+            fetched.append((run.info.run_id, source.fetch(run, out)))
+        except ResultsError as error:
+            damaged.append(Damaged(run.info.run_id, str(error)))
+    moved = [(bad, _set_aside(source, bad) if set_aside else None) for bad in damaged]
+    for bad, to in moved:
+        click.echo(f"left out: {_damage(bad, to)}", err=True)
+    if as_json:
+        print_json(
+            {
+                "fetched": [{"run_id": run_id, "path": str(path)} for run_id, path in fetched],
+                "damaged": [_damage_data(bad, to) for bad, to in moved],
+            }
+        )
+    else:
+        for _, path in fetched:
+            click.echo(path)
+    ctx.exit(int(bool(damaged)))
+
+
+@command.command(
+    epilog=example("conformance dataset check nightly", "conformance dataset check nightly --set-aside")
+    + statuses("0 where every run is sound; 1 where one is not")
+)
+@_dataset
+@click.option("--set-aside", is_flag=True, help="Move the damaged ones to DATASET/set-aside/.")
+@json_option
+@click.pass_context
+def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> None:
+    """Read every run of a dataset from beginning to end and compare all checksums.
+
+    With --json: damaged, a list of run_id, reason, moved_to (null where it was left).
+    """
+    target = Dataset(dataset)
+    found = [(bad, _set_aside(target, bad) if set_aside else None) for bad in target.check()]
+    if as_json:
+        print_json({"damaged": [_damage_data(bad, to) for bad, to in found]})
+    else:
+        for bad, to in found:
+            emit(line(_damage(bad, to), "bold red"))
+        emit(Text(count(len(found), "damaged run") if found else "every run is sound"))
+    ctx.exit(int(bool(found)))
+
+
+def _set_aside(dataset: Dataset, bad: Damaged) -> str | None:
+    """Where a damaged run is now; None where it was left, for not being read at all."""
+    try:
+        return dataset.set_aside(bad)
+    except ResultsError:
+        return None
+
+
+def _damage(bad: Damaged, to: str | None) -> str:
+    return f"{plain(bad.run_id)}: {plain(bad.reason)}" + (f"; moved to {to}" if to else "")
+
+
+def _damage_data(bad: Damaged, to: str | None) -> dict[str, Any]:
+    return {"run_id": bad.run_id, "reason": bad.reason, "moved_to": to}
+
+
+def _say(done: Addition) -> None:
+    click.echo(f"{plain(done.run_id)}: {done.became}" + (f": {plain(done.why)}" if done.why else ""))
+
+
+def _outdated(contents: Contents, days: float | None, now: datetime) -> list[Aside]:
+    if days is None:
+        return []
+    # One that does not say since when may be of today.
+    return [aside for aside in contents.aside if aside.since and now - aside.since > timedelta(days=days)]
+
+
+def _complaints(contents: Contents) -> list[str]:
+    found = [f"damaged: {plain(bad.run_id)}: {plain(bad.reason)}" for bad in contents.damaged]
+    return found + [f"set aside: {plain(aside.name)}: {plain(aside.reason)}" for aside in contents.aside]
+
+
+def _table(runs: list[Entry]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in ("run", "started"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("converter → backend", overflow="fold")
+    for name in ("verdicts", "lost", "size", "exit"):
+        table.add_column(name, justify="right")
+    for run in runs:
+        info = run.info
+        status = "-" if info.exit_status is None else str(info.exit_status)
+        table.add_row(
+            *map(Text, (plain(info.run_id), plain(info.started[:16].replace("T", " ")), plain(_path(run)))),
+            *(f"{run.rows:,}", _lost(run), _size(run.bytes), status),
+        )
+    return table
+
+
+def _lost(run: Entry) -> str:
+    lacking = len(run.info.unfinished)
+    return f"{lacking:,} of {len(run.info.operators):,}" if lacking else ""
+
+
+def _path(run: Entry) -> str:
+    return " → ".join(", ".join(_names(run, kind)) or "-" for kind in ("converter", "backend"))
+
+
+def _names(run: Entry, kind: str) -> list[str]:
+    given = run.info.options.get(kind)
+    return [str(name) for name in given] if isinstance(given, list) else []
+
+
+def _entry_data(run: Entry) -> dict[str, Any]:
+    info = run.info
+    return {
+        "run_id": info.run_id,
+        "started": info.started,
+        "finished": info.finished,
+        "exit_status": info.exit_status,
+        "seed": info.seed,
+        "verdicts": run.rows,
+        "bytes": run.bytes,
+        "unfinished": list(info.unfinished),
+        "converters": _names(run, "converter"),
+        "backends": _names(run, "backend"),
+        "versions": dict(info.versions),
+    }
+
+
+def _addition_data(one: Addition) -> dict[str, Any]:
+    return {"run": str(one.run), "run_id": one.run_id, "became": str(one.became), "why": one.why}
+
+
+def _aside_data(aside: Aside) -> dict[str, Any]:
+    return {
+        "name": aside.name,
+        "reason": aside.reason,
+        "since": aside.since.isoformat() if aside.since else None,
+    }
+
+
+def _size(number: int) -> str:
+    """Bytes for people, in powers of ten."""
+    size, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"

@@ -1,0 +1,78 @@
+"""`conformance diff`: what changed between two runs or baselines."""
+
+from __future__ import annotations
+
+import click
+
+from harness.app.cli._output import emit, example, print_json, statuses
+from harness.app.cli._run_argument import find_run, json_option, warn_if_incomplete
+
+
+@click.command(
+    epilog=example(
+        "conformance diff results/MONDAY results/TUESDAY",
+        "conformance diff golden/baseline results/RUN --fail-on regression",
+        "conformance diff HEAD~1 golden/baseline --markdown",
+        "conformance diff v1.0:golden/baseline results/RUN --json",
+    )
+    + statuses(
+        "0; with --fail-on, 1 where something is worse, or where anything changed, or where AFTER lacks "
+        "something that it was to run"
+    )
+)
+@click.argument("before")
+@click.argument("after", required=False)
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "change"]),
+    help="Exit with status 1 if something is worse than it was, or if anything changed.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, before: str, after: str | None, markdown: bool, fail_on: str | None, as_json: bool
+) -> None:
+    """Show what changed from BEFORE to AFTER, why as far as it is known, and with which versions.
+
+    Each is a run, a directory with a baseline, REVISION:PATH for a baseline as a git revision has it, or
+    REVISION for its golden/baseline. AFTER is the newest run by default.
+
+    Two runs with the same cases are compared case by case; runs of other cases, and baselines, by operator,
+    dtype, converter and backend, as `pytest harness --baseline` does it.
+
+    What AFTER was to run and did not (a lost shard, a session that was killed) is no change: it is said.
+
+    With --json: counts, missing, versions, and overloads (case by case) or differences.
+    """
+    from harness.gate.comparands import compare_as_fits, find_side
+    from harness.gate.run_diff import Change, Diff
+    from harness.present.report import changes, gate
+
+    first = find_side(before)
+    second = find_side(after) if after is not None else find_side(str(find_run(None)))
+    if first.run is not None:
+        warn_if_incomplete(first.run)
+    found = compare_as_fits(first, second)
+    if isinstance(found, Diff):
+        if as_json:
+            print_json(changes.as_json(found))
+        elif markdown:
+            click.echo(changes.markdown(found, before=first.name, after=second.name), nl=False)
+        else:
+            emit(changes.render(found))
+        changed = any(n for change, n in found.counts.items() if change is not Change.UNCHANGED)
+        ctx.exit(_status(fail_on, worse=found.regressed, changed=changed, missing=found.missing))
+    if as_json:
+        print_json(gate.as_json(found))
+    elif markdown:
+        click.echo(gate.markdown(found, before=first.name, after=second.name), nl=False)
+    else:
+        emit(gate.render(found, f"{first.name} → {second.name}"))
+    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.told), missing=found.missing))
+
+
+def _status(fail_on: str | None, *, worse: bool, changed: bool, missing: str) -> int:
+    if fail_on is not None and missing:
+        return 1
+    return int((fail_on == "regression" and worse) or (fail_on == "change" and changed))

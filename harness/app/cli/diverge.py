@@ -1,0 +1,104 @@
+"""`conformance diverge`: where a model's wrong result begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.analyse.divergence.task import DivergeTask
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import json_option
+
+
+@click.command(
+    epilog=example(
+        "conformance diverge my_model.py:make_model --backend ort-cpu",
+        "conformance diverge resnet50 --rules my_rules.py",
+        "conformance diverge llama-decoder --shapes dynamic --case 3 --converter dynamo --json",
+    )
+    + statuses("0 where the model's result is right and nothing diverges; 1 where something does")
+)
+@click.argument("word", metavar="MODEL")
+@click.option("--converter", metavar="NAME", help="The default converter without it.")
+@click.option("--backend", metavar="NAME", help="The default backend without it.")
+@click.option("--shapes", type=click.Choice(["static", "dynamic"]), default="static", show_default=True)
+@click.option(
+    "--case",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Which of the model's runs: 0 is its example, the others have other values or sizes.",
+)
+@click.option("--rules", multiple=True, metavar="FILE", help="With these conversion functions. Repeatable.")
+@click.option("--opset", type=int, metavar="N", help="To emit.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True, metavar="S"
+)
+@click.option("--memory-limit", type=float, default=4.0, show_default=True, metavar="GIB")
+@click.option("--keep/--no-keep", default=True, help="Keep the guilty call in the corpus (the default).")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    word: str,
+    converter: str | None,
+    backend: str | None,
+    shapes: str,
+    case: int,
+    rules: tuple[str, ...],
+    opset: int | None,
+    timeout: float,
+    memory_limit: float,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Find the first exported value of a model that departs from PyTorch's beyond what its inputs explain.
+
+    MODEL is FILE.py:FUNCTION, FILE.pt2 or the name of a model in cases/models. The operator is named by its
+    module, ATen overload and ONNX node, and run alone: is it that operator's fault, or accumulated error?
+
+    With --json: model, converter, backend, change, kind, problem, module, operators, node, onnx_node, detail,
+    alone, checked, checkpoints, not_run, growth, verdict.
+    """
+    from harness.analyse.divergence import report
+    from harness.analyse.divergence.run import find_divergence
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.load import ModelProblem
+    from harness.execute.supervisor import Supervisor
+    from harness.generate.regressions import Corpus
+    from harness.plan.options import Options, UsageProblem
+    from harness.plan.plan import make_plan
+
+    try:
+        plan = make_plan(
+            Options(
+                models=(word,),
+                converters=(converter,) if converter else (),
+                backends=(backend,) if backend else (),
+                shapes=shapes,
+                opset=opset,
+                rules=tuple(str(Path(file).absolute()) for file in rules),
+            )
+        )
+        unit = plan.models[0]
+        task = DivergeTask(
+            word=word, converter=unit.converter, backend=unit.backends[0], settings=unit.settings, case=case
+        )
+        with Supervisor(timeout=timeout, memory_limit=int(memory_limit * 2**30)) as supervisor:
+            found = find_divergence(task, supervisor)
+    except (UsageProblem, UnknownName, ModelProblem) as error:
+        raise click.UsageError(str(error)) from None
+    kept = report.entries(found) if keep else []
+    corpus = Corpus.default()
+    for entry in kept:
+        corpus.add(entry)
+    if as_json:
+        print_json(found.to_data())
+    else:
+        emit(*(Text(text) for text in report.lines(found)))
+        for entry in kept:
+            emit(line(f"  kept in {corpus.local / (entry.overload + '.jsonl')}"))
+    ctx.exit(int(found.kind != "none"))

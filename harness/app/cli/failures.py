@@ -1,0 +1,75 @@
+"""`conformance failures`: a run's failures, one entry per defect, worst first."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.analyse import failure_groups as failures
+from harness.analyse import known_issues
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import json_option, run_argument
+from harness.app.cli._select import selecting
+from harness.present.report.reproduce import shown_path
+from harness.record import store
+from harness.record.minimal import read_minimal
+from harness.record.select import Selection
+
+#: Distinct failures that a person is shown unasked.
+_SHOWN = 20
+
+
+@click.command(
+    epilog=example(
+        "conformance failures",
+        "conformance failures results/RUN --blame backend --backend ort-cpu",
+        "conformance failures --op 'aten.upsample_*' --outcome mismatch --json",
+    )
+    + statuses("0 where nothing failed or all of it is left open by the specification; 1 for failures")
+)
+@run_argument
+@selecting("overload", "backend", "converter", "blame", "outcome", "stage", "dtype", "family")
+@click.option(
+    "--limit", type=click.IntRange(min=0), help="Most to show; 0: all.  [default: 20; all with --json]"
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, run: Path, selection: Selection, limit: int | None, as_json: bool) -> None:
+    """List the distinct failures of a run, worst first.
+
+    Failures of one defect are one entry, with the operators and dtypes that it touches, its smallest case,
+    and the upstream issue where it is known. Where the specification leaves a result open it is nobody's
+    defect and listed apart.
+
+    With --json: run, failures (total, groups), no_longer_failing. A group has outcome, stage, blame, cause,
+    cases, overloads, dtypes, converters, backends, smallest, minimal, known.
+    """
+    known = known_issues.read_known_issues()
+    rows = selection.read(run, failures.COLUMNS, failures.FAILED)
+    groups = failures.failure_groups(rows, read_minimal(run), known)
+    gone = []
+    if selection == Selection():
+        gone = known_issues.no_longer_failing(known, store.read(run, known_issues.COLUMNS))
+    if limit is None:
+        limit = 0 if as_json else _SHOWN
+    some = groups if limit == 0 else groups[:limit]
+    if as_json:
+        print_json(
+            {
+                "run": str(run),
+                "failures": {"total": len(groups), "groups": [group.to_data() for group in some]},
+                "no_longer_failing": [one.to_data() for one in gone],
+            }
+        )
+    else:
+        if groups:
+            emit(failures.render(groups, limit or None), Text())
+            emit(line(shlex.join(["conformance", "show", groups[0].case_id, "--run", shown_path(run)])))
+        else:
+            emit(Text("No failures" + ("." if selection == Selection() else " of that kind.")))
+        if gone:
+            emit(known_issues.render(gone))
+    ctx.exit(int(any(group.blame != failures.SPEC for group in groups)))

@@ -1,0 +1,300 @@
+"""``conformance golden``: stored invocations with PyTorch's outputs, and what is done with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from harness.core import overloads as schema
+from harness.core.plugins import UnknownName
+from harness.gate.golden.check import Change, Checked, check
+from harness.gate.golden.export import export
+from harness.gate.golden.golden import Golden
+from harness.gate.golden.manifest import Manifest, read_manifest
+from harness.gate.golden.outcome import Ending, Key
+from harness.gate.golden.store import read_set
+from harness.generate.case_library import load_cases
+from harness.run.base import BACKENDS
+
+#: Where the goldens of this repository are.
+_DEFAULT = "golden"
+#: Lines of each kind that are printed unless all are asked for.
+_SHOWN = 20
+
+_directory = click.option(
+    "--golden",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=_DEFAULT,
+    show_default=True,
+    help="The set.",
+)
+_op = click.option(
+    "--op", "ops", multiple=True, metavar="NAME", help="An operator, overload or glob; repeatable."
+)
+_all = click.option("--all", "show_all", is_flag=True, help=f"Print every line, not the first {_SHOWN}.")
+
+
+@click.group()
+def command() -> None:
+    """Stored invocations with PyTorch's outputs, usable without PyTorch."""
+
+
+@command.command()
+@_op
+@click.option(
+    "--out",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=_DEFAULT,
+    show_default=True,
+    help="Where to write; with --op other operators' goldens there are kept.",
+)
+@click.option(
+    "--backend", "backends", multiple=True, metavar="NAME", help="Whose outcomes to record; repeatable."
+)
+@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Whose models; repeatable.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option("--count", type=click.IntRange(1), default=3, show_default=True, help="Goldens per operator.")
+def record(
+    ops: Sequence[str],
+    directory: Path,
+    backends: Sequence[str],
+    converters: Sequence[str],
+    seed: int,
+    count: int,
+) -> None:
+    """Draw a few small calls of every operator and store what PyTorch makes of them.
+
+    By default the models of every converter that can run here are stored, and the outcomes of ONNX Runtime
+    on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
+    """
+    from harness.convert.base import CONVERTERS, find_converter
+    from harness.gate.golden.record import record as record_goldens
+
+    known = list(load_cases())
+    names = _backends(backends) if backends else _available(("ort-cpu", "onnx-reference", "openvino"))
+    entries = CONVERTERS.entries()
+    chosen = converters or [e.name for e in entries if e.probe() is None]
+    for name in chosen:
+        try:
+            problem = find_converter(name).probe()
+        except UnknownName as error:
+            raise click.UsageError(str(error)) from None
+        if problem:
+            raise click.UsageError(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+
+    def progress(overloads: Iterable[str]) -> Iterable[str]:
+        wanted = list(overloads)
+        for i, name in enumerate(wanted, 1):
+            if i % 50 == 0 or i == len(wanted):
+                click.echo(f"{i}/{len(wanted)} {name}", err=True)
+            yield name
+
+    done = record_goldens(
+        directory,
+        _operators(ops, known),
+        backends=names,
+        converter_names=chosen,
+        complete=not ops,
+        seed=seed,
+        count=count,
+        progress=progress,
+    )
+    for overload, why in done.lost.items():
+        click.echo(f"{overload}: no goldens: {why}")
+    for difference in done.disputed:
+        click.echo(
+            f"left out, as PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}"
+        )
+    goldens = sum(map(len, done.manifest.goldens.values()))
+    click.echo(f"{goldens} goldens of {len(done.manifest.goldens)} operators in {directory}")
+
+
+@command.command("check")
+@_op
+@_directory
+@click.option(
+    "--backend", "backends", multiple=True, metavar="NAME", help="Where to run them; repeatable, or `all`."
+)
+@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Whose models; repeatable.")
+@click.option(
+    "--timeout", type=float, default=20.0, show_default=True, help="Seconds that one model may take."
+)
+@_all
+def check_command(
+    ops: Sequence[str],
+    directory: Path,
+    backends: Sequence[str],
+    converters: Sequence[str],
+    timeout: float,
+    show_all: bool,
+) -> None:
+    """Run backends against the goldens; needs no PyTorch.
+
+    Exit status 1 if a golden fails that did not fail when it was recorded, or fails in another way. Without
+    --backend, the recorded ones that can run here.
+    """
+    manifest, goldens, endings = _read(directory, ops)
+    names = _backends(backends) if backends else _available(tuple(manifest.backends))
+    for name in converters:
+        if name not in manifest.converters:
+            raise click.UsageError(str(UnknownName("converter", name, list(manifest.converters))))
+    found = list(
+        check(manifest, goldens, endings, backends=names, converters=converters or None, timeout=timeout)
+    )
+    for change, title in (
+        (Change.NEW, "newly failing"),
+        (Change.OTHER, "ending otherwise than recorded"),
+        (Change.FIXED, "passing now (record again to keep it so)"),
+    ):
+        _print_checked(title, [c for c in found if c.change is change], show_all)
+    click.echo(_counts(found, goldens, names, manifest))
+    if any(c.change.is_failure for c in found):
+        raise SystemExit(1)
+
+
+@command.command()
+@_op
+@_directory
+@_all
+def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
+    """Say where today's PyTorch differs from the one that the goldens were recorded with.
+
+    Exit status 1 if an output is no longer right by the operator's judge; one that moved in its last places
+    is listed only.
+    """
+    from harness.gate.golden.verify import verify as verify_goldens
+
+    manifest, goldens, _ = _read(directory, ops)
+    differences = list(verify_goldens(goldens))
+    wrong = [d for d in differences if d.is_wrong]
+    moved = sorted((d for d in differences if not d.is_wrong), key=lambda d: -(d.max_ulp or 0.0))
+    for title, held in (("not what was recorded", wrong), ("moved, and still right", moved)):
+        if held:
+            click.echo(f"{title}: {len(held)}")
+            lines = [f"  {d.golden.name}  {d.golden.invocation}\n      {d.what}" for d in held]
+            _print_lines(lines, show_all)
+    click.echo(
+        f"{len(goldens)} goldens recorded with PyTorch {manifest.versions['torch']} ({manifest.cpu}): "
+        f"{len(goldens) - len(differences)} the same to the bit, {len(moved)} moved, {len(wrong)} wrong"
+    )
+    if wrong:
+        raise SystemExit(1)
+
+
+@command.command("export")
+@click.argument("target", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option(
+    "--layout", type=click.Choice(["onnx-backend-test"]), default="onnx-backend-test", show_default=True
+)
+@_op
+@_directory
+def export_command(target: Path, layout: str, ops: Sequence[str], directory: Path) -> None:
+    """Write the goldens to DIR as tests that other projects' runners read.
+
+    Only those with one right answer, that a recorded backend computes from the model.
+    """
+    manifest, goldens, endings = _read(directory, ops)
+    done = export(target, manifest, goldens, endings)
+    for why, count in sorted(done.left_out.items()):
+        click.echo(f"{count} goldens left out: {why}")
+    click.echo(f"{len(done.tests)} tests in {target}")
+
+
+def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], dict[Key, Ending]]:
+    wanted = None
+    if ops:
+        wanted = _operators(ops, list(read_manifest(directory).goldens))
+    # The judges are the operator cases'.
+    load_cases()
+    return read_set(directory, wanted)
+
+
+def _operators(ops: Sequence[str], known: Sequence[str]) -> list[str]:
+    if not ops:
+        return list(known)
+    try:
+        return sorted({name for pattern in ops for name in schema.match(pattern, known)})
+    except schema.UnknownOperator as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _available(names: Sequence[str]) -> list[str]:
+    """Those of `names` that can run here."""
+    found = []
+    for name in names:
+        try:
+            entry, argument = BACKENDS.find(name)
+        except UnknownName:
+            continue
+        if entry.probe(argument) is None:
+            found.append(name)
+    if not found:
+        raise click.UsageError(f"none of {', '.join(names)} can run here; to get one: pip install '.[cpu]'")
+    return found
+
+
+def _backends(words: Sequence[str]) -> list[str]:
+    chosen: list[str] = []
+    for word in words:
+        if word == "all":
+            chosen += _available([e.name for e in BACKENDS.entries() if not e.name.endswith(":")])
+            continue
+        try:
+            entry, argument = BACKENDS.find(word)
+        except UnknownName as error:
+            raise click.UsageError(str(error)) from None
+        problem = entry.probe(argument)
+        if problem:
+            raise click.UsageError(f"--backend {word}: {problem.reason}; to get it: {problem.install}")
+        chosen.append(word)
+    return list(dict.fromkeys(chosen))
+
+
+def _print_checked(title: str, held: Sequence[Checked], show_all: bool) -> None:
+    if not held:
+        return
+    click.echo(f"{title}: {len(held)}")
+    lines = []
+    for c in held:
+        before = "" if c.recorded is None else f"\n      recorded: {_said(c.recorded)}"
+        lines.append(
+            f"  {c.golden.case_id} {c.converter} → {c.backend}  {c.golden.invocation}\n"
+            f"      now: {_said(c.now)}{before}"
+        )
+    _print_lines(lines, show_all)
+
+
+def _said(ending: Ending) -> str:
+    words = (ending.message or ending.signature).strip().splitlines()
+    return f"{ending.stage} {ending.outcome}" + (f": {words[0][:160]}" if words else "")
+
+
+def _print_lines(lines: Sequence[str], show_all: bool) -> None:
+    shown = lines if show_all else lines[:_SHOWN]
+    for line in shown:
+        click.echo(line)
+    if len(shown) < len(lines):
+        click.echo(f"  … {len(lines) - len(shown)} more with --all")
+
+
+def _counts(
+    found: Sequence[Checked], goldens: Sequence[Golden], names: Sequence[str], manifest: Manifest
+) -> str:
+    lines = []
+    for backend in names:
+        counts = Counter(c.change for c in found if c.backend == backend)
+        recorded = manifest.backends.get(backend)
+        known = f"recorded with {recorded}" if recorded else "nothing recorded of it: every failure is new"
+        lines.append(
+            f"{backend} ({known}): {counts[Change.PASS]} pass, {counts[Change.KNOWN]} fail as recorded, "
+            f"{counts[Change.FIXED]} pass now, {counts[Change.NEW]} newly fail, "
+            f"{counts[Change.OTHER]} end otherwise"
+        )
+    unmade = sum(not golden.models for golden in goldens)
+    lines.append(f"{len(goldens)} goldens, {unmade} of them without a model to run")
+    return "\n".join(lines)

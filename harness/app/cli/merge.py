@@ -1,0 +1,84 @@
+"""`conformance merge`: one run from the shards of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import json_option
+from harness.core.plain_text import count, listed, plain
+
+
+@click.command(
+    epilog=example(
+        "pytest harness --shard 1/2 --results-dir shards/1",
+        "pytest harness --shard 2/2 --results-dir shards/2",
+        "conformance merge shards/1 shards/2 --out results/NIGHTLY",
+    )
+    + statuses("0 where all shards are there and whole; 1 where something is missing")
+)
+@click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SHARD_RUN...")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RUN",
+    help="Where to write the run.",
+)
+@click.option(
+    "--allow-different-versions",
+    is_flag=True,
+    help="Merge shards that ran with different versions of something; the run names all of them.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, shards: tuple[Path, ...], out: Path, allow_different_versions: bool, as_json: bool
+) -> None:
+    """Put the runs of `pytest harness --shard I/N` together as one run.
+
+    All must be of one seed, with the same options and versions. A shard that is not there, or whose
+    directory is empty or damaged, is missing in the run; one that was killed gives what it recorded. Every
+    command says so of such a run, and none takes what is missing for passing.
+
+    With --json: run, run_id, verdicts, complete, set_aside, shards (index, count, state, operators,
+    unfinished).
+    """
+    from harness.record import store
+    from harness.record.completeness import State, completeness
+    from harness.record.merge import merge
+
+    merged = merge(shards, out, different_versions=allow_different_versions)
+    there = completeness(out)
+    verdicts = store.read(out, ["case_id"]).num_rows
+    if as_json:
+        print_json(
+            {
+                "run": str(out),
+                "run_id": merged.info.run_id,
+                "verdicts": verdicts,
+                "complete": there.complete,
+                "set_aside": list(merged.set_aside),
+                "shards": [part.to_data() for part in there.parts],
+            }
+        )
+        ctx.exit(int(not there.complete))
+    for said in merged.set_aside:
+        emit(Text(f"set aside: {plain(said, 300)}", style="bold red"))
+    for part in there.parts:
+        if part.state is not State.COMPLETE:
+            lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} lack verdicts"
+            names = f": {listed(part.unfinished, 6)}" if part.unfinished else ""
+            said = f"shard {part.index}/{part.count} {part.state}: {lacking}{names}"
+            emit(Text(said, style="bold red"))
+    emit(
+        Text(
+            f"{count(len(there.operators) - len(there.unfinished), 'operator')} of "
+            f"{len(there.operators):,}, {count(verdicts, 'verdict')}"
+        )
+    )
+    emit(line(f"written to {plain(str(out))}"))
+    ctx.exit(int(not there.complete))

@@ -1,0 +1,75 @@
+"""`conformance operators`: which ATen operators a model calls."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from harness.app.cli._output import example, print_json, statuses
+from harness.app.cli._run_argument import find_run
+from harness.core.plain_text import count
+from harness.record import layout
+from harness.record.run_info import newest
+
+
+@click.command(
+    epilog=example(
+        "conformance operators model.onnx --json > operators.json",
+        "conformance operators program.pt2 > operators.txt && pytest harness @operators.txt",
+    )
+    + statuses("0; 1 where a node is of no ATen operator that is known, or an operator has no case")
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--run",
+    metavar="DIR",
+    help="The run whose recorded exports tell where nodes come from; the newest below results/ by default.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with what has no case or is not known.")
+@click.pass_context
+def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> None:
+    """List the ATen operators that MODEL calls, an option `--op` for the tests a line.
+
+    MODEL is an ONNX file, or an exported program that `torch.export.save` wrote (.pt2). The nodes of an ONNX
+    file are traced back by what PyTorch's exporter notes on them; without notes, by the exports that
+    `conformance graphs` recorded in a run, and by name.
+
+    The page of `conformance dashboard` takes both forms; the text names only operators that the tests have
+    a case for, and says on stderr what is left out.
+
+    With --json: model, kind, operators (name, nodes, how, covered), unmapped (node, nodes).
+    """
+    from harness.analyse.explain.of_model import ModelError, operators_of
+    from harness.generate.case_library import load_cases
+    from harness.record.exhibits import read_graphs
+
+    covered = list(load_cases())
+    recorded = find_run(run) if run else newest(Path.cwd() / layout.DEFAULT_PARENT)
+    try:
+        found = operators_of(model, covered, read_graphs(recorded) if recorded else {})
+    except ModelError as error:
+        raise click.UsageError(str(error)) from None
+    known = set(covered)
+    if as_json:
+        print_json(
+            {
+                "model": model.name,
+                "kind": found.kind,
+                "operators": [
+                    {**dataclasses.asdict(one), "covered": one.name in known} for one in found.operators
+                ],
+                "unmapped": [{"node": node, "nodes": number} for node, number in found.unmapped.items()],
+            }
+        )
+    else:
+        for one in found.operators:
+            if one.name in known:
+                click.echo(f"--op={one.name}")
+        for one in found.operators:
+            if one.name not in known:
+                click.echo(f"no operator case: {one.name} ({count(one.nodes, 'node')})", err=True)
+        for node, number in found.unmapped.items():
+            click.echo(f"of no ATen operator that is known: {node} ({count(number, 'node')})", err=True)
+    ctx.exit(int(bool(found.unmapped) or any(one.name not in known for one in found.operators)))

@@ -1,0 +1,176 @@
+"""`conformance replay`: run a case again, now, and say what comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from harness.app.cli._output import emit, example, print_json, statuses
+from harness.app.cli._run_argument import find_run, json_option
+from harness.compare.verdict import Stage, Verdict
+from harness.core.plain_text import count, shown
+
+if TYPE_CHECKING:
+    from harness.plan.reexecute import Again, Outputs
+
+#: Outputs with more elements than this are not printed whole.
+_MOST = 64
+
+
+@click.command(
+    epilog=example(
+        "conformance replay 82129e6a",
+        "conformance replay 82129e6a --run results/RUN --backend onnx-reference",
+        "conformance replay celu.json --converter torchscript",
+        "conformance replay .conformance/corpus/aten.celu.default.jsonl --json",
+    )
+    + statuses("0 where every case passes now, or cannot be judged here; 1 where one still fails")
+)
+@click.argument("case", metavar="CASE_ID|FILE")
+@click.option("--run", metavar="DIR", help="The run that has the case; the newest below results/ by default.")
+@click.option(
+    "--converter", "converters", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable."
+)
+@click.option(
+    "--backend", "backends", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable."
+)
+@click.option("--opset", type=int, metavar="N", help="To emit, in place of the recorded.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S"
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    case: str,
+    run: str | None,
+    converters: tuple[str, ...],
+    backends: tuple[str, ...],
+    opset: int | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Run a case again and compare; nothing is recorded.
+
+    CASE_ID is the id of a recorded or a minimal case, or the beginning of one, run where it was recorded.
+    FILE holds invocations: one as JSON, or one per line, as in a corpus or in minimal.jsonl.
+
+    With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
+    three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
+    """
+    from harness.plan import reexecute as rerun
+    from harness.plan.options import UsageProblem
+
+    if Path(case).is_file():
+        again = rerun.from_file(Path(case))
+    else:
+        if "/" in case or case.endswith((".json", ".jsonl")):
+            raise click.UsageError(f"there is no file {case}")
+        again = rerun.recorded(find_run(run), case)
+    again = dataclasses.replace(
+        again,
+        converters=converters or again.converters,
+        backends=backends or again.backends,
+        opset=opset or again.opset,
+    )
+    try:
+        found = list(rerun.verdicts(again, timeout=timeout))
+    except UsageProblem as error:
+        raise click.UsageError(str(error)) from None
+    failing = [verdict for verdict in found if verdict.outcome.is_failure]
+    if as_json:
+        print_json({"cases": [_data(again, verdict) for verdict in found], "still_failing": len(failing)})
+    else:
+        for verdict in found:
+            emit(*_parts(again, verdict))
+        emit(Text(f"{count(len(failing), 'verdict')} of {len(found)} failing", style="bold"))
+    ctx.exit(int(bool(failing)))
+
+
+def _outputs(again: Again, verdict: Verdict) -> Outputs | None:
+    """The numbers of a case that got as far as to give some; None where this process gets none."""
+    from harness.plan import reexecute as rerun
+
+    if verdict.stage is not Stage.COMPARE:
+        return None
+    [case] = [c for c in again.cases if _is(c, verdict)][:1]
+    try:
+        return rerun.outputs(case, verdict.converter, verdict.backend, again.opset)
+    except Exception:
+        # The verdict stands; the numbers are an addition to it.
+        return None
+
+
+def _is(case: Any, verdict: Verdict) -> bool:
+    exported = case.exported.json if case.exported is not None else ""
+    return case.invocation.json == verdict.invocation and exported == verdict.exported_invocation
+
+
+def _parts(again: Again, verdict: Verdict) -> Iterator[RenderableType]:
+    from harness.analyse.failure_groups import call
+    from harness.present.report.case import verdict_table
+
+    yield Text.assemble((f"case {verdict.case_id}", "bold"))
+    yield shown(call(verdict.invocation), style="cyan")
+    yield verdict_table([verdict])
+    for text in verdict.message.splitlines()[:12]:
+        yield shown(f"  {text}")
+    for text in verdict.evidence.splitlines():
+        yield shown(f"  {text}")
+    outputs = _outputs(again, verdict)
+    if outputs is not None:
+        for index, expected in enumerate(outputs.expected):
+            truth = outputs.truth[index] if outputs.truth else None
+            got = outputs.got[index] if index < len(outputs.got) else None
+            yield Text(f"output {index}: {expected.dtype}{list(expected.shape)}")
+            for name, array in (("expected", expected), ("float64", truth), ("got", got)):
+                if array is not None:
+                    yield Text(f"  {name:<9}{_text(array)}")
+    yield Text()
+
+
+def _text(array: Any) -> str:
+    import numpy as np
+
+    if array.size > _MOST:
+        return f"{array.size} elements"
+    return " ".join(np.array2string(array, separator=", ", max_line_width=10_000, precision=9).split())
+
+
+def _plain(value: Any) -> Any:
+    """A number as JSON has it; what JSON has no word for as text."""
+    return (
+        value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
+    )
+
+
+def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
+    from harness.analyse.failure_groups import call
+    from harness.present.report.case import verdict_data
+
+    outputs = _outputs(again, verdict)
+
+    def values(arrays: Any) -> Any:
+        if arrays is None:
+            return None
+        return [
+            None if a is None or a.size > _MOST else [_plain(v) for v in a.reshape(-1).tolist()]
+            for a in arrays
+        ]
+
+    return {
+        "case_id": verdict.case_id,
+        "call": call(verdict.invocation),
+        "invocation": verdict.invocation,
+        "verdict": verdict_data(verdict),
+        "expected": values(outputs and outputs.expected),
+        "float64": values(outputs and outputs.truth),
+        "got": values(outputs and outputs.got),
+    }

@@ -1,0 +1,119 @@
+"""`conformance repro`: a failure as a stand-alone script or a bug report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.app.cli._run_argument import json_option, run_option
+
+if TYPE_CHECKING:
+    from harness.analyse.repro.check import Checked
+    from harness.analyse.repro.failure import Failure
+
+
+@click.command("repro")
+@click.argument("case_id")
+@run_option
+@click.option(
+    "--converter", metavar="NAME", help="The failure with this one; the first that fails by default."
+)
+@click.option("--backend", metavar="NAME", help="Likewise.")
+@click.option("--original", is_flag=True, help="The case as it was drawn, even where it has been shrunk.")
+@click.option(
+    "--rules",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Conversion functions that took part, repeatable; those of the run where its files are still there.",
+)
+@click.option("--issue", is_flag=True, help="Write a bug report in Markdown, in the form of its tracker.")
+@click.option("--out", metavar="FILE", help="Where to; - for the terminal; repro_CASE.py or .md by default.")
+@click.option(
+    "--check/--no-check", default=True, help="Run the script and say whether it fails; on by default."
+)
+@json_option
+def command(
+    case_id: str,
+    run: Path,
+    converter: str | None,
+    backend: str | None,
+    original: bool,
+    rules: tuple[Path, ...],
+    issue: bool,
+    out: str | None,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Write a script that shows a failure without the harness.
+
+    It needs PyTorch, ONNX and the runtime only, exits 1 while the defect is there and 0 once it is gone.
+
+    \b
+    Examples:
+      conformance repro 3f9c
+      conformance repro 3f9c --backend ort-cpu --issue --out report.md
+    """
+    # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
+    from harness.analyse.repro.failure import find_failure
+
+    failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
+    if rules:
+        failure = replace(failure, rule_files=rules)
+    script, checked, text = _written(failure, issue, check)
+    path = _place(out, failure, issue)
+    if path is not None:
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+    if as_json:
+        said = {
+            "script": script,
+            "issue": text if issue else None,
+            "path": None if path is None else str(path),
+            "reproduces": checked.reproduces if checked else None,
+            "exit_status": checked.exit_status if checked else None,
+            "output": checked.output + checked.errors if checked else None,
+        }
+        click.echo(json.dumps(said, indent=2))
+        return
+    click.echo(text if path is None else f"wrote {path}", nl=path is not None)
+    if checked is not None and not checked.reproduces:
+        raise click.ClickException(
+            f"the script does not show the failure here (exit status {checked.exit_status}):\n"
+            f"{checked.output}{checked.errors}"
+        )
+    if checked is not None:
+        click.echo("it fails by itself, as recorded", err=path is None)
+
+
+def _written(failure: Failure, issue: bool, check: bool) -> tuple[str, Checked | None, str]:
+    """The script, how it ended, and what is to be written."""
+    from harness.analyse.repro.check import run_text
+    from harness.analyse.repro.issue import Report, write_issue
+    from harness.analyse.repro.script import NoScript, write_graph_script, write_script
+    from harness.compare.verdict import Stage
+
+    try:
+        script = write_script(failure)
+    except NoScript as error:
+        raise click.ClickException(f"case {failure.case_id}: {error}") from None
+    checked = run_text(script) if check else None
+    if not issue:
+        return script, checked, script
+    graph = ""
+    if failure.stage is not Stage.CONVERT:
+        printed = run_text(write_graph_script(failure))
+        graph = printed.output if printed.exit_status == 0 else ""
+    return script, checked, write_issue(Report(failure, script, checked, graph))
+
+
+def _place(out: str | None, failure: Failure, issue: bool) -> Path | None:
+    if out == "-":
+        return None
+    return Path(out or f"repro_{failure.case_id[:8]}.{'md' if issue else 'py'}")

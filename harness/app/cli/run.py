@@ -1,0 +1,86 @@
+"""`conformance run`: the same as `pytest harness`, from any directory."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+import harness
+from harness.app.cli._output import example, print_json
+from harness.record import layout, store
+from harness.record.run_info import newest, read_run_info
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=example(
+        "conformance run",
+        "conformance run --op aten::celu --examples 400 -n 2",
+        "conformance run --backend onnx-reference --converter torchscript --record-only",
+    )
+    + "\n\nExit status: pytest's; 0 for no failure, 1 for failures, 4 for options that cannot be carried "
+    "out, 5 for a run that drew nothing.",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.pass_context
+def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+    """Run operators: `pytest harness ARGS`, with all options of both passed on.
+
+    `conformance run -- --help` lists them; --op, --converter, --backend and --examples are those that one
+    begins with. The run is written to results/ below the current directory, or to --results-dir.
+
+    With --json, which pytest does not get, its output goes to stderr and a summary to stdout: exit_status,
+    run, run_id, cases, verdicts, outcomes.
+    """
+    given = list(arguments)
+    options = given[: given.index("--")] if "--" in given else given
+    if "--json" not in options:
+        ctx.exit(pytest_main(given))
+    given.remove("--json")
+    before = _newest()
+    directory = _ResultsDirectory()
+    with contextlib.redirect_stdout(sys.stderr):
+        status = pytest_main(given, directory)
+    run = directory.path or _newest()
+    print_json({"exit_status": status, **_summary(run if run is not None and run != before else None)})
+    ctx.exit(status)
+
+
+class _ResultsDirectory:
+    """A pytest plug-in that learns where the run is written."""
+
+    path: Path | None = None
+
+    def pytest_configure(self, config: Any) -> None:
+        """Take note of the option."""
+        given = getattr(config.option, "results_dir", None)
+        self.path = Path(given) if given else None
+
+
+def pytest_main(arguments: list[str], *plugins: object) -> int:
+    """`pytest harness` in this process; its exit status."""
+    import pytest
+
+    return int(pytest.main(["--pyargs", harness.__name__, *arguments], plugins=list(plugins)))
+
+
+def _newest() -> Path | None:
+    return newest(Path.cwd() / layout.DEFAULT_PARENT)
+
+
+def _summary(run: Path | None) -> dict[str, Any]:
+    if run is None or not layout.holds_run(run):
+        return {"run": None, "run_id": None, "cases": 0, "verdicts": 0, "outcomes": {}}
+    rows = store.read(run, ["case_id", "outcome"])
+    outcomes = rows.group_by("outcome").aggregate([([], "count_all")]).sort_by("outcome").to_pylist()
+    return {
+        "run": str(run),
+        "run_id": read_run_info(run).run_id,
+        "cases": len(rows["case_id"].unique()),
+        "verdicts": rows.num_rows,
+        "outcomes": {row["outcome"]: row["count_all"] for row in outcomes},
+    }

@@ -1,0 +1,124 @@
+"""``conformance shrink``: the smallest invocations that still fail as a run's failures do."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from harness.analyse.shrink.recorded import Failure, failures
+from harness.analyse.shrink.session import PER_FAILURE, shrink_run
+from harness.app.cli._run_argument import json_option, run_argument
+from harness.core.overloads import UnknownOperator, match
+from harness.core.plain_text import count
+from harness.generate.regressions import Corpus
+from harness.present.report import minimal as report
+from harness.record.rule_files import rule_files
+from harness.record.run_info import read_run_info
+from harness.record.store import resolve_case
+
+
+@click.command()
+@run_argument
+@click.option("--case", metavar="ID", help="Only this case's failures; the beginning of an id will do.")
+@click.option("--op", multiple=True, metavar="NAME", help="Only these operators, repeatable: aten::celu.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds in all.",
+)
+@click.option(
+    "--per-failure",
+    type=click.FloatRange(min=0),
+    default=PER_FAILURE,
+    show_default=True,
+    metavar="S",
+    help="Seconds for one failure.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds per step of an evaluation.",
+)
+@click.option(
+    "--rules",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Conversion functions that RUN tried, repeatable; its own files where they are still there.",
+)
+@click.option("--again", is_flag=True, help="Also failures that are shrunk already.")
+@json_option
+def command(
+    run: Path,
+    case: str | None,
+    op: tuple[str, ...],
+    budget: float,
+    per_failure: float,
+    timeout: float,
+    rules: tuple[Path, ...],
+    again: bool,
+    as_json: bool,
+) -> None:
+    """Shrink the failures of RUN, worst first, to the smallest calls that fail in the same way.
+
+    Writes RUN/minimal.jsonl as it goes on; what is finished there is not done again.
+
+    \b
+    conformance shrink results/RUN --budget 300
+    conformance shrink --case 82129e6a
+    """
+    wanted = _chosen(run, case, op)
+    console = Console(stderr=as_json)
+
+    def skipped(failure: Failure, why: str) -> None:
+        console.print(f"{failure.overload} {failure.case_id}: {why}", style="yellow", markup=False)
+
+    done = 0
+    for minimal in shrink_run(
+        run,
+        seconds=budget,
+        per_failure=per_failure,
+        chosen=wanted,
+        # Who names a case wants to see it.
+        again=again or case is not None,
+        timeout=timeout,
+        rules=[str(file.absolute()) for file in rules or rule_files(run, read_run_info(run))],
+        corpus=_corpus(run),
+        on_skipped=skipped,
+    ):
+        done += 1
+        if as_json:
+            click.echo(json.dumps(dataclasses.asdict(minimal)))
+        else:
+            console.print(report.render(minimal))
+    console.print(f"{count(done, 'failure')} shrunk of {len(wanted)} in {run}", markup=False, highlight=False)
+
+
+def _corpus(run: Path) -> Corpus | None:
+    """The corpus, if the run asked it and added to it."""
+    asked = read_run_info(run).options.get("source")
+    return Corpus.default() if isinstance(asked, list) and (not asked or "corpus" in asked) else None
+
+
+def _chosen(run: Path, case: str | None, op: tuple[str, ...]) -> list[Failure]:
+    found = failures(run, case_id=None if case is None else resolve_case(run, case))
+    if case is not None and not found:
+        raise click.ClickException(f"case {case} did not fail in {run}")
+    if not op:
+        return found
+    known = sorted({failure.overload for failure in found})
+    try:
+        names = {name for pattern in op for name in match(pattern, known)}
+    except UnknownOperator as error:
+        raise click.ClickException(f"among the failures of {run}: {error}") from None
+    return [failure for failure in found if failure.overload in names]

@@ -1,0 +1,61 @@
+"""`conformance summary`: a run in a few lines, for the page of a CI job and for a chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.app.cli._output import example, print_json, statuses
+from harness.app.cli._run_argument import json_option, run_argument
+from harness.core.json_text import json_text
+from harness.record import layout
+
+
+@click.command(
+    epilog=example(
+        "conformance summary results/RUN --against golden/baseline >> $GITHUB_STEP_SUMMARY",
+        "conformance summary results/RUN --against results/YESTERDAY",
+        "conformance summary --chat --link https://example.org/site | curl --json @- $WEBHOOK",
+    )
+    + statuses("0, be the run red or green: `conformance diff --fail-on regression` is the gate")
+)
+@run_argument
+@click.option(
+    "--against",
+    metavar="BASELINE_OR_RUN",
+    help="What to compare with: a baseline, a run, or a git revision as `conformance diff` takes it.",
+)
+@click.option("--chat", is_flag=True, help="Print a message, as the JSON that webhooks of chats take.")
+@click.option(
+    "--chat-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write that message to FILE as well.",
+)
+@click.option("--link", default="", metavar="URL", help="Of the dashboard, to be named.")
+@json_option
+def command(
+    run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool
+) -> None:
+    """Sum up a run in Markdown: what passes, what is missing, what is worse, and the worst failures.
+
+    It is red where something is worse than --against, or where verdicts are missing; without --against,
+    failures alone make no run red.
+
+    With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, reused,
+    against, worse, differences.
+    """
+    from harness.present.report import digest_text
+    from harness.present.report.digest import digest
+
+    found = digest(run, against)
+    if chat_out is not None:
+        with layout.replacing(chat_out) as temporary:
+            temporary.write_text(json_text(digest_text.chat(found, link)) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(digest_text.as_json(found))
+    elif chat:
+        print_json(digest_text.chat(found, link))
+    else:
+        click.echo(digest_text.markdown(found, link), nl=False)

@@ -1,0 +1,93 @@
+"""`conformance tolerance`: how far right answers are from PyTorch's, and where that changed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from harness.app.cli._output import emit, example, line, print_json, statuses
+from harness.app.cli._run_argument import find_run, json_option, run_argument
+from harness.app.cli._select import selecting
+from harness.core.plain_text import plain
+from harness.present.report import movement, tolerance
+from harness.present.report.reproduce import shown_path
+from harness.record.run_info import read_run_info
+from harness.record.select import Selection
+
+
+@click.command(
+    epilog=example(
+        "conformance tolerance",
+        "conformance tolerance results/RUN --op 'aten.*softmax*' --dtype float16",
+        "conformance tolerance results/RUN --out tables/",
+        "conformance tolerance results/NEW --compare results/OLD",
+    )
+    + statuses("0; with --compare, 1 where numbers moved")
+)
+@run_argument
+@selecting("overload", "backend", "converter", "dtype", "family")
+@click.option(
+    "--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where tolerance.csv, .json and .parquet are written; the run's own directory by default, unless "
+    "only some rows are asked for.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all."
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    run: Path,
+    selection: Selection,
+    other: str | None,
+    out: Path | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Print the tolerance matrix of a run, largest errors first, and write it as CSV, JSON and Parquet.
+
+    Per operator, dtype, converter and backend: ULP errors of the cases that passed, and the smallest
+    (rtol, atol) that accepts them all. Errors are against PyTorch in the case's dtype. What needs more than
+    the default tolerance of its dtype passed because float64 is on its side.
+
+    With --compare OTHER_RUN: cases of both runs that pass in both, at another distance from PyTorch.
+
+    With --json: run, run_id, versions, rows; with --compare: run, other, versions, compared, broken, mended,
+    moved. A row's keys are the columns of the files.
+    """
+    info = read_run_info(run)
+    if other is not None:
+        if out is not None:
+            raise click.UsageError("--compare writes no files: leave --out away")
+        earlier = find_run(other)
+        found = movement.movement(
+            selection.read(earlier, movement.COLUMNS),
+            selection.read(run, movement.COLUMNS),
+            read_run_info(earlier).versions,
+            info.versions,
+        )
+        if as_json:
+            print_json({"run": str(run), "other": str(earlier), **found.to_data()})
+        else:
+            emit(movement.render(found, limit or None))
+        ctx.exit(int(bool(found.moved)))
+    rows = tolerance.distributions(selection.read(run, tolerance.COLUMNS, tolerance.COMPARED))
+    # Paths of a machine do not go into files.
+    about = {"run_id": info.run_id, "versions": dict(info.versions)}
+    directory = out or (run if selection == Selection() else None)
+    files = tolerance.write(rows, directory, about) if directory is not None else []
+    if as_json:
+        print_json({"run": str(run), **about, "rows": [dataclasses.asdict(row) for row in rows]})
+        return
+    emit(tolerance.render(rows, limit or None))
+    if files:
+        emit(Text(), line(f"written to {plain(shown_path(files[0]))}, .json and .parquet"))

@@ -1,0 +1,114 @@
+"""`conformance upgrade`: what moved with other versions of what takes part, and taking it over."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import click
+
+from harness.app.cli._output import emit, example, print_json, statuses
+from harness.app.cli._run_argument import json_option
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=example(
+        "pip install --upgrade onnxruntime && conformance upgrade -n 2",
+        "conformance upgrade --accept",
+        "conformance upgrade --op celu --markdown",
+    )
+    + statuses("0 where nothing is worse, or all is accepted; 1 where something is"),
+)
+@click.option("--op", "ops", multiple=True, metavar="NAME", help="Only these operators; repeatable.")
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="golden/baseline",
+    show_default=True,
+    help="What is expected.",
+)
+@click.option(
+    "--golden",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="golden",
+    show_default=True,
+    help="The goldens; passed over where there are none.",
+)
+@click.option("--results-dir", type=click.Path(path_type=Path), help="Where the run is written.")
+@click.option("--accept", is_flag=True, help="Record the baseline and the goldens anew.")
+@click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
+@json_option
+@click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST OPTIONS]...")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    ops: tuple[str, ...],
+    baseline: Path,
+    golden: Path,
+    results_dir: Path | None,
+    accept: bool,
+    markdown: bool,
+    as_json: bool,
+    more: tuple[str, ...],
+) -> None:
+    """Say what moved since the goldens and the baseline were recorded, with which versions.
+
+    Runs the goldens in PyTorch (`conformance golden verify`) and on the backends (`conformance golden
+    check`), then the cases of the baseline (`pytest harness --baseline`). To be called after a dependency
+    was upgraded; pytest's progress goes to stderr.
+
+    With --json: worse, versions, goldens, baseline, run, accepted.
+    """
+    from harness.app.cli.run import pytest_main
+    from harness.gate.baseline.file import of_run, read_baseline, updated, write_baseline
+    from harness.gate.upgrade.goldens import look
+    from harness.gate.upgrade.sweep import sweep
+    from harness.present.report import upgrade
+    from harness.record import layout
+    from harness.record.run_info import RunInfo
+
+    expected = read_baseline(baseline)
+    names = _operators(ops, sorted({key[0] for key in expected.cells}))
+    run = results_dir or layout.default_directory(RunInfo.begin(seed=0, options={}).run_id)
+    with contextlib.redirect_stdout(sys.stderr):
+        goldens = look(golden, names)
+    account = upgrade.Account(goldens=goldens, sweep=sweep(baseline, run, pytest_main, names, more))
+    if as_json:
+        print_json({**upgrade.as_json(account), "run": str(run), "accepted": accept})
+    elif markdown:
+        click.echo(upgrade.markdown(account), nl=False)
+    else:
+        emit(upgrade.render(account))
+    if not accept:
+        ctx.exit(int(account.worse > 0))
+    write_baseline(baseline, updated(expected, of_run(run)))
+    click.echo(f"wrote {baseline}", err=True)
+    if goldens is not None:
+        from harness.gate.golden.record import record
+
+        held = list(goldens.manifest.goldens) if names is None else names
+        done = record(
+            golden,
+            held,
+            backends=[name for name in goldens.manifest.backends if name not in goldens.left_out],
+            converter_names=list(goldens.manifest.converters),
+            complete=names is None,
+            seed=goldens.manifest.seed,
+            count=goldens.manifest.count,
+        )
+        for overload, why in done.lost.items():
+            click.echo(f"{overload}: no goldens: {why}", err=True)
+        click.echo(f"wrote {sum(map(len, done.manifest.goldens.values()))} goldens to {golden}", err=True)
+
+
+def _operators(ops: tuple[str, ...], known: list[str]) -> list[str] | None:
+    from harness.core import overloads as schema
+
+    if not ops:
+        return None
+    try:
+        return sorted({name for pattern in ops for name in schema.match(pattern, known)})
+    except schema.UnknownOperator as error:
+        raise click.UsageError(f"in the baseline: {error}") from None

@@ -1,0 +1,350 @@
+"""`pytest harness`: its options, its items, and its hooks; the run itself is `harness.app.session`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from harness.analyse.argument_coverage.survey import Survey
+from harness.analyse.argument_coverage.unreachable import excuses
+from harness.analyse.operator_coverage.report import report
+from harness.analyse.shrink.after_run import default_seconds, shrink_after_run
+from harness.app import baseline_option, model_options
+from harness.app import options as command_options
+from harness.app.session import Session, corpus_of
+from harness.generate.case_library import load_cases
+from harness.generate.recorded_case import read_replay
+from harness.plan.model_unit import ModelUnit
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import Plan, make_plan
+from harness.plan.reuse import report as reused
+from harness.plan.reuse.library import Library
+from harness.plan.unit import Unit
+from harness.present.report import generator
+from harness.present.report.afterwords import Afterwords
+from harness.present.report.header import header
+from harness.present.report.progress import Progress
+from harness.present.report.summary import print_summary
+from harness.record.errors import ResultsError
+from harness.record.run_info import RunInfo, read_run_info
+
+#: Seconds between progress lines where the terminal cannot rewrite one.
+_QUIET_INTERVAL = 15.0
+
+_OPTIONS = pytest.StashKey[Options]()
+_PLAN = pytest.StashKey[Plan]()
+_SESSION = pytest.StashKey[Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("conformance", "PyTorch → ONNX → runtime conformance")
+    command_options.add(group.addoption)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Instead of a session: print the coverage and end."""
+    if not config.option.coverage or config.option.help:
+        return None
+    text, status = report(load_cases())
+    print(text)
+    return status
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Resolve what was asked for; what is wrong with it ends the session with status 4."""
+    if config.option.help:
+        return
+    try:
+        options = _options(config.option)
+        config.stash[_OPTIONS], config.stash[_PLAN] = options, make_plan(options)
+    except (UsageProblem, ResultsError) as error:
+        raise pytest.UsageError(str(error)) from None
+    # The summary says more in less; giving `--tb` or `-r` brings pytest's own back.
+    if config.option.tbstyle == "auto":
+        config.option.tbstyle = "no"
+    if config.option.reportchars == "fE":
+        config.option.reportchars = ""
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Item] | None:
+    """Collect operators, models or the generator's quality."""
+    unwanted = name.startswith("test_") and name != model_options.test_function(collector.config.option)
+    return [] if unwanted else None
+
+
+def _options(given: Any) -> Options:
+    """The user's words as `Options`.
+
+    Raises:
+        UsageProblem: words that do not go together.
+        ResultsError: the run to replay cannot be read.
+    """
+    replay = None
+    if given.replay is not None:
+        replay = read_replay(Path(given.replay), given.case)
+        # A case failed as it was exported then; what is given now counts more.
+        recorded = read_run_info(Path(given.replay)).options
+        for name in ("opset", "converter", "backend"):
+            if not getattr(given, name):
+                setattr(given, name, recorded.get(name))
+    elif given.case:
+        raise UsageProblem("--case names a recorded case: say where it was recorded with --replay DIR")
+    baseline_option.prepare(given)
+    if given.shrink is not None and not given.shrink >= 0:
+        raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
+    if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
+        raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
+    if given.baseline and (given.models or given.model):
+        raise UsageProblem(
+            "--baseline is of operators, and whole models are to be run: leave one of them out"
+        )
+    if (given.timeout or 0) < 0 or given.memory_limit <= 0:
+        raise UsageProblem("--timeout and --memory-limit must be positive")
+    return Options(
+        ops=tuple(given.op),
+        converters=tuple(given.converter or ()),
+        backends=tuple(given.backend or ()),
+        dtypes=tuple(given.dtype),
+        examples=given.examples,
+        values=given.values,
+        seed=given.seed,
+        shapes=given.shapes,
+        opset=given.opset,
+        batch_size=given.batch_size,
+        sources=tuple(given.source),
+        public_api=given.public_api,
+        blame=not given.no_blame,
+        replay=replay,
+        rules=tuple(str(Path(file).absolute()) for file in given.rules),
+        shard=given.shard,
+        models=model_options.words(given),
+        reuses=bool(given.reuse),
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Open the record, before xdist starts its workers."""
+    config = session.config
+    given = config.option
+    if given.collectonly or given.generator_report:
+        return
+    joined = getattr(config, "workerinput", {}).get("conformance")
+    directory = joined["directory"] if joined else given.results_dir
+    try:
+        config.stash[_SESSION] = Session(
+            config.stash[_PLAN],
+            Path(directory) if directory else None,
+            options={name: getattr(given, name) for name in command_options.RECORDED},
+            rule_files=tuple(map(Path, given.rules)),
+            seed=given.seed,
+            # 0 is how pytest-timeout says none.
+            timeout=given.timeout or float("inf"),
+            memory_limit=int(given.memory_limit * 2**30),
+            baseline=baseline_option.expected(given),
+            joins=RunInfo.from_json(joined["run"]) if joined else None,
+            worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
+            library=Library([Path(directory) for directory in given.reuse]) if given.reuse else None,
+        )
+    except ResultsError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker which run it belongs to."""
+    session = node.config.stash.get(_SESSION, None)
+    if session is None:
+        return
+    node.workerinput["conformance"] = {
+        "directory": str(session.results_dir.absolute()),
+        "run": session.run_info.json,
+    }
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Versions, who takes part, who cannot and why."""
+    plan = config.stash[_PLAN]
+    return header(plan, config.stash[_OPTIONS])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item per unit."""
+    if "unit" in metafunc.fixturenames:
+        units = metafunc.config.stash[_PLAN].units
+        metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
+    if "model_unit" in metafunc.fixturenames:
+        models = metafunc.config.stash[_PLAN].models
+        metafunc.parametrize("model_unit", models, ids=[_item_id(unit) for unit in models])
+    if "surveyed" in metafunc.fixturenames:
+        units = metafunc.config.stash[_PLAN].units
+        metafunc.parametrize("surveyed", list(dict.fromkeys(unit.overload for unit in units)))
+
+
+def _item_id(unit: Unit | ModelUnit) -> str:
+    mode = "" if unit.shape_mode == "static" else f"-{unit.shape_mode}"
+    return f"{unit.overload}-{unit.converter}{mode}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note what the user deselected, so that the record does not lack it."""
+    run = session.config.stash.get(_SESSION, None)
+    given = [item.callspec.params.get("unit") for item in session.items if hasattr(item, "callspec")]
+    chosen = {(unit.overload, unit.word) for unit in given if isinstance(unit, Unit)}
+    # Under xdist the workers collect; the process that starts them has no items.
+    if run is not None and chosen:
+        units = session.config.stash[_PLAN].units
+        run.leave_out(unit for unit in units if (unit.overload, unit.word) not in chosen)
+
+
+@pytest.fixture(scope="session")
+def conformance(request: pytest.FixtureRequest) -> Session:
+    """The run that items add to."""
+    return request.config.stash[_SESSION]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+    """No letter per item: the progress line says it. `-v` has its line per item."""
+    if report.when != "call" or config.option.verbose > 0:
+        return None
+    return report.outcome, "", ""
+
+
+class _Follower:
+    """Follows the reports of all items, those of xdist's workers too, and keeps the progress line."""
+
+    def __init__(self, reporter: Any, items: int, gate: baseline_option.Gate) -> None:
+        self.progress = Progress(items)
+        self.cases = 0
+        self.fired: set[str] = set()
+        self.gate = gate
+        self.afterwords = Afterwords()
+        self.surveys: list[Survey] = []
+        self._reporter = reporter
+        self._said = 0.0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count one item."""
+        if report.when != "call":
+            return
+        properties: dict[str, Any] = dict(report.user_properties)
+        self.cases += properties.get("cases", 0)
+        self.fired.update(properties.get("fired", ()))
+        self.gate.add(properties)
+        self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
+        if "survey" in properties:
+            self.surveys.append(Survey.from_data(properties["survey"]))
+        self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
+        if self._reporter is None or self._reporter.verbosity != 0:
+            return
+        if self._reporter.hasmarkup:
+            self._reporter.rewrite(self.progress.line(), erase=True)
+        elif self.progress.state.elapsed - self._said >= _QUIET_INTERVAL:
+            self._said = self.progress.state.elapsed
+            self._reporter.write_line(self.progress.line())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Begin to follow the reports; the loop itself is pytest's, or xdist's."""
+    config = session.config
+    if not hasattr(config, "workerinput") and not config.option.collectonly:
+        # Under xdist only the workers collect.
+        items = len(session.items) or len(config.stash[_PLAN].units + config.stash[_PLAN].models)
+        gate = baseline_option.Gate(baseline_option.expected(config.option))
+        follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items, gate)
+        config.pluginmanager.register(follower, "conformance-follower")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Complete the record. A run that drew no case is not green."""
+    run = session.config.stash.get(_SESSION, None)
+    if run is None:
+        return
+    follower = session.config.pluginmanager.get_plugin("conformance-follower")
+    # A shard that no operator falls to has nothing to draw.
+    drew = follower is None or follower.cases or not session.config.stash[_PLAN].units
+    if not drew and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+    if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
+    run.close(int(exitstatus))
+    if follower is not None and follower.cases:
+        session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
+    ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
+    if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        _shrink(session.config, run)
+
+
+def _idle_rules(config: pytest.Config) -> list[str]:
+    """Rules that no case used, although cases were run."""
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    if follower is None or not follower.cases:
+        return []
+    return [label for label in config.stash[_PLAN].rules if label not in follower.fired]
+
+
+def _shrink(config: pytest.Config, run: Session) -> None:
+    given = config.option
+    seconds = given.shrink
+    if seconds is None:
+        seconds = 0.0 if given.record_only else default_seconds(run.results_dir)
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    if seconds > 0 and reporter is not None and follower is not None:
+        said = shrink_after_run(
+            run.results_dir,
+            seconds,
+            timeout=given.timeout or float("inf"),
+            memory_limit=int(given.memory_limit * 2**30),
+            cases=follower.gate.worse_cases,
+            rules=config.stash[_OPTIONS].rules,
+            corpus=corpus_of(config.stash[_PLAN].units[0]),
+        )
+        reporter.ensure_newline()
+        reporter.write_line(said)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The matrix, the failures, how to reproduce one, where everything is."""
+    run = config.stash.get(_SESSION, None)
+    follower = config.pluginmanager.get_plugin("conformance-follower")
+    surveys = follower.surveys if follower is not None else []
+    if run is None and not surveys:
+        return
+    terminalreporter.ensure_newline()
+    terminalreporter.section("conformance" if run else "generator", "=")
+    marked = terminalreporter.hasmarkup
+    console = Console(
+        file=terminalreporter._tw._file,
+        force_terminal=marked,
+        no_color=not marked,
+        # A file or a pipe has no width; lines of a hundred columns read well in both.
+        width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
+    )
+    if run is None:
+        for part in generator.render(surveys, excuses(), whole=not config.option.op):
+            console.print(part, soft_wrap=isinstance(part, Text))
+        return
+    print_summary(console, run.results_dir)
+    if config.option.baseline and follower is not None:
+        for part in follower.gate.rendered(config.option, run.run_info):
+            console.print(part, soft_wrap=True)
+    for label in _idle_rules(config):
+        terminalreporter.write_line(
+            f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",
+            red=True,
+        )
+    if follower is not None:
+        state = follower.progress.state
+        terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
+        for line in [*reused.lines(run.run_info), *follower.afterwords.lines()]:
+            terminalreporter.write_line(line)

@@ -1,0 +1,312 @@
+"""A run: its plan carried out unit by unit and recorded. What the command line does, for Python.
+
+plan = make_plan(Options(ops=("aten::celu",), examples=40))
+with Session(plan, Path("out")) as session:
+    for unit in plan.units:
+        print(session.run(unit).text())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import harness
+from harness.analyse.divergence.diverge import Divergence
+from harness.analyse.divergence.report import entries
+from harness.analyse.divergence.run import find_divergence
+from harness.analyse.divergence.task import DivergeTask
+from harness.app.baseline_option import report_of
+from harness.compare.verdict import Verdict
+from harness.convert.base import find_converter
+from harness.execute.supervisor import Supervisor
+from harness.gate.baseline.file import Baseline, drawing
+from harness.gate.baseline.recheck import Rechecked, rechecked
+from harness.generate.regressions import Corpus
+from harness.generate.regressions.remember import Memory, Remembered
+from harness.generate.sources.base import Notice
+from harness.generate.sources.corpus import FromCorpus
+from harness.plan.model_details import write_details
+from harness.plan.model_unit import ModelUnit, run_model_unit
+from harness.plan.plan import Plan
+from harness.plan.reuse.basis import basis
+from harness.plan.reuse.carry_out import run_reusing
+from harness.plan.reuse.library import Library
+from harness.plan.reuse.report import conclude, notes
+from harness.plan.unit import Unit, run_unit
+from harness.record import layout, store
+from harness.record.rule_files import OPTION, recorded
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+from harness.run.base import BACKENDS
+
+#: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
+_FLUSH_INTERVAL = 2.0
+
+
+class UnitSummary:
+    """What one unit came to.
+
+    Attributes:
+        verdicts: How many rows it has in the record.
+        cases: How many distinct cases were drawn.
+        outcomes: Outcome → how many verdicts.
+        compared: With the baseline; None where the run has none.
+        open: How many verdicts would be failures but for a specification that leaves the result open.
+        notices: What the sources of its cases have to say to a person.
+        remembered: What became of the corpus.
+    """
+
+    def __init__(self) -> None:
+        self.compared: Rechecked | None = None
+        self.verdicts = 0
+        self.outcomes: Counter[str] = Counter()
+        self.open = 0
+        self.notices: list[Notice] = []
+        self.remembered = Remembered()
+        self._cases: set[tuple[str, str]] = set()
+        self._failures: dict[str, tuple[int, str]] = {}
+
+    def add(self, verdicts: Sequence[Verdict]) -> None:
+        """Count more of the unit's verdicts."""
+        for verdict in verdicts:
+            self.verdicts += 1
+            self._cases.add((verdict.case_id, verdict.exported_invocation))
+            self.outcomes[verdict.outcome.value] += 1
+            if verdict.is_open:
+                self.open += 1
+            elif verdict.outcome.is_failure:
+                key = f"{verdict.backend}: {verdict.outcome} at {verdict.stage}: {verdict.signature}"
+                count, case_id = self._failures.get(key, (0, verdict.case_id))
+                self._failures[key] = (count + 1, case_id)
+
+    @property
+    def cases(self) -> int:
+        """How many distinct cases were drawn."""
+        return len(self._cases)
+
+    @property
+    def failed(self) -> int:
+        """How many verdicts are somebody's failure."""
+        return sum(count for count, _ in self._failures.values())
+
+    def text(self) -> str:
+        """The failures, one line per signature, commonest first."""
+        lines = [f"{self.failed} of {self.verdicts} verdicts are failures"]
+        if self.open:
+            lines[0] += f", {self.open} more are left open by the specification"
+        for key, (count, case_id) in sorted(self._failures.items(), key=lambda failure: -failure[1][0]):
+            lines.append(f"  {count:>4} × {key} (first: {case_id})")
+        return "\n".join(lines)
+
+
+class Session:
+    """Carries out units in a worker process and records their verdicts.
+
+    Args:
+        plan: What will be run.
+        results_dir: Where the run is written; None for ``results/RUN_ID`` below the current directory.
+        options: What the user chose, for ``run.json``.
+        seed: Of the draws, likewise.
+        timeout: Seconds per step of a batch.
+        memory_limit: Bytes that the worker process may take.
+        baseline: What to compare with; failures that it expects are none.
+        joins: A run that another process began, which this one adds to as `worker`.
+        worker: Names this process's parts of the record.
+        library: Earlier runs, whose verdicts are taken over where running again could give no other.
+        rule_files: Of the user's rules, for whoever looks into the run later.
+
+    Raises:
+        harness.record.errors.ResultsError: the directory cannot be written, or holds a run already.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        results_dir: Path | None = None,
+        *,
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        timeout: float = 120.0,
+        memory_limit: int = 4 * 2**30,
+        baseline: Baseline | None = None,
+        joins: RunInfo | None = None,
+        worker: str = "main",
+        library: Library | None = None,
+        rule_files: Sequence[Path] = (),
+    ) -> None:
+        self.run_info = joins or RunInfo.begin(
+            seed=seed,
+            options={**(options or {}), "converter": list(plan.converters), "backend": list(plan.backends)},
+            versions={"harness": harness.__version__, **_versions(plan)},
+            shard=dataclasses.asdict(plan.shard) if plan.shard else None,
+            planned=plan.whole,
+            basis=basis(plan.units, plan.sources, timeout, memory_limit),
+        )
+        self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
+        if rule_files and joins is None:
+            named: dict[str, Any] = {OPTION: recorded(rule_files, self.results_dir)}
+            self.run_info = replace(self.run_info, options={**self.run_info.options, **named})
+        self._owns_run = joins is None
+        self._writer = RunWriter(self.results_dir, self.run_info, worker)
+        self._supervisor = Supervisor(timeout=timeout, memory_limit=memory_limit)
+        self._without: RunWriter | None = None
+        if plan.rules:
+            self._without = RunWriter(self.without_rules, self.run_info, worker)
+        self._baseline = baseline
+        self._library = library
+        #: Why not more is reused, for a person.
+        self._notes = notes(library, self.run_info, plan.units) if library and self._owns_run else []
+        #: Labels of the rules that took part in a case so far.
+        self.fired: set[str] = set()
+
+    @property
+    def without_rules(self) -> Path:
+        """Where the same cases without the user's rules are recorded, if there are rules."""
+        return self.results_dir / layout.WITHOUT_RULES_DIRECTORY
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, unit: Unit) -> UnitSummary:
+        """Draw, run and record the cases of one unit; where rules are tried, without them first.
+
+        Raises:
+            harness.execute.supervisor.WorkerFailed: no worker process can be started.
+            harness.record.errors.ResultsError: the record or the corpus cannot be written.
+        """
+        if self._without is not None:
+            plain = replace(unit, settings=replace(unit.settings, rules=()))
+            self._record(plain, self._without)
+        return self._record(unit, self._writer, self._baseline)
+
+    def _record(self, unit: Unit, writer: RunWriter, baseline: Baseline | None = None) -> UnitSummary:
+        summary = UnitSummary()
+        seen: list[Verdict] = []
+        # What is run beside the run proper is not remembered.
+        memory = _memory(unit) if writer is self._writer else None
+        flushed = time.monotonic()
+        try:
+            for verdicts in self._verdicts(unit, summary.notices.append):
+                writer.write(verdicts)
+                summary.add(verdicts)
+                if memory is not None:
+                    memory.add(verdicts)
+                if baseline is not None:
+                    seen += verdicts
+                self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
+                if time.monotonic() - flushed > _FLUSH_INTERVAL:
+                    writer.flush()
+                    flushed = time.monotonic()
+        finally:
+            writer.flush()
+            if memory is not None:
+                summary.remembered = memory.commit()
+        writer.done(unit.overload, unit.word)
+        if baseline is not None:
+            found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
+            summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
+        return summary
+
+    def _verdicts(self, unit: Unit, notice: Callable[[Notice], None]) -> Iterator[list[Verdict]]:
+        if self._library is None:
+            return run_unit(unit, self._supervisor, notice)
+        return run_reusing(unit, self._supervisor, notice, self._library, self.run_info)
+
+    def leave_out(self, units: Iterable[Unit]) -> None:
+        """Note that planned units were deselected: the run lacks nothing without them.
+
+        Raises:
+            harness.record.errors.ResultsError: it cannot be written.
+        """
+        left = [(unit.overload, unit.word) for unit in units]
+        for writer in (self._writer, self._without):
+            if writer is not None and left:
+                writer.leave_out(left)
+
+    def run_model(self, unit: ModelUnit) -> UnitSummary:
+        """Run and record a whole model; where rules are tried, without them first.
+
+        Raises:
+            harness.execute.supervisor.WorkerFailed: no worker process can be started.
+            harness.record.errors.ResultsError: the record cannot be written.
+        """
+        if self._without is not None:
+            plain = replace(unit, settings=replace(unit.settings, rules=(), blame=False))
+            self._without.write(one.verdict for one in run_model_unit(plain, self._supervisor))
+            self._without.flush()
+        outcomes = list(run_model_unit(unit, self._supervisor, _locate if unit.settings.blame else None))
+        verdicts = [outcome.verdict for outcome in outcomes]
+        summary = UnitSummary()
+        summary.add(verdicts)
+        self._writer.write(verdicts)
+        self._writer.flush()
+        write_details(self.results_dir, outcomes)
+        for outcome in outcomes:
+            for entry in entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ():
+                Corpus.default().add(entry)
+        self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
+        return summary
+
+    def compared(self, summary: UnitSummary) -> dict[str, Any]:
+        """How a unit compares with the baseline, as plain data; empty without one."""
+        if summary.compared is None or self._baseline is None:
+            return {}
+        return report_of(summary.compared, self._baseline.versions, self.run_info.versions)
+
+    def close(self, exit_status: int | None = None) -> None:
+        """End the worker process and complete the record.
+
+        Args:
+            exit_status: pytest's, for ``run.json``.
+        """
+        self._supervisor.close()
+        self._writer.close()
+        if self._without is not None:
+            self._without.close()
+            if self._owns_run:
+                store.finish(self.without_rules, exit_status)
+        if self._owns_run:
+            self.run_info = store.finish(self.results_dir, exit_status)
+            if self._library is not None:
+                self.run_info = conclude(self.results_dir, self._library, self._notes)
+
+
+def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> Divergence:
+    task = DivergeTask(
+        word=unit.word, converter=unit.converter, backend=backend, settings=unit.settings, case=case
+    )
+    return find_divergence(task, supervisor)
+
+
+def corpus_of(unit: Unit) -> Corpus | None:
+    """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
+    if unit.replay is None:
+        for source in unit.sources:
+            if isinstance(source, FromCorpus):
+                return source.corpus
+    return None
+
+
+def _memory(unit: Unit) -> Memory | None:
+    corpus = corpus_of(unit)
+    return None if corpus is None else Memory(corpus, unit.overload)
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    named = {f"converter {name}": find_converter(name).version() for name in plan.converters}
+    for name in plan.backends:
+        entry, argument = BACKENDS.find(name)
+        named[f"backend {name}"] = entry.version(argument)
+    return named

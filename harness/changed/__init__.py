@@ -1,1 +1,0 @@
-"""What changed since a git revision, and the operators that it concerns."""

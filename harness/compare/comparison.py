@@ -1,0 +1,208 @@
+"""A backend's outputs beside PyTorch's: are they right, and how far apart are they?
+
+Shapes and dtypes must agree; integers, booleans and whatever an operator moves or selects must be equal;
+what an operator computes in floating point is held to the rules of `harness.compare.nearness`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.compare.judge import Array, Evidence, Judge, Mask
+from harness.compare.nearness import Oracle, right_elements, ulp
+from harness.compare.required_tolerance import needed_tolerance
+from harness.compare.tolerances import Tolerance
+from harness.compare.wrongness import kind_of, showing
+from harness.core.dtypes import PRECISION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The distance between outputs and the verdict on it, over all outputs of a case.
+
+    Attributes:
+        problem: None where everything is right, else what is wrong, without numbers of this case:
+            ``number of outputs``, ``shape``, ``dtype``, ``sign of zero``, or one of
+            `harness.compare.wrongness`.
+        detail: The first wrong element or the difference of shapes, for a person.
+        max_abs_error: Largest |got - expected| over finite elements; None where nothing is comparable.
+        max_rel_error: The same over |expected|, elements with expected = 0 left out.
+        max_ulp_error: The same in units in the last place of expected, in the output's dtype.
+        needed_rtol: See `harness.compare.required_tolerance`; None where no element asks for it.
+        needed_atol: Likewise.
+        mismatched_elements: How many are wrong.
+        total_elements: How many were compared.
+    """
+
+    problem: str | None
+    detail: str = ""
+    max_abs_error: float | None = None
+    max_rel_error: float | None = None
+    max_ulp_error: float | None = None
+    needed_rtol: float | None = None
+    needed_atol: float | None = None
+    mismatched_elements: int = 0
+    total_elements: int = 0
+
+
+def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
+    """Judge the outputs of one case.
+
+    Args:
+        judge: The operator's.
+        oracle: PyTorch's outputs.
+        got: The backend's, in the same order.
+    """
+    expected = oracle.expected
+    total = sum(array.size for array in expected)
+    if len(got) != len(expected):
+        return _structural("number of outputs", f"expected {len(expected)}, got {len(got)}", total)
+    unasked = judge.unasked(oracle.arguments) if judge.unasked else frozenset()
+    for i, (e, g) in enumerate(zip(expected, got, strict=True)):
+        if i in unasked:
+            continue
+        if e.dtype != g.dtype:
+            return _structural("dtype", f"output {i}: expected {e.dtype}, got {g.dtype}", total)
+        if e.shape != g.shape:
+            return _structural("shape", f"output {i}: expected {list(e.shape)}, got {list(g.shape)}", total)
+    if not judge.rules and all(_same_bits(e, g) for e, g in zip(expected, got, strict=True)):
+        return Comparison(
+            problem=None,
+            max_abs_error=0.0,
+            max_rel_error=0.0,
+            max_ulp_error=0.0,
+            needed_rtol=0.0,
+            needed_atol=0.0,
+            total_elements=total,
+        )
+    undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
+    parts = []
+    for i, skip in zip(range(len(expected)), undefined, strict=True):
+        if i in unasked:
+            continue
+        if i in judge.rules:
+            parts.append(_by_rule(judge, Evidence(oracle.arguments, expected, got), i))
+        else:
+            parts.append(_elementwise(judge, i, oracle, got[i], skip))
+    return _merge(parts)
+
+
+def _structural(problem: str, detail: str, total: int) -> Comparison:
+    return Comparison(problem=problem, detail=detail, mismatched_elements=total, total_elements=total)
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    return a.tobytes() == b.tobytes()
+
+
+def _by_rule(judge: Judge, evidence: Evidence, output: int) -> Comparison:
+    wrong = judge.rules[output](evidence, output)
+    problem = "values" if wrong.any() else None
+    return Comparison(
+        problem=problem,
+        detail=_first(wrong, evidence.expected[output], evidence.got[output], output) if problem else "",
+        mismatched_elements=int(wrong.sum()),
+        total_elements=wrong.size,
+    )
+
+
+def _elementwise(
+    judge: Judge,
+    output: int,
+    oracle: Oracle,
+    got: Array,
+    skip: Mask | None,
+) -> Comparison:
+    expected = oracle.expected[output]
+    dtype = str(expected.dtype)
+    if dtype not in PRECISION:
+        return _equality(output, expected, got, skip, judge.tolerances.get(dtype))
+    with np.errstate(all="ignore"):
+        e, g = expected.astype(np.float64), got.astype(np.float64)
+        difference = np.abs(g - e)
+        finite = np.isfinite(e) & np.isfinite(g)
+        if judge.exact:
+            wrong = ~((g == e) | (np.isnan(g) & np.isnan(e)))
+        else:
+            wrong = ~right_elements(judge, oracle, output, e, g, skip)
+        problem = None
+        wrong_zero = np.zeros_like(wrong)
+        if judge.exact or judge.signed_zeros:
+            wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
+        if skip is not None:
+            wrong, wrong_zero, finite = wrong & ~skip, wrong_zero & ~skip, finite & ~skip
+        if wrong.any():
+            problem = kind_of(judge, oracle, output, wrong, e, g)
+        elif wrong_zero.any():
+            problem, wrong = "sign of zero", wrong_zero
+        told = showing(problem, wrong, e, g) if problem else wrong
+        errors = difference[finite]
+        scale = np.abs(e[finite])
+        relative = errors[scale > 0] / scale[scale > 0]
+        ulps = errors / ulp(scale, dtype)
+        needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
+        return Comparison(
+            problem=problem,
+            detail=_first(told, expected, got, output) if problem else "",
+            max_abs_error=float(errors.max()) if errors.size else None,
+            max_rel_error=float(relative.max()) if relative.size else None,
+            max_ulp_error=float(ulps.max()) if ulps.size else None,
+            needed_rtol=needed_rtol,
+            needed_atol=needed_atol,
+            mismatched_elements=int(wrong.sum()),
+            total_elements=e.size if skip is None else int((~skip).sum()),
+        )
+
+
+def _equality(
+    output: int, expected: Array, got: Array, skip: Mask | None, tolerance: Tolerance | None = None
+) -> Comparison:
+    wrong = np.asarray(expected != got)
+    if tolerance is not None and wrong.any():
+        # A case of its own reason: integers that stand for rounded reals, as pixels do.
+        wrong = np.abs(expected.astype(np.float64) - got.astype(np.float64)) > tolerance.atol
+    if skip is not None:
+        wrong = wrong & ~skip
+    error = None
+    if expected.dtype.kind in "iu" and expected.size:
+        kept = ... if skip is None else ~skip
+        apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))[kept]
+        error = float(apart.max()) if apart.size else None
+    return Comparison(
+        problem="values" if wrong.any() else None,
+        detail=_first(wrong, expected, got, output) if wrong.any() else "",
+        max_abs_error=error,
+        mismatched_elements=int(wrong.sum()),
+        total_elements=wrong.size if skip is None else int((~skip).sum()),
+    )
+
+
+def _first(wrong: Mask, expected: Array, got: Array, output: int) -> str:
+    place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    where = f"[{','.join(str(int(i)) for i in place)}]" if place else ""
+    return f"output {output}{where}: expected {expected[place]!s}, got {got[place]!s}"
+
+
+def _merge(parts: Sequence[Comparison]) -> Comparison:
+    if len(parts) == 1:
+        return parts[0]
+    worst = next((p for p in parts if p.problem), None)
+
+    def largest(name: str) -> float | None:
+        present = [v for v in (getattr(p, name) for p in parts) if v is not None]
+        return max(present, default=None)
+
+    return Comparison(
+        problem=worst.problem if worst else None,
+        detail=worst.detail if worst else "",
+        max_abs_error=largest("max_abs_error"),
+        max_rel_error=largest("max_rel_error"),
+        max_ulp_error=largest("max_ulp_error"),
+        needed_rtol=largest("needed_rtol"),
+        needed_atol=largest("needed_atol"),
+        mismatched_elements=sum(p.mismatched_elements for p in parts),
+        total_elements=sum(p.total_elements for p in parts),
+    )

@@ -1,0 +1,95 @@
+"""Which outputs of an operator are right, as an operator case states it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.compare.tolerances import Tolerance
+from harness.core.dtypes import PRECISION
+
+Array: TypeAlias = npt.NDArray[Any]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a rule may look at.
+
+    Attributes:
+        arguments: Schema name → the value that was passed, tensors as NumPy arrays.
+        expected: PyTorch's outputs.
+        got: The backend's outputs; each has the shape and dtype of its expected one.
+    """
+
+    arguments: Mapping[str, Any]
+    expected: Sequence[Array]
+    got: Sequence[Array]
+
+
+#: Decides one output: True where an element is wrong. Shape: that of the output.
+OutputRule: TypeAlias = Callable[[Evidence, int], Mask]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Judge:
+    """How to compare a backend's outputs with PyTorch's.
+
+    Whatever the judge, shapes, dtypes, and the positions of NaN and infinities must agree, and
+    integers and booleans must be equal.
+
+    Attributes:
+        exact: Floating-point elements must be equal too (data movement, selection). Implies
+            `signed_zeros`.
+        signed_zeros: +0 and −0 differ. For operators whose zero IEEE 754 or PyTorch defines.
+        accumulates: Each output is a sum of products of inputs (a reduction, a product of
+            matrices, a convolution), so that its rounding error scales with the sum of the terms'
+            magnitudes, not with the result: see `harness.compare.comparison`.
+        terms: For an operator that accumulates and also subtracts or scales, so that the call on absolute
+            inputs does not give it: the sum of the terms' magnitudes, in float64, from the arguments,
+            whose tensors come as float64.
+        tolerances: dtype → tolerance in place of the default, with `reason`.
+        reason: Why the tolerances differ.
+        rules: Output index → a rule that accepts exactly the right answers, for operators that
+            have several (unstable sort, ties of top-k, random, empty).
+        undefined: Marks, per output, elements that PyTorch or C++ leave undefined (a float out of
+            range cast to an integer); they are not compared. None for an output without any.
+        unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
+        reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
+            that PyTorch does not contradict itself where it differs for row-major copies of them.
+    """
+
+    exact: bool = False
+    signed_zeros: bool = False
+    accumulates: bool = False
+    terms: Callable[[Mapping[str, Any]], Array] | None = None
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
+    reason: str = ""
+    rules: Mapping[int, OutputRule] = field(default_factory=dict)
+    undefined: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Mask | None]] | None = None
+    unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
+    reads_layout: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tolerances and not self.reason:
+            raise ValueError("a tolerance of one's own needs its reason")
+
+
+#: Close as `torch.testing` understands it. The default.
+CLOSE = Judge()
+#: Bit for bit but for NaN payloads.
+EXACT = Judge(exact=True, signed_zeros=True)
+#: Close, and the sign of a zero counts.
+IEEE = Judge(signed_zeros=True)
+#: Equal, but for the sign of a zero: for operators that select one of several operands. Which of +0 and −0 is
+#: the larger PyTorch leaves open, and its vector and scalar kernels differ in it.
+EQUAL = Judge(
+    tolerances={dtype: Tolerance(0.0, 0.0) for dtype in PRECISION},
+    reason="one of the operands is returned: nothing is rounded",
+)
+#: Sums of products.
+ACCUMULATES = Judge(accumulates=True)

@@ -1,0 +1,272 @@
+"""When a floating-point result is right.
+
+The measure is the same call in float64, the truth as far as this machine can know it, and beside it what
+PyTorch itself makes of the call in the case's dtype. Let u be the unit roundoff of the dtype (2⁻ᵖ, p the
+bits of its significand), e PyTorch's result, o the truth, g the backend's result, and
+
+    κ   how many roundings a library may make on its way to a result: the relative tolerance of
+        `torch.testing.assert_close` in units of u, which PyTorch's own tests hold every kernel to (22 in
+        float32, 2 in float16, 4 in bfloat16). Each dtype has its own u, its own κ and its own smallest
+        number: a half is not a loose float32. The one of float64 (9·10⁸ roundings) would accept a result
+        that was computed in float32; float64 has the κ of float32 instead;
+    η   the spacing of the dtype's subnormal numbers: what one rounding may cost near zero (Higham, Accuracy
+        and Stability of Numerical Algorithms, 2nd ed., eq. 2.8).
+
+An element is right if any of these holds:
+
+1. |g - e| ≤ κ(u|e| + η): PyTorch's result but for the last places;
+2. |g - o| ≤ k(u|o| + η), k = max(κ, 2√m): the truth but for the last places, where m is how many input
+   elements there are for each output element, of a reduction its length. The roundings of a sum of m
+   terms add up to about √m of one (Higham §2.8; Higham and Mary, A New Approach to Probabilistic Rounding
+   Error Analysis, SIAM J. Sci. Comput. 41, 2019);
+3. |g - o| ≤ |e - o|: no further from the truth than PyTorch's own result: a backend cannot be asked to
+   repeat PyTorch's rounding errors. One result may be right by luck, so PyTorch's largest error in a few
+   calls whose inputs differ from the case's in the last place counts too, twice. Where PyTorch leaves the
+   range on its way and ends in an infinity or NaN although the truth is finite, any infinity or NaN is no
+   further; a finite number must be right by itself;
+4. the operator accumulates (a sum of products) and |g - o| ≤ max(κ, 2√n)·u·S, where S is the same call in
+   float64 on the absolute values of the inputs (or `Judge.terms`), the sum of the terms' magnitudes, and n
+   the number of elements of the largest input. The forward error of a sum of n terms in any order is at
+   most γₙ·S, γₙ = n·u / (1 - n·u) (Higham §3.1, §4.2), whatever is left after cancellation, and grows with
+   √n in practice (see 2);
+5. the operator accumulates, none of the element's inputs is infinite or NaN, and it is an infinity or NaN
+   that some order of summation runs into. Neither ONNX nor PyTorch states an order, and a partial sum is at
+   most the sum of the positive terms, P = (S + o) / 2, and at least minus that of the negative ones,
+   N = (S - o) / 2: +inf is right where P(1 + κu) exceeds the largest finite number of the dtype, -inf
+   where N(1 + κu) does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where both do. Where float64
+   overflows itself, P and N are unknown and all three are right; so they are where terms may overflow because
+   they are scaled by less than one only after they have been summed: where S(1 + κu), the `SCALES` taken as
+   at least one, exceeds the largest finite number;
+6. |g - o| ≤ k·D, where D is how far o moves when every input moves by its last place: the result is then
+   the exact one for inputs that the dtype cannot tell from these, which is all that a stable algorithm
+   promises (backward error, ibid. §1.5, §1.6). Only a smooth response counts, one that grows with the step:
+   at a jump (a rounding, a comparison, a remainder) the operator defines which side is right;
+7. float64 has no answer, and |g - e| ≤ atol + rtol·|e| with the numbers of `torch.testing.assert_close`.
+
+So a result as close to the truth as PyTorch's is right even where the two differ, and one that is far from
+the truth is wrong even inside a loose tolerance. NaN equals NaN. Infinities must be infinities of the same
+sign in PyTorch's result or in the float64 result rounded to the dtype. A `Judge` with tolerances of its own
+states them as (rtol, atol) in place of κu and κη, with its reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from harness.compare.judge import Array, Judge, Mask
+from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
+from harness.core.dtypes import PRECISION
+
+#: Arguments that scale terms, in every overload that has a number of that name.
+SCALES = frozenset({"alpha", "beta", "value"})
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What becomes of one output when the inputs move by their last place.
+
+    Attributes:
+        condition: D of rule 6, in the output's unit; its shape is the output's.
+        own_error: PyTorch's largest error at these inputs (rule 3), likewise.
+    """
+
+    condition: Array
+    own_error: Array
+
+
+class Oracle(Protocol):
+    """What PyTorch says of one case. Float64 costs another run, so it is asked for only when needed."""
+
+    @property
+    def expected(self) -> tuple[Array, ...]:
+        """Outputs in the case's dtype."""
+
+    @property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """Outputs in float64; None for an output, or as a whole, where there is none."""
+
+    @property
+    def magnitude(self) -> tuple[Array | None, ...] | None:
+        """Outputs in float64 for the absolute values of the inputs, likewise."""
+
+    @property
+    def unscaled(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with scales of at least one, likewise."""
+
+    @property
+    def marked(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
+
+    @property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """What calls with inputs in the neighbourhood say, likewise."""
+
+    @property
+    def flushed(self) -> tuple[Array, ...] | None:
+        """Outputs in the case's dtype with zeros for subnormal inputs; None where no input is subnormal."""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Schema name → value passed, tensors as arrays."""
+
+
+def tolerance_of(judge: Judge, dtype: str) -> Tolerance:
+    """(κu, κη) of a dtype, or the judge's own."""
+    own = judge.tolerances.get(dtype)
+    if own is not None:
+        return own
+    roundings = ROUNDINGS[dtype]
+    return Tolerance(
+        roundings * 2.0 ** -PRECISION[dtype], roundings * 2.0 ** (MIN_EXPONENT[dtype] - PRECISION[dtype] + 1)
+    )
+
+
+def right_elements(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, skip: Mask | None) -> Mask:
+    """Which elements are right by the rules above.
+
+    Args:
+        judge: The operator's.
+        oracle: PyTorch's answers.
+        output: Index of the output.
+        e: PyTorch's result in float64 (of the case's values).
+        g: The backend's, likewise.
+        skip: Elements that need not be judged.
+    """
+    dtype = str(oracle.expected[output].dtype)
+    tolerance = tolerance_of(judge, dtype)
+    right: Mask = (g == e) | (np.isnan(g) & np.isnan(e))
+    right |= np.isfinite(e) & (np.abs(g - e) <= tolerance.atol + tolerance.rtol * np.abs(e))
+    if (right if skip is None else right | skip).all():
+        return right
+    o = oracle.truth[output] if oracle.truth else None
+    if o is None or o.shape != e.shape:
+        default = judge.tolerances.get(dtype, DEFAULT[dtype])
+        right |= np.isfinite(e) & (np.abs(g - e) <= default.atol + default.rtol * np.abs(e))
+        return right
+    largest = max((a.size for a in oracle.arguments.values() if isinstance(a, np.ndarray)), default=1)
+    right |= _near_truth(judge, oracle, output, e, g, o, largest)
+    if dtype in judge.tolerances or (right if skip is None else right | skip).all():
+        return right
+    sensitivity = oracle.sensitivity[output] if oracle.sensitivity else None
+    if sensitivity is not None:
+        error = np.abs(g - o)
+        true = np.isfinite(o) & np.isfinite(g)
+        roundings = _summed(judge, dtype, largest / max(o.size, 1)).rtol * 2.0 ** PRECISION[dtype]
+        right |= true & (error <= 2.0 * sensitivity.own_error)
+        right |= true & (error <= roundings * sensitivity.condition)
+    return right
+
+
+def _summed(judge: Judge, dtype: str, terms: float) -> Tolerance:
+    """`tolerance_of`, or what a sum of so many terms needs where that is more."""
+    tolerance = tolerance_of(judge, dtype)
+    if dtype in judge.tolerances:
+        return tolerance
+    factor = max(1.0, 2.0 * math.sqrt(terms) / ROUNDINGS[dtype])
+    return Tolerance(tolerance.rtol * factor, tolerance.atol * factor)
+
+
+def largest_finite(dtype: str) -> float:
+    """The largest finite number of a dtype: (2 - 2^(1-p))·2^emax."""
+    return float(np.ldexp(2.0 - np.ldexp(1.0, 1 - PRECISION[dtype]), 1 - MIN_EXPONENT[dtype]))
+
+
+def ulp(magnitude: Array, dtype: str) -> Array:
+    """The unit in the last place at `magnitude`: 2^(e - p + 1), e at least the smallest normal's."""
+    _, exponent = np.frexp(magnitude)
+    exponent = np.maximum(exponent - 1, MIN_EXPONENT[dtype])
+    return np.asarray(np.ldexp(1.0, exponent - (PRECISION[dtype] - 1)))
+
+
+def _near_truth(
+    judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, o: Array, largest: int
+) -> Mask:
+    """Rules 2 to 5; `largest` is the number of elements of the largest input."""
+    dtype = str(oracle.expected[output].dtype)
+    rounded = o.astype(oracle.expected[output].dtype).astype(np.float64)
+    right = (g == rounded) | (np.isnan(g) & np.isnan(o))
+    true = np.isfinite(o) & np.isfinite(g)
+    error = np.abs(g - o)
+    tolerance = _summed(judge, dtype, largest / max(o.size, 1))
+    right |= true & (error <= tolerance.atol + tolerance.rtol * np.abs(o))
+    # Where PyTorch overflows its distance is infinite, which would excuse anything: finite numbers are not.
+    right |= true & np.isfinite(e) & (error <= np.abs(e - o))
+    right |= np.isfinite(rounded) & ~np.isfinite(e) & ~np.isfinite(g)
+    magnitude = _magnitude(judge, oracle, output)
+    if magnitude is not None and magnitude.shape == o.shape:
+        summed = _summed(judge, dtype, largest)
+        right |= true & (error <= summed.atol + summed.rtol * np.abs(magnitude))
+        if not (right | np.isfinite(g)).all():
+            tolerance = tolerance_of(judge, dtype)
+            right |= _overflown_on_the_way(tolerance, oracle, output, g, o, np.abs(magnitude), judge)
+    return np.asarray(right)
+
+
+def _overflown_on_the_way(
+    tolerance: Tolerance,
+    oracle: Oracle,
+    output: int,
+    g: Array,
+    o: Array,
+    magnitude: Array,
+    judge: Judge,
+) -> Mask:
+    """Rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
+    known = np.isfinite(magnitude)
+    dtype = str(oracle.expected[output].dtype)
+    limit = largest_finite(dtype)
+    unknown = ~known
+    unscaled = _unscaled(judge, oracle, output)
+    if unscaled is not None:
+        unknown |= ~np.isfinite(unscaled) | (np.abs(unscaled) * (1.0 + tolerance.rtol) > limit)
+    if unknown.any():
+        unknown &= _of_finite_inputs(judge, oracle, output)
+    # Half of each: the sum of two numbers near the largest would overflow here.
+    upwards = unknown | (known & ((magnitude / 2 + o / 2) * (1.0 + tolerance.rtol) > limit))
+    downwards = unknown | (known & ((magnitude / 2 - o / 2) * (1.0 + tolerance.rtol) > limit))
+    right = (np.isposinf(g) & upwards) | (np.isneginf(g) & downwards) | (np.isnan(g) & upwards & downwards)
+    return np.asarray(right)
+
+
+def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
+    """Elements that are not infinite or NaN because of their inputs, which leaves one right answer."""
+    if judge.terms is not None:
+        return np.isfinite(judge.terms({name: _marked(a) for name, a in oracle.arguments.items()}))
+    marked = oracle.marked[output] if oracle.marked else None
+    return np.isfinite(marked) if marked is not None else np.asarray(False)
+
+
+def _marked(argument: Any) -> Any:
+    if not isinstance(argument, np.ndarray) or argument.dtype.kind in "biu":
+        return _wide(argument)
+    wide = np.abs(_wide(argument))
+    return np.where(np.isfinite(wide), 1.0, wide)
+
+
+def _magnitude(judge: Judge, oracle: Oracle, output: int) -> Array | None:
+    """The sum of the terms' magnitudes, S."""
+    if judge.terms is not None:
+        return np.asarray(judge.terms({name: _wide(a) for name, a in oracle.arguments.items()}))
+    return oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
+
+
+def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
+    """S with scales of at least one; None where they are."""
+    scales = {n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float)}
+    if all(abs(a) >= 1 for a in scales.values()):
+        return None
+    if judge.terms is not None:
+        wide = {name: _wide(a) for name, a in oracle.arguments.items()}
+        return np.asarray(judge.terms({**wide, **{name: max(abs(a), 1) for name, a in scales.items()}}))
+    return oracle.unscaled[output] if judge.accumulates and oracle.unscaled else None
+
+
+def _wide(argument: Any) -> Any:
+    if not isinstance(argument, np.ndarray):
+        return argument
+    return argument.astype(np.complex128 if argument.dtype.kind == "c" else np.float64)

@@ -1,0 +1,78 @@
+"""What kind of wrong: a NaN, an overflow, a flushed subnormal number, or simply another value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.compare.judge import Array, Judge, Mask
+from harness.compare.nearness import Oracle, tolerance_of
+from harness.compare.tolerances import MIN_EXPONENT
+
+NAN_POSITIONS = "NaN positions"
+OVERFLOW = "overflow to infinity"
+INFINITIES = "infinities"
+FLUSHED = "subnormals flushed to zero"
+VALUES = "values"
+
+
+def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> str:
+    """Name what is wrong with the elements marked in `wrong`.
+
+    `FLUSHED` is said where every wrong element is right for a machine that takes subnormal numbers for
+    zeros, as GPUs and fast-math kernels do: among its inputs, or its result. `OVERFLOW` is said where
+    PyTorch has a number and the backend an infinity of its sign: the range was left on the way.
+
+    Args:
+        judge: The operator's.
+        oracle: PyTorch's answers.
+        output: Index of the output.
+        wrong: At least one element is marked.
+        e: PyTorch's result in float64.
+        g: The backend's, likewise.
+    """
+    if _is_flushed(judge, oracle, output, wrong, e, g):
+        return FLUSHED
+    if (np.isnan(e) != np.isnan(g))[wrong].any():
+        return NAN_POSITIONS
+    infinite = (np.isinf(e) | np.isinf(g))[wrong]
+    if not infinite.any():
+        return VALUES
+    left = np.isinf(g) & np.isfinite(e) & ((e == 0) | (np.sign(e) == np.sign(g)))
+    return OVERFLOW if left[wrong].sum() == infinite.sum() else INFINITIES
+
+
+def showing(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
+    """Of the elements marked in `wrong` those that show the kind, for whoever is told of one.
+
+    Args:
+        kind: As `kind_of` names it.
+        wrong: At least one element is marked.
+        e: PyTorch's result in float64.
+        g: The backend's, likewise.
+    """
+    if kind == NAN_POSITIONS:
+        return np.asarray(wrong & (np.isnan(e) != np.isnan(g)))
+    if kind in (OVERFLOW, INFINITIES):
+        return np.asarray(wrong & (np.isinf(e) | np.isinf(g)))
+    return wrong
+
+
+def _is_flushed(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> bool:
+    smallest_normal = np.ldexp(1.0, MIN_EXPONENT[str(oracle.expected[output].dtype)])
+    excused = (g == 0) & (np.abs(e) < smallest_normal)
+    if not (excused | ~wrong).all() and oracle.flushed is not None:
+        flushed = oracle.flushed[output]
+        if flushed.shape == e.shape:
+            zeroed = flushed.astype(np.float64)
+            zeroed = np.where(np.abs(zeroed) < smallest_normal, 0.0, zeroed)
+            excused |= (g == zeroed) | (np.isnan(g) & np.isnan(zeroed))
+            # Beside zero every small number is near, flushed or not.
+            excused |= (zeroed != 0) & _near(judge, oracle, output, zeroed, g)
+    return bool((excused | ~wrong).all())
+
+
+def _near(judge: Judge, oracle: Oracle, output: int, zeroed: Array, g: Array) -> Mask:
+    tolerance = tolerance_of(judge, str(oracle.expected[output].dtype))
+    return np.asarray(
+        np.isfinite(zeroed) & (np.abs(g - zeroed) <= tolerance.atol + tolerance.rtol * np.abs(zeroed))
+    )

@@ -1,0 +1,184 @@
+"""`dynamo`: ``torch.onnx.export(..., dynamo=True)``, PyTorch's default exporter."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import onnx
+import torch
+
+from harness.convert import kept_constants
+from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.quiet import quiet
+from harness.convert.rules.load import RuleBook
+from harness.convert.skeleton import Skeleton, SkeletonWanted, body
+from harness.core.plugins import Unavailable
+from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core.tensors import overload
+
+
+class DynamoConverter:
+    """Exports through `torch.export` and torchlib.
+
+    Args:
+        public_api: Call the public function and keep nothing between calls.
+        book: Conversion functions in place of torchlib's.
+    """
+
+    name = "dynamo"
+
+    def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
+        self.version = _version()
+        self._public_api = public_api
+        self._book = book
+        functions = book.functions() if book else {}
+        self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
+        self._optimize = True
+
+    def unoptimised(self) -> DynamoConverter:
+        """See `harness.convert.base.HasUnoptimised`."""
+        other = copy.copy(self)
+        other._optimize = False
+        return other
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.convert.base.Converter`."""
+        return self.program(request).model_proto
+
+    def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+        """As `convert`, with the PyTorch graph that was translated; values have the same names in both.
+
+        Raises:
+            UnsupportedOperator: no conversion for an operator.
+            Exception: anything else is the converter's error.
+        """
+        if self._book:
+            self._book.start()
+        constants = (
+            contextlib.nullcontext()
+            if self._public_api
+            else kept_constants.kept(fallbacks=not request.tentative)
+        )
+        with constants, quiet():
+            try:
+                program = torch.onnx.export(
+                    request.program,
+                    request.inputs,
+                    input_names=list(request.input_names),
+                    output_names=list(request.output_names),
+                    opset_version=request.opset,
+                    dynamic_shapes=request.dynamic_shapes,
+                    custom_translation_table=self._table,
+                    dynamo=True,
+                    optimize=self._optimize,
+                    verbose=False,
+                )
+            except Exception as error:
+                if _lacks_conversion(error):
+                    missing = kept_constants.missing_functions(request.output_names)
+                    raise UnsupportedOperator(str(error), missing) from error
+                raise
+            assert program is not None
+            return program
+
+
+def _lacks_conversion(error: BaseException) -> bool:
+    cause: BaseException | None = error
+    converting = False
+    while cause is not None:
+        kind = type(cause).__name__
+        # A conversion function refuses an attribute or a dtype with NotImplementedError. Raised elsewhere, as
+        # by a meta kernel of PyTorch, it says nothing of conversions.
+        if kind == "DispatchError" or (converting and isinstance(cause, NotImplementedError)):
+            return True
+        converting = kind == "GraphConstructionError"
+        cause = cause.__cause__
+    return False
+
+
+def _version() -> str:
+    return f"torch {torch.__version__} onnxscript {version('onnxscript')}"
+
+
+def _probe() -> Unavailable | None:
+    try:
+        version("onnxscript")
+    except PackageNotFoundError:
+        return Unavailable(reason="onnxscript is not installed", install="pip install onnxscript")
+    return None
+
+
+def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
+    """The public call, with keyword arguments `more` added."""
+    keywords = [f"input_names={wanted.names}", "dynamo=True", "verbose=False", *more]
+    if wanted.opset is not None:
+        keywords.append(f"opset_version={wanted.opset}")
+    if wanted.dynamic is not None:
+        dims = [
+            f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in d_)}}}" for name, d_ in wanted.dynamic.items()
+        ]
+        keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+    if wanted.rules:
+        table = ", ".join(f"torch.ops.{name}: {function}" for name, function in wanted.rules.items())
+        keywords.append(f"custom_translation_table={{{table}}}")
+    return ExportSnippet(
+        code=(
+            *(("dynamic = torch.export.Dim.DYNAMIC",) if wanted.dynamic is not None else ()),
+            "program = torch.onnx.export(",
+            f"    Model().eval(), {wanted.arguments}, {', '.join(keywords[:3])},",
+            *(f"    {keyword}," for keyword in keywords[3:]),
+            ")",
+            "model = program.model_proto",
+        ),
+        packages=("onnxscript",),
+    )
+
+
+def _conversions(name: str) -> tuple[str, ...]:
+    from harness.convert.torchlib_registry import torchlib_functions
+
+    return torchlib_functions(name)
+
+
+def _skeleton(wanted: SkeletonWanted) -> Skeleton:
+    functions = []
+    for signature in wanted.signatures:
+        # Numbers and lists come as Python values; what stays dynamic comes as a value of the graph.
+        names = [
+            p.python_name if p.default is None else f"{p.python_name}={p.default}"
+            for p in signature.parameters
+        ]
+        first_keyword = next((i for i, p in enumerate(signature.parameters) if p.keyword), None)
+        if first_keyword is not None:
+            names.insert(first_keyword, "*")
+        functions += [
+            f'@dynamo("{signature.torch_name}")',
+            f"def {signature.function_name}({', '.join(names)}):",
+            *body(wanted, signature),
+            "",
+            "",
+        ]
+    return Skeleton(
+        code="\n".join(functions).rstrip() + "\n",
+        imports=("from onnxscript import opset18 as op", "from harness.convert.rules import dynamo"),
+    )
+
+
+register(
+    ConverterEntry(
+        name="dynamo",
+        probe=_probe,
+        create=DynamoConverter,
+        create_with_rules=DynamoConverter,
+        version=_version,
+        default=True,
+        summary="torch.onnx.export(dynamo=True)",
+        snippet=snippet,
+        tracker="pytorch/pytorch",
+        conversions=_conversions,
+        skeleton=_skeleton,
+    )
+)

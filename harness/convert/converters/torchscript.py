@@ -1,0 +1,223 @@
+"""`torchscript`: ``torch.onnx.export(..., dynamo=False)``, the tracing exporter with its symbolics."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import onnx
+import torch
+from torch.onnx import utils
+
+from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.quiet import quiet
+from harness.convert.rules.load import RuleBook
+from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
+from harness.core.overloads import packet
+from harness.core.plugins import Unavailable
+from harness.core.snippet import ExportSnippet, ExportWanted
+
+
+class TorchScriptConverter:
+    """Traces the program and applies one symbolic function per operator.
+
+    Args:
+        public_api: Without effect: nothing is kept between calls.
+        book: Symbolic functions in place of the exporter's.
+    """
+
+    name = "torchscript"
+
+    def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
+        self.version = _version()
+        self._book = book
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.convert.base.Converter`."""
+        if self._book:
+            self._book.start()
+        axes = None
+        if request.dynamic_dims is not None:
+            axes = {
+                name: {dim: f"{name}_d{dim}" for dim in sorted(dims)}
+                for name, dims in zip(request.input_names, request.dynamic_dims, strict=True)
+                if dims
+            }
+        buffer = io.BytesIO()
+        with quiet(), torch.no_grad(), _registered(self._book, request.opset):
+            try:
+                torch.onnx.export(
+                    request.program,
+                    request.inputs,
+                    buffer,  # type: ignore[arg-type]
+                    input_names=list(request.input_names),
+                    output_names=list(request.output_names),
+                    opset_version=request.opset,
+                    dynamic_axes=axes,
+                    dynamo=False,
+                )
+            except NotImplementedError as error:
+                # How a conversion function refuses an attribute or a dtype elsewhere.
+                raise UnsupportedOperator(str(error)) from error
+            except torch.onnx.errors.OnnxExporterError as error:
+                # The symbolics say so in these words where they refuse an attribute or a dtype.
+                if isinstance(error, torch.onnx.errors.UnsupportedOperatorError) or (
+                    str(error).lower().startswith(_REFUSALS)
+                ):
+                    raise UnsupportedOperator(str(error)) from error
+                raise
+        return onnx.load_model_from_string(buffer.getvalue())
+
+
+@contextlib.contextmanager
+def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
+    """The book's symbolics in the exporter's registry.
+
+    A registration below the version of the exporter's own function, or above the opset of the export, is
+    silently ignored; that opset itself is always right.
+    """
+    # The exporter knows operators by packet.
+    functions = {
+        packet(name).replace(".", "::", 1): f for name, f in (book.functions() if book else {}).items()
+    }
+    version = _rule_opset(opset)
+    for name, function in functions.items():
+        utils.register_custom_op_symbolic(name, function, version)
+    try:
+        yield
+    finally:
+        for name in functions:
+            utils.unregister_custom_op_symbolic(name, version)
+
+
+def _rule_opset(opset: int | None) -> int:
+    return int(opset or torch.onnx._constants.ONNX_DEFAULT_OPSET)
+
+
+#: How the symbolics begin to say that ONNX, or the exporter, has no such thing.
+_REFUSALS = (
+    "unsupported: onnx ",
+    "onnx export does not support",
+    "onnx does not support",
+    "onnx export only",
+)
+
+
+def _version() -> str:
+    return f"torch {torch.__version__}"
+
+
+def _probe() -> Unavailable | None:
+    if not hasattr(torch.onnx, "errors"):
+        return Unavailable(
+            reason=f"PyTorch {torch.__version__} no longer has the TorchScript exporter",
+            install="pip install 'torch<=2.13'",
+        )
+    return None
+
+
+def _snippet(wanted: ExportWanted) -> ExportSnippet:
+    keywords = [f"input_names={wanted.names}", "dynamo=False"]
+    if wanted.opset is not None:
+        keywords.append(f"opset_version={wanted.opset}")
+    if wanted.dynamic is not None:
+        axes = {name: list(dims) for name, dims in wanted.dynamic.items() if dims}
+        keywords.append(f"dynamic_axes={axes}")
+    call = f"Model().eval(), {wanted.arguments}, buffer, {', '.join(keywords)}"
+    export = (
+        ("torch.onnx.export(", f"    {call},", ")") if len(call) > 90 else (f"torch.onnx.export({call})",)
+    )
+    return ExportSnippet(
+        code=(
+            *(
+                f'torch.onnx.register_custom_op_symbolic("{packet(name).replace(".", "::", 1)}", {function}, '
+                f"{_rule_opset(wanted.opset)})"
+                for name, function in wanted.rules.items()
+            ),
+            "buffer = io.BytesIO()",
+            *export,
+            "model = onnx.load_model_from_string(buffer.getvalue())",
+        ),
+        imports=("import io",),
+    )
+
+
+@cache
+def registered_symbolics() -> Any:
+    """The exporter's registry with the symbolics of all opsets, which register themselves at import.
+
+    Raises:
+        ImportError: PyTorch keeps them elsewhere now.
+    """
+    package = importlib.import_module("torch.onnx._internal.torchscript_exporter")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name.startswith("symbolic_opset"):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    return importlib.import_module(f"{package.__name__}.registration").registry
+
+
+def _conversions(name: str) -> tuple[str, ...]:
+    group = registered_symbolics().get_function_group(packet(name).replace(".", "::", 1))
+    versions = sorted(group._functions) if group is not None else ()
+    return tuple(f"symbolic_opset{version}" for version in versions)
+
+
+#: What `symbolic_helper.parse_args` makes of the value of an argument; a value of the graph otherwise.
+_PARSED = {
+    "int": "i",
+    "SymInt": "i",
+    "bool": "i",
+    "float": "f",
+    "Scalar": "f",
+    "str": "s",
+    "int[]": "is",
+    "SymInt[]": "is",
+    "float[]": "fs",
+}
+
+
+def _parsed(parameter: Parameter) -> str:
+    return "v" if parameter.optional else _PARSED.get(parameter.kind, "v")
+
+
+def _skeleton(wanted: SkeletonWanted) -> Skeleton:
+    signature = wanted.signatures[0]
+    imports: tuple[str, ...] = ("from harness.convert.rules import torchscript",)
+    if len(wanted.signatures) > 1:
+        # One function gets the calls of all overloads.
+        lines = [
+            f'@torchscript("{signature.packet}")',
+            f"def {signature.packet.partition('::')[2]}_symbolic(g, *args):",
+            *(f"    # {other.schema}" for other in wanted.signatures[1:]),
+        ]
+    else:
+        imports = ("from torch.onnx import symbolic_helper", *imports)
+        kinds = ", ".join(f'"{_parsed(p)}"' for p in signature.parameters)
+        names = ", ".join(p.python_name for p in signature.parameters)
+        lines = [
+            f'@torchscript("{signature.packet}")',
+            f"@symbolic_helper.parse_args({kinds})",
+            f"def {signature.function_name}_symbolic(g, {names}):",
+        ]
+    return Skeleton(code="\n".join([*lines, *body(wanted, signature)]) + "\n", imports=imports)
+
+
+register(
+    ConverterEntry(
+        name="torchscript",
+        probe=_probe,
+        create=TorchScriptConverter,
+        create_with_rules=TorchScriptConverter,
+        version=_version,
+        summary="torch.onnx.export(dynamo=False)",
+        snippet=_snippet,
+        tracker="pytorch/pytorch",
+        conversions=_conversions,
+        skeleton=_skeleton,
+    )
+)

@@ -1,0 +1,218 @@
+"""What the custom exporter of experimental-experiment and its successor yobx have in common.
+
+Both capture with `torch.export`, walk through the graph and call a conversion function per operator with a
+`GraphBuilder`. Neither is imported before it converts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import importlib.util
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import onnx
+import torch
+
+from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.quiet import quiet
+from harness.convert.rules.load import RuleBook
+from harness.convert.skeleton import Skeleton, SkeletonWanted, body
+from harness.core.plugins import Unavailable
+from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core.tensors import overload
+
+#: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.
+_REFUSALS = ("not implemented", "not impelmented")
+#: Their messages go on with a dump of the whole graph.
+_LONGEST = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exporter:
+    """One of the two.
+
+    Attributes:
+        name: As written after ``--converter``.
+        package: That is imported.
+        interpreter: Module of it that has ``to_onnx`` and ``Dispatcher``.
+        needs: Other packages that it imports.
+        distribution: Name of what is installed.
+        install: What the user types to get it.
+        model: What follows a call of ``to_onnx`` to come to the `onnx.ModelProto`.
+    """
+
+    name: str
+    package: str
+    interpreter: str
+    needs: tuple[str, ...]
+    distribution: str
+    install: str
+    model: str = ""
+
+    def probe(self) -> Unavailable | None:
+        """Why it cannot run here; None if it can."""
+        missing = [name for name in (self.package, *self.needs) if importlib.util.find_spec(name) is None]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            return Unavailable(reason=f"{', '.join(missing)} {verb} not installed", install=self.install)
+        return None
+
+    def version(self) -> str:
+        """Of the package, installed or a mere checkout, and of PyTorch."""
+        own = self._installed() or str(importlib.import_module(self.package).__version__)
+        return f"{self.distribution} {own} torch {torch.__version__}"
+
+    def _installed(self) -> str | None:
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError:
+            # A clone on the path.
+            return None
+
+    def conversions(self, name: str) -> tuple[str, ...]:
+        """Its conversion function for an overload."""
+        functions = importlib.import_module(f"{self.interpreter}.aten_functions")
+        with contextlib.redirect_stdout(io.StringIO()):
+            found = functions.find_function(overload(name))[0]
+        return () if found is None else (str(found.__name__),)
+
+    def skeleton(self, wanted: SkeletonWanted) -> Skeleton:
+        """A rule to be filled in."""
+        functions = []
+        for signature in wanted.signatures:
+            names = [
+                p.python_name if p.default is None else f"{p.python_name}={p.default}"
+                for p in signature.parameters
+            ]
+            own = f"{signature.function_name}_{self.package}"
+            functions += [
+                f'@rule("{self.name}", "{signature.torch_name}")',
+                f'def {own}(g, sts, outputs, {", ".join(names)}, name="{signature.function_name}"):',
+                "    # The last node is made with `outputs=outputs`: return g.op.Relu(self, outputs=outputs)",
+                *body(wanted, signature),
+                "",
+                "",
+            ]
+        return Skeleton(
+            code="\n".join(functions).rstrip() + "\n", imports=("from harness.convert.rules import rule",)
+        )
+
+    def snippet(self, wanted: ExportWanted) -> ExportSnippet:
+        """See `harness.convert.base.ConverterEntry`."""
+        keywords = [f"input_names={wanted.names}"]
+        if wanted.opset is not None:
+            keywords.append(f"target_opset={wanted.opset}")
+        if wanted.dynamic is not None:
+            dims = [
+                f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in sorted(d_))}}}"
+                for name, d_ in wanted.dynamic.items()
+            ]
+            keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+        return ExportSnippet(
+            code=(
+                *(("dynamic = torch.export.Dim.DYNAMIC",) if wanted.dynamic is not None else ()),
+                "model = to_onnx(",
+                f"    Model().eval(), {wanted.arguments},",
+                *(f"    {keyword}," for keyword in keywords),
+                f"){self.model}",
+            ),
+            imports=(f"from {self.interpreter} import to_onnx",),
+            packages=(self.distribution,) if self._installed() else (),
+        )
+
+
+class GraphBuilderConverter:
+    """Exports with one of the two.
+
+    Args:
+        exporter: Which.
+        public_api: Without effect: nothing is kept between calls.
+        book: Conversion functions in place of the exporter's.
+    """
+
+    def __init__(self, exporter: Exporter, public_api: bool, book: RuleBook | None = None) -> None:
+        self.name = exporter.name
+        self.version = exporter.version()
+        self._book = book
+        self._optimize = True
+        with quiet():
+            self._module: Any = importlib.import_module(exporter.interpreter)
+        self._dispatcher = self._module.Dispatcher(_by_key(book)) if book else None
+
+    def unoptimised(self) -> GraphBuilderConverter:
+        """See `harness.convert.base.HasUnoptimised`."""
+        other = copy.copy(self)
+        other._optimize = False
+        return other
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """See `harness.convert.base.Converter`."""
+        if self._book:
+            self._book.start()
+        with quiet(), torch.no_grad():
+            try:
+                found = self._module.to_onnx(
+                    request.program,
+                    request.inputs,
+                    input_names=list(request.input_names),
+                    output_names=list(request.output_names),
+                    target_opset=request.opset,
+                    dynamic_shapes=request.dynamic_shapes,
+                    dispatcher=self._dispatcher,
+                    optimize=self._optimize,
+                )
+            except Exception as error:
+                if self._lacks_conversion(error):
+                    raise UnsupportedOperator(_first_words(error)) from error
+                raise
+        model: onnx.ModelProto = getattr(found, "proto", found)
+        return model
+
+    def _lacks_conversion(self, error: Exception) -> bool:
+        if isinstance(error, self._module.FunctionNotFoundError | NotImplementedError):
+            return True
+        said = _first_words(error).lower()
+        return isinstance(error, AssertionError) and any(words in said for words in _REFUSALS)
+
+
+def _by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:
+    """The rules by the names that a dispatcher looks functions up under: ``celu_default``."""
+    return {
+        name.removeprefix("aten.").replace(".", "_"): function for name, function in book.functions().items()
+    }
+
+
+def _first_words(error: Exception) -> str:
+    words = str(error).partition("\n")[0]
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+
+
+def plug_in(exporter: Exporter, *, tracker: str) -> None:
+    """Register the converter of one of these exporters.
+
+    Args:
+        exporter: What sets it apart.
+        tracker: ``owner/repository`` of its issues.
+    """
+    create = partial(GraphBuilderConverter, exporter)
+    register(
+        ConverterEntry(
+            name=exporter.name,
+            probe=exporter.probe,
+            create=create,
+            create_with_rules=create,
+            version=exporter.version,
+            summary=f"{exporter.interpreter}.to_onnx",
+            snippet=exporter.snippet,
+            tracker=tracker,
+            conversions=exporter.conversions,
+            skeleton=exporter.skeleton,
+        )
+    )

@@ -1,0 +1,331 @@
+"""An operator call with concrete arguments, as a plain value.
+
+Everything passes invocations on: the generator draws them, the worker process rebuilds their
+tensors, the record stores them as JSON, and a corpus is a list of them. An invocation holds no
+tensor: a tensor argument is a shape, a dtype, strides and either a recipe for its values or the
+values themselves, so that it is a few hundred bytes, hashable, and rebuilt bit for bit anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+class InvalidInvocation(ValueError):
+    """JSON that is not an invocation; the message says what and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to compute the values of a tensor.
+
+    Attributes:
+        domain: Which values the operator allows there, as a name of `harness.core.values.DOMAINS`
+            followed by its parameters: ``("any",)``, ``("range", -1.0, 1.0)``, ``("index", 5)``.
+        style: How to choose among them, a name of `harness.core.values.STYLES`.
+        seed: Makes the choice definite.
+    """
+
+    domain: tuple[str | int | float, ...]
+    style: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """The values themselves, one per storage element; NaN payloads of the default NaN only."""
+
+    values: tuple[bool | int | float | complex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor argument.
+
+    Attributes:
+        shape: Sizes; ``()`` is a 0-d tensor.
+        dtype: As PyTorch prints it without ``torch.``: ``float32``, ``bfloat16``, ``int64``, ``bool``.
+        strides: In elements, one per dimension; 0 expands.
+        offset: First element's place in the storage, in elements.
+        values: Of the storage, in storage order, so that an expanded or overlapping tensor is
+            one value too.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    strides: tuple[int, ...]
+    offset: int
+    values: Recipe | Literal
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def storage_size(self) -> int:
+        """Number of elements that the storage must hold."""
+        if not self.numel:
+            return self.offset
+        return self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether elements lie in row-major order without gaps (PyTorch's definition)."""
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size != 1:
+                if stride != expected:
+                    return self.numel == 0
+                expected *= size
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Enumerated:
+    """An argument that names a PyTorch constant.
+
+    Attributes:
+        kind: ``dtype``, ``layout``, ``memory_format`` or ``device``.
+        name: As PyTorch prints it without ``torch.``: ``float32``, ``strided``, ``cpu``.
+    """
+
+    kind: str
+    name: str
+
+
+ENUMERATED_KINDS = ("dtype", "layout", "memory_format", "device")
+
+Argument: TypeAlias = (
+    "TensorSpec | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
+)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """An ATen overload with concrete arguments.
+
+    Attributes:
+        overload: As PyTorch prints it: ``aten.add.Tensor``, ``aten.celu.default``.
+        arguments: By the schema's names, in the schema's order. One that is absent takes its
+            default; one that is given its default explicitly is another invocation.
+    """
+
+    overload: str
+    arguments: tuple[tuple[str, Argument], ...]
+
+    @cached_property
+    def json(self) -> str:
+        """Canonical JSON: one text for one invocation."""
+        return json.dumps(self.to_data(), separators=(",", ":"), allow_nan=False)
+
+    @cached_property
+    def case_id(self) -> str:
+        """Short content hash, the identity of the case; stable across machines and versions."""
+        return hashlib.sha256(self.json.encode()).hexdigest()[:12]
+
+    @cached_property
+    def structure_id(self) -> str:
+        """Hash of everything but tensor values: invocations that share it share one export."""
+        blank = self.with_values(lambda spec: Literal(()))
+        return hashlib.sha256(blank.json.encode()).hexdigest()[:12]
+
+    def __str__(self) -> str:
+        """As a person would write the call, tensors as ``float32[2,3]``."""
+        return f"{self.overload}({', '.join(f'{n}={describe(a)}' for n, a in self.arguments)})"
+
+    def tensors(self) -> Iterator[TensorSpec]:
+        """Tensor arguments in order, those in lists too."""
+        for _, argument in self.arguments:
+            yield from _tensors(argument)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that the matrices file this case under: the first tensor's, else the `dtype`
+        argument's, else PyTorch's default."""
+        for spec in self.tensors():
+            return spec.dtype
+        for _, argument in self.arguments:
+            if isinstance(argument, Enumerated) and argument.kind == "dtype":
+                return argument.name
+        return "float32"
+
+    def map_tensors(self, change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
+        """A copy with every tensor replaced by `change` of it, in order."""
+        return replace(self, arguments=tuple((n, _map_tensors(a, change)) for n, a in self.arguments))
+
+    def with_values(self, choose: Callable[[TensorSpec], Recipe | Literal]) -> Invocation:
+        """A copy with the same structure and other tensor values."""
+        return self.map_tensors(lambda spec: replace(spec, values=choose(spec)))
+
+    def arguments_with(self, tensors: Iterable[T]) -> dict[str, Any]:
+        """Schema name → argument, with `tensors` in place of the tensors, in order; lists for tuples."""
+        supply = iter(tensors)
+        return {name: _filled(argument, supply) for name, argument in self.arguments}
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {
+            "overload": self.overload,
+            "arguments": {name: _encode(argument) for name, argument in self.arguments},
+        }
+
+    @classmethod
+    def from_data(cls, data: Any) -> Invocation:
+        """Read what `to_data` wrote.
+
+        Raises:
+            InvalidInvocation: it is something else.
+        """
+        if not isinstance(data, Mapping) or not isinstance(data.get("overload"), str):
+            raise InvalidInvocation("an invocation is an object with `overload` and `arguments`")
+        arguments = data.get("arguments")
+        if not isinstance(arguments, Mapping):
+            raise InvalidInvocation(f"{data['overload']}: `arguments` is not an object")
+        return cls(
+            data["overload"],
+            tuple((name, _decode(a, f"{data['overload']}.{name}")) for name, a in arguments.items()),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Invocation:
+        """Read what `json` wrote.
+
+        Raises:
+            InvalidInvocation: it is something else.
+        """
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidInvocation(f"not JSON: {error}") from None
+        return cls.from_data(data)
+
+
+def describe(argument: Argument) -> str:
+    """One argument for a person: ``float32[2,3]``, ``[1, -1]``, ``0.5``, ``torch.int64``."""
+    if isinstance(argument, TensorSpec):
+        layout = "" if argument.is_contiguous else f" strides={list(argument.strides)}"
+        values = ""
+        if isinstance(argument.values, Literal):
+            values = f"={list(argument.values.values)}"
+        return f"{argument.dtype}{list(argument.shape)}{layout}{values}".replace(" ", "")
+    if isinstance(argument, Enumerated):
+        return argument.name if argument.kind == "device" else f"torch.{argument.name}"
+    if isinstance(argument, tuple):
+        return f"[{', '.join(describe(a) for a in argument)}]"
+    return repr(argument)
+
+
+def _tensors(argument: Argument) -> Iterator[TensorSpec]:
+    if isinstance(argument, TensorSpec):
+        yield argument
+    elif isinstance(argument, tuple):
+        for element in argument:
+            yield from _tensors(element)
+
+
+def _filled(argument: Argument, supply: Iterator[T]) -> Any:
+    if isinstance(argument, TensorSpec):
+        return next(supply)
+    if isinstance(argument, tuple):
+        return [_filled(element, supply) for element in argument]
+    return argument
+
+
+def _map_tensors(argument: Argument, change: Callable[[TensorSpec], TensorSpec]) -> Argument:
+    if isinstance(argument, TensorSpec):
+        return change(argument)
+    if isinstance(argument, tuple):
+        return tuple(_map_tensors(element, change) for element in argument)
+    return argument
+
+
+def _encode_number(value: bool | int | float | complex) -> Any:
+    if isinstance(value, complex):
+        return {"complex": [_encode_number(value.real), _encode_number(value.imag)]}
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no word for these.
+        return {"float": repr(value)}
+    return value
+
+
+def _encode(argument: Argument) -> Any:
+    if isinstance(argument, TensorSpec):
+        data: dict[str, Any] = {
+            "shape": list(argument.shape),
+            "dtype": argument.dtype,
+            "strides": list(argument.strides),
+            "offset": argument.offset,
+        }
+        if isinstance(argument.values, Recipe):
+            recipe = argument.values
+            data["recipe"] = [list(recipe.domain), recipe.style, recipe.seed]
+        else:
+            data["values"] = [_encode_number(v) for v in argument.values.values]
+        return {"tensor": data}
+    if isinstance(argument, Enumerated):
+        return {argument.kind: argument.name}
+    if isinstance(argument, tuple):
+        return [_encode(element) for element in argument]
+    if argument is None or isinstance(argument, str):
+        return argument
+    return _encode_number(argument)
+
+
+def _decode(data: Any, where: str) -> Argument:
+    if isinstance(data, list):
+        return tuple(_decode(element, f"{where}[{i}]") for i, element in enumerate(data))
+    if not isinstance(data, Mapping):
+        if data is None or isinstance(data, bool | int | float | str):
+            return data
+        raise InvalidInvocation(f"{where}: {type(data).__name__} is not an argument")
+    if len(data) == 1:
+        kind, value = next(iter(data.items()))
+        if kind == "float" and value in ("nan", "inf", "-inf"):
+            return float(value)
+        if kind == "complex" and isinstance(value, list) and len(value) == 2:
+            real, imaginary = (_decode(part, where) for part in value)
+            if isinstance(real, int | float) and isinstance(imaginary, int | float):
+                return complex(real, imaginary)
+        if kind in ENUMERATED_KINDS and isinstance(value, str):
+            return Enumerated(kind, value)
+        if kind == "tensor" and isinstance(value, Mapping):
+            return _decode_tensor(value, where)
+    raise InvalidInvocation(f"{where}: {json.dumps(data)[:80]} is not an argument")
+
+
+def _decode_tensor(data: Mapping[str, Any], where: str) -> TensorSpec:
+    try:
+        values: Recipe | Literal
+        if "recipe" in data:
+            domain, style, seed = data["recipe"]
+            values = Recipe(tuple(domain), str(style), int(seed))
+        else:
+            values = Literal(tuple(_decode(v, where) for v in data["values"]))  # type: ignore[misc]
+        shape, strides, dtype = tuple(data["shape"]), tuple(data["strides"]), data["dtype"]
+        places = (*shape, *strides, data["offset"])
+        if len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in places):
+            raise ValueError("a size and a stride per dimension, and an offset, none negative")
+        if not isinstance(dtype, str):
+            raise ValueError("no dtype")
+        return TensorSpec(shape, dtype, strides, data["offset"], values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInvocation(f"{where}: not a tensor: {error!r}") from None
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides of `shape`, in elements."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,47 @@
+"""Text that came from somewhere else, made safe to print."""
+
+from __future__ import annotations
+
+import re
+
+from rich.text import Text
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-_])")
+
+
+def plain(words: str, limit: int | None = None) -> str:
+    """`words` on one line without anything that a terminal obeys, cut to `limit` characters."""
+    words = _ESCAPE_SEQUENCE.sub("", words)
+    words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
+    return words if limit is None or len(words) <= limit else words[: limit - 1] + "…"
+
+
+def shown(words: str, style: str = "", limit: int | None = None) -> Text:
+    """`words` as rich is to print them: never as markup."""
+    return Text(plain(words, limit), style=style)
+
+
+def markdown_cell(words: str) -> str:
+    """`words` in a cell of a Markdown table, cut: neither a table nor HTML of their own."""
+    return plain(words, 200).replace("|", "\\|").replace("<", "&lt;")
+
+
+def listed(names: list[str] | tuple[str, ...], limit: int) -> str:
+    """Names with commas between, the first `limit` of them."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+def count(number: int, noun: str) -> str:
+    """``1 case``, ``1,234 cases``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def describe_error(error: BaseException) -> str:
+    """The error's type and words, its causes' too, innermost last; at most a few thousand characters."""
+    parts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(parts) < 4:
+        parts.append(f"{type(cause).__name__}: {cause}"[:2000])
+        cause = cause.__cause__
+    return "\ncaused by ".join(parts)

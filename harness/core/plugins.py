@@ -1,0 +1,140 @@
+"""What plugs in: the registry of backends and of converters, and why one of them cannot take part here."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Protocol, TypeVar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unavailable:
+    """A converter or backend that cannot run here, in one line each.
+
+    Attributes:
+        reason: What is missing, e.g. ``onnxruntime is not installed``.
+        install: What the user types to get it, e.g. ``pip install '.[openvino]'``.
+    """
+
+    reason: str
+    install: str
+
+
+class UnknownName(LookupError):
+    """A converter, backend or dtype that nobody registered; the message names near ones.
+
+    Args:
+        kind: What was asked for, as in ``--backend``.
+        name: The user's word.
+        known: What there is.
+    """
+
+    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+        super().__init__(f"--{kind} {name}: no such {kind}; {hint}")
+
+
+class Named(Protocol):
+    """What a registry holds: a plug-in before anything of it is imported or started."""
+
+    @property
+    def name(self) -> str:
+        """As a user writes it. Where it ends in a colon, what follows in the user's word is an argument."""
+
+    @property
+    def default(self) -> bool:
+        """Whether a run that names none of its kind takes it."""
+
+
+EntryT = TypeVar("EntryT", bound=Named)
+
+
+class Registry(dict[str, EntryT]):
+    """Plug-ins of one kind by name: files of a package, entry points of installed packages, and later ones.
+
+    Args:
+        kind: As in ``--backend``.
+        package: Every module of it is imported at first need and registers itself.
+        group: Of entry points; each names a module that registers itself, or is an entry.
+        broken: Makes the entry that stands for a plug-in that cannot be loaded, of its name, why, and its
+            package's version. One broken plug-in must not take the others with it.
+    """
+
+    def __init__(
+        self, kind: str, *, package: str, group: str, broken: Callable[[str, Unavailable, str], EntryT]
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self.group = group
+        self._package = package
+        self._broken = broken
+        self._loaded = False
+
+    def register(self, entry: EntryT) -> EntryT:
+        """Add an entry.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        if entry.name in self:
+            raise ValueError(f"{self.kind} {entry.name!r} is registered twice")
+        self[entry.name] = entry
+        return entry
+
+    def entries(self) -> list[EntryT]:
+        """All entries, by name."""
+        self._load()
+        return [self[name] for name in sorted(self)]
+
+    def defaults(self) -> list[EntryT]:
+        """Those that a run takes which names none, by name."""
+        return [entry for entry in self.entries() if entry.default]
+
+    def find(self, word: str) -> tuple[EntryT, str]:
+        """The entry that a user's word means, and the argument in it ("" for an entry without one).
+
+        Raises:
+            UnknownName: there is none; the message has near names.
+        """
+        self._load()
+        head, colon, argument = word.partition(":")
+        if head + colon not in self:
+            # A worker process is forked from one that looked when less was to be found: its path is the
+            # session's, its modules are not.
+            self._load_entry_points()
+        if head + colon in self:
+            return self[head + colon], argument
+        # `onnx-api` without its module is near to `onnx-api:`.
+        raise UnknownName(self.kind, word, sorted(self))
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
+            importlib.import_module(module.name)
+        self._load_entry_points()
+
+    def _load_entry_points(self) -> None:
+        for point in metadata.entry_points(group=self.group):
+            try:
+                entry = point.load()
+                # A module registers itself; what names an entry leaves that to us.
+                if hasattr(entry, "probe") and self.get(entry.name) is not entry:
+                    self.register(entry)
+            except Exception as error:
+                if point.name not in self:
+                    self.register(self._broken(point.name, *_why_broken(point, error)))
+
+
+def _why_broken(point: metadata.EntryPoint, error: Exception) -> tuple[Unavailable, str]:
+    package = point.dist.name if point.dist is not None else point.value
+    version = point.dist.version if point.dist is not None else "unknown"
+    reason = f"its plug-in {point.value} failed to load: {type(error).__name__}: {error}"
+    return Unavailable(reason=reason, install=f"pip install --upgrade {package}"), version

@@ -1,0 +1,183 @@
+"""From an invocation to PyTorch: its tensors rebuilt, its overload found, the call made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.core import values
+from harness.core.dtypes import PARTS, is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
+
+
+@cache
+def overload(name: str) -> torch._ops.OpOverload:
+    """The callable of ``aten.add.Tensor``.
+
+    Raises:
+        LookupError: this PyTorch has no such overload.
+    """
+    try:
+        namespace, packet, overload_name = name.split(".")
+        found = getattr(getattr(getattr(torch.ops, namespace), packet), overload_name)
+    except (AttributeError, ValueError):
+        raise LookupError(f"PyTorch {torch.__version__} has no operator overload {name}") from None
+    assert isinstance(found, torch._ops.OpOverload)
+    return found
+
+
+def build_tensor(spec: TensorSpec) -> torch.Tensor:
+    """The tensor that `spec` describes, bit for bit the same on every machine."""
+    dtype = getattr(torch, spec.dtype)
+    size = spec.storage_size
+    if isinstance(spec.values, Literal):
+        kind = torch.float64 if is_float(spec.dtype) else torch.complex128 if spec.dtype in PARTS else dtype
+        storage = torch.tensor(spec.values.values, dtype=kind).to(dtype)
+    else:
+        storage = _compute(spec.values, spec.dtype, size).to(dtype)
+    if dtype is torch.bfloat16:
+        # Vector instructions and loops convert NaN to other bits.
+        storage.masked_fill_(storage.isnan(), math.nan)
+    if spec.offset == 0 and spec.is_contiguous:
+        return storage[: spec.numel].reshape(spec.shape)
+    return storage.as_strided(spec.shape, spec.strides, spec.offset)
+
+
+def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
+    """The values of a recipe; of complex dtypes real and imaginary parts in turn."""
+    if not count:
+        # NumPy gives an empty array, and so a tensor made of it, another stride than PyTorch does.
+        return torch.empty(0, dtype=getattr(torch, dtype))
+    if dtype not in PARTS:
+        return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
+    parts = np.ascontiguousarray(values.compute(recipe, PARTS[dtype], 2 * count))
+    # A copy: torch.export fails on views of a tensor of another dtype.
+    return torch.view_as_complex(torch.from_numpy(parts).reshape(count, 2)).clone()
+
+
+def fed_shape(spec: TensorSpec) -> tuple[int, ...]:
+    """The shape of what a model is fed for `spec`: complex numbers are pairs."""
+    return (*spec.shape, 2) if spec.dtype in PARTS else spec.shape
+
+
+def build_tensors(invocation: Invocation) -> tuple[torch.Tensor, ...]:
+    """All tensor arguments of `invocation`, in order, those in lists too."""
+    return tuple(build_tensor(spec) for spec in invocation.tensors())
+
+
+@dataclass(frozen=True)
+class Call:
+    """An overload with its arguments, tensors left open.
+
+    Tensors are passed at call time, so that one `Call` serves the reference run, the float64 run,
+    every exporter and every extra draw of values.
+    """
+
+    target: Callable[..., Any]
+    positional: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+
+    def with_target(self, target: Callable[..., Any]) -> Call:
+        """The same arguments for another callable."""
+        return replace(self, target=target)
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Call the overload.
+
+        Args:
+            tensors: One per tensor argument, in order.
+        """
+        supply = iter(tensors)
+        positional = [_fill(a, supply) for a in self.positional]
+        keywords = {name: _fill(a, supply) for name, a in self.keywords}
+        return self.target(*positional, **keywords)
+
+
+class _Slot:
+    """Where a tensor goes."""
+
+
+_SLOT = _Slot()
+
+
+def _fill(argument: Any, supply: Iterator[torch.Tensor]) -> Any:
+    if argument is _SLOT:
+        return next(supply)
+    if isinstance(argument, list):
+        return [_fill(element, supply) for element in argument]
+    return argument
+
+
+def _template(argument: Argument) -> Any:
+    if isinstance(argument, TensorSpec):
+        return _SLOT
+    if isinstance(argument, tuple):
+        return [_template(element) for element in argument]
+    if isinstance(argument, Enumerated):
+        return torch.device(argument.name) if argument.kind == "device" else getattr(torch, argument.name)
+    return argument
+
+
+def bind(invocation: Invocation) -> Call:
+    """Prepare the call that `invocation` stands for.
+
+    Arguments go positionally up to the first omitted or keyword-only one, as a person would write them.
+
+    Raises:
+        LookupError: this PyTorch lacks the overload, or it has no argument of that name.
+    """
+    target = overload(invocation.overload)
+    given = dict(invocation.arguments)
+    positional: list[Any] = []
+    keywords: list[tuple[str, Any]] = []
+    open_positions = True
+    for argument in target._schema.arguments:
+        if argument.name not in given:
+            open_positions = False
+            continue
+        value = _template(given.pop(argument.name))
+        if open_positions and not argument.kwarg_only:
+            positional.append(value)
+        else:
+            keywords.append((argument.name, value))
+    if given:
+        raise LookupError(f"{invocation.overload} has no argument {next(iter(given))!r}: {target._schema}")
+    return Call(target, tuple(positional), tuple(keywords))
+
+
+def output_tensors(result: Any) -> list[torch.Tensor]:
+    """The tensors of an operator's result, in order; lists are flattened, numbers and None in them dropped.
+
+    A number that is the whole result comes as a 0-d tensor: a program can return nothing else.
+    """
+    if isinstance(result, torch.Tensor):
+        return [result]
+    for plain, symbolic, dtype in _NUMBERS:
+        if isinstance(result, plain):
+            return [torch.tensor(result, dtype=dtype)]
+        if isinstance(result, symbolic):
+            return [torch.scalar_tensor(result, dtype=dtype)]  # type: ignore[arg-type]
+    return _tensors_in(result)
+
+
+#: Kinds of numbers that operators return, plain and while a program is captured, and what holds them
+#: without loss. A bool is an int, too.
+_NUMBERS: tuple[tuple[type, type, torch.dtype], ...] = (
+    (bool, torch.SymBool, torch.bool),
+    (int, torch.SymInt, torch.int64),
+    (float, torch.SymFloat, torch.float64),
+)
+
+
+def _tensors_in(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, list | tuple):
+        return [tensor for element in result for tensor in _tensors_in(element)]
+    return []

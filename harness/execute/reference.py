@@ -1,0 +1,168 @@
+"""PyTorch's answer to a case: its outputs in the case's dtype, and in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from harness.compare.judge import Array
+from harness.compare.nearness import SCALES, Sensitivity
+from harness.core.dtypes import PARTS, is_float
+from harness.core.invocation import Argument, Invocation, TensorSpec
+from harness.core.tensors import build_tensors
+from harness.execute import neighbourhood
+from harness.execute.torch_call import call_invocation, in_float64, to_numpy
+
+
+class NothingToCompare(Exception):
+    """The call returns no tensor."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A case that PyTorch accepts; an `harness.compare.nearness.Oracle`.
+
+    Attributes:
+        invocation: The case.
+        feeds: Its tensors as arrays, before the call.
+        expected: PyTorch's outputs.
+    """
+
+    invocation: Invocation
+    feeds: tuple[Array, ...]
+    expected: tuple[Array, ...]
+
+    @cached_property
+    def dtypes(self) -> frozenset[str]:
+        """Dtypes of all inputs and outputs."""
+        return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Any]:
+        """Schema name → value, tensors as arrays, complex numbers as such; for rules."""
+        supply = iter(self.feeds)
+        return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
+
+    @property
+    def has_strided_input(self) -> bool:
+        """Whether an input does not lie row-major in memory, which runtimes never see."""
+        return not all(spec.is_contiguous for spec in self.invocation.tensors())
+
+    def on_contiguous_inputs(self) -> Reference:
+        """The same call on row-major copies of the inputs.
+
+        Raises:
+            Exception: PyTorch's own, where it rejects them.
+        """
+        tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
+        outputs = call_invocation(self.invocation, tensors)
+        return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """What calls with inputs in the neighbourhood say; None where float64 has no answer."""
+        return neighbourhood.sensitivity(self.invocation, [str(a.dtype) for a in self.expected])
+
+    @cached_property
+    def flushed(self) -> tuple[Array, ...] | None:
+        """The outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
+        outputs = neighbourhood.flushed(self.invocation)
+        return None if outputs is None else tuple(map(to_numpy, outputs))
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64; None for an output, or as a whole, where there is none."""
+        return _in_float64(self.invocation)
+
+    @cached_property
+    def magnitude(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64 for the absolute values of the inputs, likewise."""
+        return _in_float64(self.invocation, _absolute)
+
+    @cached_property
+    def unscaled(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with scales of at least one, likewise."""
+        return _in_float64(self.invocation, _absolute, least_scale=1)
+
+    @cached_property
+    def marked(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
+        return _in_float64(self.invocation, _marked)
+
+
+def _with_arrays(argument: Argument, supply: Any) -> Any:
+    if isinstance(argument, TensorSpec):
+        array = next(supply)
+        if argument.dtype in PARTS:
+            return array.view(argument.dtype).reshape(argument.shape)
+        return array
+    if isinstance(argument, tuple):
+        return [_with_arrays(element, supply) for element in argument]
+    return argument
+
+
+def run_reference(invocation: Invocation) -> Reference:
+    """Run the case in PyTorch eager on the CPU.
+
+    Raises:
+        NothingToCompare: no output is a tensor.
+        Exception: PyTorch's own, where it rejects the invocation.
+    """
+    tensors = build_tensors(invocation)
+    feeds = tuple(to_numpy(t) for t in tensors)
+    outputs = call_invocation(invocation, tensors)
+    if not outputs:
+        raise NothingToCompare(f"{invocation.overload} returned no tensor")
+    return Reference(invocation, feeds, tuple(to_numpy(t) for t in outputs))
+
+
+def _scale(name: str, argument: Argument, least: int) -> Argument:
+    if name in SCALES and isinstance(argument, int | float) and not isinstance(argument, bool):
+        return max(abs(argument), least)
+    return argument
+
+
+def _absolute(tensor: torch.Tensor) -> torch.Tensor:
+    # PyTorch has no `abs` for most unsigned dtypes.
+    return tensor if str(tensor.dtype).startswith("torch.uint") else tensor.abs()
+
+
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(tensor.isfinite(), 1, _absolute(tensor))
+
+
+def _in_float64(
+    invocation: Invocation,
+    magnitude: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    *,
+    least_scale: int = 0,
+) -> tuple[Array | None, ...] | None:
+    """The same call with floating tensors in float64, or None where PyTorch has no such call.
+
+    Float64 is PyTorch's default dtype meanwhile: it decides in what integers are divided, and what dtype a
+    sequence of Python floats has.
+
+    Args:
+        invocation: The case.
+        magnitude: Applied to the floating inputs; to integer tensors too where no tensor is floating, and
+            none is an index therefore. `SCALES` are made positive then.
+        least_scale: What these are at least.
+    """
+    only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
+    if magnitude:
+        scaled = tuple((n, _scale(n, a, least_scale)) for n, a in invocation.arguments)
+        invocation = replace(invocation, arguments=scaled)
+    tensors = []
+    for tensor in build_tensors(invocation):
+        if tensor.is_floating_point():
+            tensor = tensor.double()
+        elif tensor.is_complex():
+            tensor = tensor.to(torch.complex128)
+        if magnitude and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
+            tensor = magnitude(tensor)
+        tensors.append(tensor)
+    return in_float64(invocation, tensors)

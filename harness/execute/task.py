@@ -1,0 +1,166 @@
+"""What travels between the process that supervises and the process that works: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeAlias
+
+from harness.compare.comparison import Comparison
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation
+
+#: (group index, case index within the group): names a case within a task.
+CaseKey: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that share one exported structure.
+
+    Attributes:
+        index: Unique within a unit; names the group's inputs and outputs in a batch.
+        exported: The invocation whose shapes are exported.
+        cases: Case index → invocation to run. In a static group all have the structure of
+            `exported`; in a dynamic one they differ in shapes.
+    """
+
+    index: int
+    exported: Invocation
+    cases: tuple[tuple[int, Invocation], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How tasks are carried out; the same for a whole run.
+
+    Attributes:
+        opset: To emit; None for the converter's default.
+        batch_size: Structures per export.
+        public_api: Let converters keep nothing between exports.
+        dynamic: Export with dynamic dimensions.
+        rules: Files of conversion functions to use in place of the converter's own.
+        blame: Find out whose defect each failure is.
+        witnesses: Backends that are asked about another backend's failure.
+        last_witnesses: Likewise, where the failure cannot be decided without them; those that are installed.
+    """
+
+    opset: int | None = None
+    batch_size: int = 64
+    public_api: bool = False
+    dynamic: bool = False
+    rules: tuple[str, ...] = ()
+    blame: bool = True
+    witnesses: tuple[str, ...] = ("onnx-reference", "ort-cpu")
+    last_witnesses: tuple[str, ...] = ("openvino",)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Groups to put through one converter and some backends."""
+
+    handler: ClassVar[str] = "harness.execute.case_runner:carry_out"
+
+    groups: tuple[Group, ...]
+    converter: str
+    backends: tuple[str, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class ResizeTask:
+    """Invocations to find other valid sizes for, for dynamic exports.
+
+    Attributes:
+        bases: Index → invocation.
+        count: Variants wanted of each.
+    """
+
+    handler: ClassVar[str] = "harness.execute.resize:carry_out"
+
+    bases: tuple[tuple[int, Invocation], ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The variants found for one base."""
+
+    index: int
+    variants: tuple[Invocation, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the worker is about to do; if it dies or hangs, this is what it was doing.
+
+    Attributes:
+        stage: Of the pipeline.
+        backend: At stages `LOAD`, `RUN` and `COMPARE`, else None.
+        cases: All that take part.
+    """
+
+    stage: Stage
+    backend: str | None
+    cases: tuple[CaseKey, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of one case with one backend; a `Verdict` without what the supervisor knows.
+
+    Attributes:
+        model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
+    """
+
+    case: CaseKey
+    backend: str
+    stage: Stage
+    outcome: Outcome
+    blame: str = ""
+    evidence: str = ""
+    message: str = ""
+    comparison: Comparison | None = None
+    rule: str = ""
+    model: bytes = b""
+    opset: int | None = None
+    convert_ms: float | None = None
+    load_ms: float | None = None
+    run_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The process is up and waits for its first task."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A backend has been started; its facts for the record."""
+
+    backend: str
+    version: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The task is over; with `lost` it is not done, and the process must not be used again.
+
+    Attributes:
+        lost: That a device is lost, or what went wrong within the harness.
+    """
+
+    lost: str = ""
+
+
+#: How the message of a failure begins that is the harness's own: nobody else may be blamed for it.
+OWN_FAULT = "the harness itself failed"
+
+
+class WorkerTask(Protocol):
+    """What a worker can be asked to do: a plain value."""
+
+    @property
+    def handler(self) -> str:
+        """The function that carries it out, as ``module:function``; the worker calls it with the task and
+        itself, a `harness.execute.worker.WorkerProcess`. Its module is imported in the worker only."""

@@ -1,0 +1,92 @@
+"""Calling PyTorch for a reference: in the case's dtype and in float64."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import ml_dtypes
+import torch
+
+from harness.compare.judge import Array
+from harness.core.dtypes import wider_float
+from harness.core.invocation import Argument, Enumerated, Invocation
+from harness.core.tensors import bind, output_tensors
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """A C-contiguous array of the tensor's shape and values.
+
+    bfloat16 is as `ml_dtypes` has it; complex numbers are pairs of real and imaginary part in one more
+    dimension, which is how exporters represent them.
+    """
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if tensor.dtype is torch.bfloat16:
+        array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return array
+    return tensor.numpy()
+
+
+def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that the call returns for `tensors` in place of the invocation's.
+
+    Raises:
+        Exception: PyTorch's own, where it rejects them.
+    """
+    # Random operators repeat, so that a case is the same wherever it runs.
+    # (`torch.manual_seed` seeds every kind of device and formats a stack trace for each.)
+    torch.default_generator.manual_seed(0)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return output_tensors(bind(invocation)(tensors))
+
+
+def map_arguments(invocation: Invocation, change: Callable[[Argument], Argument]) -> Invocation:
+    """The invocation with `change` of every argument; of the elements of those that are sequences."""
+
+    def changed(argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(changed(element) for element in argument)
+        return change(argument)
+
+    return replace(invocation, arguments=tuple((n, changed(a)) for n, a in invocation.arguments))
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Within it, `dtype` is PyTorch's default: in what integers are divided, what Python floats become."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple[Array | None, ...] | None:
+    """The call with floating tensors in float64, or None where PyTorch has no such call."""
+
+    def widened(argument: Argument) -> Argument:
+        if isinstance(argument, Enumerated) and argument.kind == "dtype":
+            return replace(argument, name=wider_float(argument.name))
+        return argument
+
+    try:
+        with default_dtype(torch.float64):
+            outputs = call_invocation(
+                map_arguments(invocation, widened),
+                [t.double() if t.is_floating_point() else t for t in tensors],
+            )
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+        return None
+    return tuple(to_numpy(t) if t.dtype in (torch.float64, torch.complex128) else None for t in outputs)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor

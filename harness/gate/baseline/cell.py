@@ -1,0 +1,228 @@
+"""What is expected of one operator in one dtype, with one converter and backend."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from harness.compare.verdict import CaseKey, Outcome, Verdict
+from harness.gate.baseline import ulps
+from harness.gate.baseline.ulps import Ulps
+
+#: overload, dtype, converter, backend, shape mode.
+CellKey: TypeAlias = tuple[str, str, str, str, str]
+
+#: What `Cell.other` calls cases that ended in two ways.
+FLAKY = "flaky"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Cases of a cell that fail alike.
+
+    Attributes:
+        outcome: How.
+        stage: Where.
+        signature: What they have in common.
+        cases: How many.
+        structures: How many that differ in more than values, and fail for reasons of their own.
+        digest: Of the case ids.
+    """
+
+    outcome: str
+    stage: str
+    signature: str
+    cases: int
+    structures: int
+    digest: str
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What makes two failures the same one."""
+        return self.outcome, self.stage, self.signature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The cases of one operator, dtype, converter, backend and shape mode.
+
+    A structure is what cases share that differ in the values of tensors only; in a dynamic export it is what
+    was exported, whatever sizes it was run with. Structures, not cases, are what chance draws one by one.
+
+    Attributes:
+        overload: Dotted name; with the next four it identifies the cell.
+        dtype: The cases' main dtype.
+        converter: Name.
+        backend: Name.
+        shape_mode: ``static`` or ``dynamic``.
+        family: The operator case's.
+        cases: How many were run.
+        structures: Of how many structures.
+        digest: Of all case ids: equal for the same cases; "" for several cells taken together.
+        passed: How many cases passed.
+        ulps: The structures with a case that passed, by their largest error among these.
+        failing: How many structures have a case that failed.
+        failures: By kind.
+        other: Outcome → how many cases, of those that are neither a pass nor a failure, flaky ones too.
+        rule: The user's conversion functions that took part; "" for none.
+    """
+
+    overload: str
+    dtype: str
+    converter: str
+    backend: str
+    shape_mode: str
+    family: str
+    cases: int
+    structures: int
+    digest: str
+    passed: int
+    ulps: Ulps = ()
+    failing: int = 0
+    failures: tuple[Failure, ...] = ()
+    other: tuple[tuple[str, int], ...] = ()
+    rule: str = ""
+
+    @property
+    def key(self) -> CellKey:
+        """What identifies it."""
+        return self.overload, self.dtype, self.converter, self.backend, self.shape_mode
+
+    @property
+    def passing(self) -> int:
+        """How many structures have a case that passed."""
+        return ulps.structures(self.ulps)
+
+    @property
+    def failed(self) -> int:
+        """How many cases failed."""
+        return sum(failure.cases for failure in self.failures)
+
+    @property
+    def flaky(self) -> int:
+        """How many cases ended in two ways."""
+        return dict(self.other).get(FLAKY, 0)
+
+
+def scope(key: CellKey) -> tuple[str, ...]:
+    """All of a cell's key but the dtype: overload, converter, backend, shape mode."""
+    return key[0], *key[2:]
+
+
+def key_of(verdict: Verdict) -> CellKey:
+    """The cell that a verdict belongs to."""
+    return verdict.overload, verdict.dtype, verdict.converter, verdict.backend, verdict.shape_mode
+
+
+def kind_of(verdict: Verdict) -> tuple[str, str, str] | None:
+    """`Failure.kind` of a verdict; None for no failure, and for one that the specifications leave open."""
+    if not verdict.outcome.is_failure or verdict.is_open:
+        return None
+    return str(verdict.outcome), str(verdict.stage), " ".join(verdict.signature.split())
+
+
+def passes(verdict: Verdict) -> bool:
+    """Whether a verdict counts as a pass here."""
+    return verdict.outcome is Outcome.PASS or verdict.is_open
+
+
+def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> list[Cell]:
+    """The cells of some verdicts, by key.
+
+    Only drawn cases count: what else a run tries (found failures, captured calls) differs from one
+    machine to the next. A failure that the specifications leave open is none.
+
+    Args:
+        verdicts: Of one run.
+        flaky: Cases that are known to have ended in two ways.
+    """
+    members: defaultdict[CellKey, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.source == "generated":
+            members[key_of(verdict)].append(verdict)
+    return [_cell(members[key], flaky) for key in sorted(members)]
+
+
+def digest_of(verdicts: Iterable[Verdict]) -> str:
+    """A hash of the ids of some cases, in any order."""
+    names = sorted(f"{v.case_id} {v.exported_invocation}" for v in verdicts)
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
+
+
+def together(cells: Sequence[Cell]) -> Cell:
+    """One cell of those of one operator that differ in dtype."""
+    failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
+    other: Counter[str] = Counter()
+    for cell in cells:
+        other.update(dict(cell.other))
+        for failure in cell.failures:
+            failures[failure.kind].append(failure)
+    return replace(
+        cells[0],
+        dtype=", ".join(cell.dtype for cell in cells),
+        cases=sum(cell.cases for cell in cells),
+        structures=sum(cell.structures for cell in cells),
+        digest="",
+        passed=sum(cell.passed for cell in cells),
+        ulps=ulps.summed(cell.ulps for cell in cells),
+        failing=sum(cell.failing for cell in cells),
+        failures=tuple(
+            Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), "")
+            for kind, alike in sorted(failures.items())
+        ),
+        other=tuple(sorted(other.items())),
+        rule=", ".join(sorted({cell.rule for cell in cells} - {""})),
+    )
+
+
+def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> Cell:
+    first = verdicts[0]
+    failures: defaultdict[tuple[str, str, str], list[Verdict]] = defaultdict(list)
+    other: Counter[str] = Counter()
+    errors: dict[str, float] = {}
+    passed = 0
+    for verdict in verdicts:
+        kind = kind_of(verdict)
+        if verdict.case_key in flaky:
+            other[FLAKY] += 1
+        elif passes(verdict):
+            passed += 1
+            structure = _structure(verdict)
+            # How far from PyTorch a result is that is left open says nothing.
+            error = 0.0 if verdict.is_open else verdict.max_ulp_error or 0.0
+            errors[structure] = max(errors.get(structure, 0.0), error)
+        elif kind is not None:
+            failures[kind].append(verdict)
+        else:
+            other[str(verdict.outcome)] += 1
+    return Cell(
+        overload=first.overload,
+        dtype=first.dtype,
+        converter=first.converter,
+        backend=first.backend,
+        shape_mode=first.shape_mode,
+        family=first.family,
+        cases=len(verdicts),
+        structures=_structures(verdicts),
+        digest=digest_of(verdicts),
+        passed=passed,
+        ulps=ulps.counted(errors.values()),
+        failing=_structures(v for members in failures.values() for v in members),
+        failures=tuple(
+            Failure(*kind, len(members), _structures(members), digest_of(members))
+            for kind, members in sorted(failures.items())
+        ),
+        other=tuple(sorted(other.items())),
+        rule=", ".join(sorted({label for v in verdicts if v.rule for label in v.rule.split(", ")})),
+    )
+
+
+def _structure(verdict: Verdict) -> str:
+    return verdict.exported_invocation or verdict.structure_id
+
+
+def _structures(verdicts: Iterable[Verdict]) -> int:
+    return len({_structure(v) for v in verdicts})

@@ -1,0 +1,144 @@
+"""Differences from a baseline as plain data: what crosses processes, and what reports are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.compare.verdict import Stage
+from harness.gate.baseline.file import DRAWING, Baseline
+from harness.gate.baseline.gate import Difference, Draws, Finding, draws
+from harness.gate.run_causes import version_changes, why
+from harness.record.run_info import JSON
+
+_BEFORE_BACKENDS = (Stage.REFERENCE, Stage.CONVERT, Stage.CHECK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """One difference.
+
+    Attributes:
+        finding: What it is.
+        overload: Dotted name; with the next four it says where.
+        dtype: One, or several with commas.
+        converter: Name.
+        backend: Name.
+        shape_mode: ``static`` or ``dynamic``.
+        what: In words.
+        why: What it may come from: a rule, versions; "" where nothing is known to differ.
+        case_id: A case of it; "" for none.
+    """
+
+    finding: Finding
+    overload: str
+    dtype: str
+    converter: str
+    backend: str
+    shape_mode: str
+    what: str
+    why: str = ""
+    case_id: str = ""
+
+    @property
+    def where(self) -> str:
+        """``aten.celu.default float32, dynamo → ort-cpu``."""
+        mode = "" if self.shape_mode == "static" else f", {self.shape_mode}"
+        return f"{self.overload} {self.dtype}, {self.converter} → {self.backend}{mode}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**dataclasses.asdict(self), "finding": str(self.finding)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Told:
+        """What `to_data` gave."""
+        return cls(**{**data, "finding": Finding(data["finding"])})
+
+
+def told(difference: Difference, versions: Mapping[str, tuple[str, str]]) -> Told:
+    """A difference, with what it may come from.
+
+    Args:
+        difference: It.
+        versions: What differs: `harness.gate.run_causes.version_changes`.
+    """
+    cell = difference.cell
+    # What has no valid model fails for every backend.
+    early = difference.failure is not None and difference.failure.stage in _BEFORE_BACKENDS
+    return Told(
+        finding=difference.finding,
+        overload=cell.overload,
+        dtype=cell.dtype,
+        converter=cell.converter,
+        backend=cell.backend,
+        shape_mode=cell.shape_mode,
+        what=difference.what,
+        why=why(versions, cell.converter, "" if early else cell.backend, difference.rules),
+        case_id=difference.case_id,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All that a report says of two sides.
+
+    Attributes:
+        told: The differences.
+        versions: Name → (before, now) where they differ; "" for what took no part.
+        options: Likewise of what decides on the cases drawn; None for what was not given.
+        draws: How the cases of the two sides came about.
+        same: How many cells were compared case by case.
+        other: How many by what chance allows.
+        total: How many the baseline has.
+        missing: What the second side was to run and did not, in one line: nothing is known of that.
+    """
+
+    told: Sequence[Told]
+    versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    options: Mapping[str, tuple[JSON, JSON]] = field(default_factory=dict)
+    draws: Draws = Draws.SAME
+    same: int = 0
+    other: int = 0
+    total: int = 0
+    missing: str = ""
+
+    @property
+    def counts(self) -> dict[Finding, int]:
+        """Finding → how many differences, those that there are, worst first."""
+        counts = {finding: sum(t.finding is finding for t in self.told) for finding in Finding}
+        return {finding: count for finding, count in counts.items() if count}
+
+    @property
+    def worse(self) -> int:
+        """How many differences close the gate."""
+        return sum(count for finding, count in self.counts.items() if finding.fails)
+
+
+def comparison(
+    before: Baseline, now: Baseline, differences: Sequence[Told], *, same: int, other: int
+) -> Comparison:
+    """What there is to say of two sides.
+
+    Args:
+        before: What was expected.
+        now: What was found; its cells are not looked at.
+        differences: Between them.
+        same: See `Comparison`.
+        other: Likewise.
+    """
+    return Comparison(
+        told=differences,
+        versions=version_changes(before.versions, now.versions),
+        options={
+            name: (before.options.get(name), now.options.get(name))
+            for name in DRAWING
+            if before.options.get(name) != now.options.get(name)
+        },
+        draws=draws(before, now),
+        same=same,
+        other=other,
+        total=len(before.cells),
+    )

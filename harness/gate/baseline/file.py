@@ -1,0 +1,228 @@
+"""A baseline on disk: a file of text per family, and ``baseline.json`` with what made it.
+
+The order is stable and nothing of time or place is in it, so that a review sees what changed and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.gate.baseline import text
+from harness.gate.baseline.cell import Cell, CellKey, cells_of, scope
+from harness.record import layout, store
+from harness.record.errors import ResultsError, reason
+from harness.record.flaky import read_flaky
+from harness.record.run_info import JSON, read_run_info
+
+INFO_FILE = "baseline.json"
+#: Where a repository keeps its baseline.
+DEFAULT = "golden/baseline"
+#: Of the files' layout.
+FORMAT = 1
+_SUFFIX = ".txt"
+
+#: Options of a run that decide which cases are drawn, and what is asked of them.
+DRAWING = ("seed", "examples", "values", "opset", "dtype")
+
+#: What every cell depends on, beside its converter and its backend.
+_COMMON = ("torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir", "hypothesis")
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Expected outcomes.
+
+    Attributes:
+        cells: By key.
+        versions: Of everything that took part when they were recorded.
+        options: `DRAWING` of that run, those that were given.
+    """
+
+    cells: Mapping[CellKey, Cell]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, JSON] = field(default_factory=dict)
+
+
+def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
+    """`DRAWING` of a run, those that were given.
+
+    Args:
+        options: As ``run.json`` has them.
+        seed: Likewise.
+    """
+    given = {**options, "seed": seed}
+    chosen = {name: given.get(name) for name in DRAWING}
+    return {name: value for name, value in chosen.items() if value is not None and value != []}
+
+
+def of_run(results_dir: Path) -> Baseline:
+    """What a recorded run came to, as the expectation of later ones.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    info = read_run_info(results_dir)
+    cells = cells_of(store.verdicts(results_dir), read_flaky(results_dir))
+    return Baseline({cell.key: cell for cell in cells}, info.versions, drawing(info.options, info.seed))
+
+
+def is_baseline(directory: Path) -> bool:
+    """Whether there is a baseline in `directory`."""
+    return (directory / INFO_FILE).is_file()
+
+
+def read_baseline(directory: Path) -> Baseline:
+    """The baseline in `directory`.
+
+    Raises:
+        ResultsError: there is none, or a file of it is damaged.
+    """
+    if not is_baseline(directory):
+        raise ResultsError(
+            f"{directory} holds no baseline (no {INFO_FILE}); make one of a run with "
+            f"`conformance baseline RUN --out {directory}`, or with --baseline {directory} --update-baseline"
+        )
+
+    def read(name: str) -> str:
+        path = directory / name
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ResultsError(f"{path} is missing; restore it from version control") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ResultsError(f"cannot read {path}: {reason(error)}") from None
+
+    return _parsed(read, str(directory))
+
+
+def read_revision(revision: str, path: str = DEFAULT, cwd: Path | None = None) -> Baseline:
+    """The baseline at `path` as a git revision has it.
+
+    Args:
+        revision: Anything that git understands: ``main``, ``HEAD~3``.
+        path: Relative to `cwd` (the current directory).
+        cwd: In the repository.
+
+    Raises:
+        ResultsError: no such revision or baseline.
+    """
+    where = f"{revision}:{path.rstrip('/')}"
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", cwd=cwd)
+    if commit is None:
+        raise ResultsError(f"{where}: git knows no revision {revision} here")
+
+    def read(name: str) -> str:
+        said = _git("show", f"{commit.strip()}:./{path.rstrip('/')}/{name}", cwd=cwd)
+        if said is None and name == INFO_FILE:
+            raise ResultsError(f"revision {revision} has no baseline at {path} (no {INFO_FILE})")
+        if said is None:
+            raise ResultsError(f"{where}/{name} is missing in that revision")
+        return said
+
+    return _parsed(read, where)
+
+
+def _git(*words: str, cwd: Path | None) -> str | None:
+    """What git says; None where it refuses."""
+    try:
+        done = subprocess.run(
+            ["git", *words], cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
+    except FileNotFoundError:
+        raise ResultsError("git is not installed: a revision's baseline cannot be read") from None
+    return None if done.returncode else done.stdout
+
+
+def write_baseline(directory: Path, baseline: Baseline) -> None:
+    """Put `baseline` in place of what is in `directory`.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    families: defaultdict[str, list[Cell]] = defaultdict(list)
+    for cell in baseline.cells.values():
+        families[cell.family or "other"].append(cell)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"cannot write {directory}: {reason(error)}") from None
+    for family, cells in families.items():
+        with layout.replacing(directory / f"{family}{_SUFFIX}") as temporary:
+            temporary.write_text(text.encode(cells), encoding="utf-8", newline="\n")
+    info = {
+        "format": FORMAT,
+        "options": {name: baseline.options[name] for name in DRAWING if name in baseline.options},
+        "versions": dict(sorted(baseline.versions.items())),
+        "families": sorted(families),
+    }
+    with layout.replacing(directory / INFO_FILE) as temporary:
+        temporary.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8", newline="\n")
+    for stale in directory.glob(f"*{_SUFFIX}"):
+        if stale.stem not in families:
+            stale.unlink()
+
+
+def updated(old: Baseline | None, new: Baseline) -> Baseline:
+    """`old` with `new` in place of what it expected of the same operators, converters and backends.
+
+    Raises:
+        ResultsError: something of `old` would be left that was made with other options or versions.
+    """
+    covered = {scope(key) for key in new.cells}
+    kept = {key: cell for key, cell in (old.cells if old else {}).items() if scope(key) not in covered}
+    if old is None or not kept:
+        return new
+    for name in DRAWING:
+        if old.options.get(name) != new.options.get(name):
+            raise ResultsError(
+                f"the baseline was drawn with {name} {_said(old.options.get(name))}, this run with "
+                f"{_said(new.options.get(name))}, and it covers only a part: leave --{name} away, or "
+                "update all of the baseline at once"
+            )
+    for name in _depended_on(kept.values()):
+        before, now = old.versions.get(name), new.versions.get(name)
+        if before is not None and now is not None and before != now:
+            raise ResultsError(
+                f"the baseline was made with {name} {before}, this run with {now}, and it covers only a "
+                "part: update all of the baseline at once, or write another one"
+            )
+    return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options)
+
+
+def _depended_on(cells: Iterable[Cell]) -> list[str]:
+    """What has a version that the outcomes of `cells` depend on."""
+    found = set(_COMMON)
+    for cell in cells:
+        found |= {f"converter {cell.converter}", f"backend {cell.backend}"}
+    return sorted(found)
+
+
+def _said(value: JSON) -> str:
+    return "none given" if value is None else str(value)
+
+
+def _parsed(read: Callable[[str], str], where: str) -> Baseline:
+    try:
+        info = json.loads(read(INFO_FILE))
+        if info["format"] != FORMAT:
+            raise ValueError(f"format {info['format']}, this harness reads {FORMAT}")
+        families, versions, options = list(info["families"]), dict(info["versions"]), dict(info["options"])
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"no `{error.args[0]}`" if isinstance(error, KeyError) else reason(error)
+        raise ResultsError(
+            f"{where}/{INFO_FILE} is damaged ({what}); restore it from version control"
+        ) from None
+    cells: dict[CellKey, Cell] = {}
+    for family in families:
+        try:
+            for cell in text.decode(read(f"{family}{_SUFFIX}"), family):
+                cells[cell.key] = cell
+        except ValueError as error:
+            raise ResultsError(f"{where}/{family}{_SUFFIX}:{error}") from None
+    return Baseline(cells, versions, options)

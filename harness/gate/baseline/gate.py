@@ -1,0 +1,283 @@
+"""Whether a run is worse than expected.
+
+Where a run has the very cases of the baseline (the same digest of case ids), a cell is compared exactly: any
+failure that is not among the expected ones is a regression, and so is one more case of an expected failure.
+
+Where it has others (another seed, a changed operator case), chance decides which triggers are drawn, and a
+rare one that was never drawn before is no regression. The cells of an operator are taken together then, and a
+difference counts if Fisher's exact test of the numbers of structures gives it a probability below `CHANCE`
+(R. A. Fisher, The Logic of Inductive Inference, J. R. Stat. Soc. 98, 1935): an operator that stops exporting
+does from eight structures on, a single new mismatch does not; such are only counted.
+
+Where even the budget is another one (``--examples``, ``--values``, ``--dtype``), shares cannot be compared:
+structures are drawn without repetition, so that more of them means rarer ones, and more values find more
+failures in each. What counts then is that nothing passes any more, or that nothing fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.gate.baseline import ulps
+from harness.gate.baseline.cell import FLAKY, Cell, CellKey, Failure, scope, together
+from harness.gate.baseline.file import DRAWING, Baseline
+
+#: Below this probability a difference between draws is no accident. A thousand operators with a converter, a
+#: backend and ten comparisons each give a false alarm in less than one run of a hundred: the test is exact,
+#: and what it can say is coarse, so that most comparisons cannot reach it at all.
+CHANCE = 1e-6
+#: The same where nothing passes any more that did, or nothing fails: of few operators chance can make that,
+#: and with eight structures of each no test can say more.
+CHANCE_OF_ALL = 1e-4
+
+#: Errors may grow by this factor; kernels that sum in another order stay well below. A power of two.
+DRIFT = 4.0
+
+
+class Finding(StrEnum):
+    """What differs from the baseline.
+
+    `REGRESSION`: cases that passed fail, or more of them fail as some did. `NEW_FAILURE`: cases that failed
+    fail in a way of their own. `DRIFT`: they pass, and errors have grown by more than the factor `DRIFT`.
+    `FLAKY`: the same case ended in two ways. `IMPROVEMENT`: an expected failure passes. `NEW_FINDING`:
+    failures of cases that the baseline never ran, which chance explains. `NEW_CELL`, `GONE`: one of the two
+    has no such cases.
+    """
+
+    REGRESSION = "regression"
+    NEW_FAILURE = "new signature"
+    DRIFT = "error beyond bound"
+    FLAKY = "flaky"
+    IMPROVEMENT = "expected failure that passes"
+    NEW_CELL = "not in the baseline"
+    GONE = "no longer run"
+    NEW_FINDING = "within chance"
+
+    @property
+    def fails(self) -> bool:
+        """Whether the gate closes for it."""
+        return self in (Finding.REGRESSION, Finding.NEW_FAILURE, Finding.DRIFT)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference of one cell, or of one operator's cells taken together.
+
+    Attributes:
+        finding: What it is.
+        cell: As it is now; as it was where it is gone.
+        keys: Of the cells that it is about.
+        failure: The failure that it is about; None for none.
+        what: In words, without the operator, converter and backend.
+        bound: For a drift, what errors should keep to, ULP.
+        rules: The user's conversion functions before and now, where they differ.
+        case_id: A case of it; "" where none is known.
+    """
+
+    finding: Finding
+    cell: Cell
+    keys: tuple[CellKey, ...]
+    failure: Failure | None
+    what: str
+    bound: float | None = None
+    rules: tuple[str, str] | None = None
+    case_id: str = ""
+
+    @property
+    def message(self) -> str:
+        """One line for a person."""
+        cell = self.cell
+        mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
+        return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}: {self.what}"
+
+
+class Draws(StrEnum):
+    """How two runs came to their cases."""
+
+    SAME = "the same options"
+    OTHER_SEED = "another seed"
+    OTHER_BUDGET = "another budget"
+
+
+def draws(before: Baseline, now: Baseline) -> Draws:
+    """How the options of the two compare that decide on cases."""
+    other = {name for name in DRAWING if before.options.get(name) != now.options.get(name)}
+    if not other:
+        return Draws.SAME
+    return Draws.OTHER_SEED if other == {"seed"} else Draws.OTHER_BUDGET
+
+
+def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Difference]:
+    """How `now` differs from what `before` expects of the same operators, converters and backends.
+
+    Args:
+        before: What is expected.
+        now: What was found.
+        whole: Whether operators of `before` that `now` has nothing of are told too.
+    """
+    drawn = draws(before, now)
+    found: list[Difference] = []
+    others: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    expected_scopes = {scope(key) for key in before.cells}
+    for key in sorted(now.cells):
+        cell, expected = now.cells[key], before.cells.get(key)
+        if expected is not None and expected.digest == cell.digest:
+            found += _exactly(expected, cell)
+        elif expected is not None:
+            others[scope(key)].append(cell)
+        elif drawn is Draws.SAME or scope(key) not in expected_scopes:
+            words = f"not in the baseline ({cell.passed} of {cell.cases} pass)"
+            found.append(Difference(Finding.NEW_CELL, cell, (key,), None, words))
+    for cells in others.values():
+        expected_cells = [before.cells[cell.key] for cell in cells]
+        keys = tuple(cell.key for cell in cells)
+        found += _by_chance(together(expected_cells), together(cells), keys, drawn)
+    run_scopes = {scope(key) for key in now.cells}
+    for key in sorted(before.cells.keys() - now.cells.keys()):
+        if (drawn is Draws.SAME and scope(key) in run_scopes) or (whole and scope(key) not in run_scopes):
+            cell = before.cells[key]
+            words = f"{cell.cases} cases of the baseline have no counterpart"
+            found.append(Difference(Finding.GONE, cell, (key,), None, words))
+    return found
+
+
+def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
+    """Two cells with the same cases."""
+
+    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
+        return Difference(finding, now, (now.key,), failure, words, bound, _rules(before, now))
+
+    # Of a case that ends in two ways neither is expected.
+    slack = before.flaky + now.flaky
+    was = {failure.kind: failure for failure in before.failures}
+    remaining = {failure.kind: failure for failure in now.failures}
+    lost = before.passed - now.passed
+    worse = False
+    for kind, failure in remaining.items():
+        expected = was.get(kind)
+        count = expected.cases if expected else 0
+        words = f"{_kind(failure)}: {_of(count, before)}, now {_of(failure.cases, now)}"
+        if failure.cases > count + slack:
+            worse = True
+            # A case that failed may fail in another way than it did: then no pass was lost.
+            yield said(Finding.REGRESSION if lost > slack else Finding.NEW_FAILURE, failure, words)
+        elif not slack and expected is not None and _others(expected, failure):
+            worse = True
+            yield said(Finding.REGRESSION, failure, f"{words}, but other ones")
+    if lost > slack and not worse:
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in now.other if outcome != FLAKY)
+        words = f"{_of(before.passed, before)} passed, now {now.passed} ({outcomes or 'the rest fails'})"
+        yield said(Finding.REGRESSION, None, words)
+    if now.flaky > before.flaky:
+        yield said(Finding.FLAKY, None, f"{_of(now.flaky, now)} end in two ways")
+    gone = 0
+    for kind, failure in was.items():
+        left = remaining[kind].cases if kind in remaining else 0
+        gone += max(0, failure.cases - left)
+        if failure.cases - left > slack and now.failed < before.failed - slack and lost <= slack:
+            words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(left, now)}"
+            yield said(Finding.IMPROVEMENT, failure, words)
+    for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
+        # Cases that passed in one of the two only have no error to compare.
+        if more > many + gone + slack:
+            yield said(Finding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
+            break
+
+
+def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws) -> Iterator[Difference]:
+    """The cells of an operator with some cases and with others."""
+
+    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
+        if finding is not Finding.NEW_FINDING and drawn is Draws.SAME:
+            words += "; other cases are drawn than were for the baseline"
+        return Difference(finding, now, keys, failure, words, bound, _rules(before, now))
+
+    def commoner(few: int, many: int, chance: float = CHANCE) -> bool:
+        """Whether `few` of what was drawn for the baseline and `many` now are no accident."""
+        return probability(few, before.structures, many, now.structures) < chance
+
+    def rarer(many: int, few: int, chance: float = CHANCE) -> bool:
+        return probability(few, now.structures, many, before.structures) < chance
+
+    same_budget = drawn is not Draws.OTHER_BUDGET
+    stuck = not now.passing and commoner(before.structures - before.passing, now.structures, CHANCE_OF_ALL)
+    chance = CHANCE_OF_ALL if stuck else CHANCE
+    worse = False
+    was = {failure.kind: failure for failure in before.failures}
+    for kind, failure in {failure.kind: failure for failure in now.failures}.items():
+        expected = was.get(kind)
+        count, structures = (expected.cases, expected.structures) if expected else (0, 0)
+        words = f"{_kind(failure)}: {_of(count, before)}, now {_of(failure.cases, now)}"
+        if (same_budget or stuck) and commoner(structures, failure.structures, chance):
+            worse = True
+            lost = commoner(before.failing, now.failing, chance)
+            yield said(Finding.REGRESSION if lost else Finding.NEW_FAILURE, failure, words)
+        elif expected is None:
+            yield said(Finding.NEW_FINDING, failure, words)
+    fewer = commoner(before.structures - before.passing, now.structures - now.passing)
+    more_fail = commoner(before.failing, now.failing)
+    if not worse and (stuck or (same_budget and (fewer or more_fail))):
+        words = f"{_of(before.passed, before)} passed, now {_of(now.passed, now)}"
+        yield said(Finding.REGRESSION, None, words)
+    remaining = {failure.kind: failure for failure in now.failures}
+    chance = CHANCE if now.failing else CHANCE_OF_ALL
+    mended = (same_budget or not now.failing) and rarer(before.failing, now.failing, chance)
+    for kind, failure in was.items():
+        left = remaining.get(kind)
+        cases, structures = (left.cases, left.structures) if left else (0, 0)
+        if mended and rarer(failure.structures, structures, chance):
+            words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(cases, now)}"
+            yield said(Finding.IMPROVEMENT, failure, words)
+    if not same_budget:
+        return
+    for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
+        if probability(many, before.passing, more, now.passing) < CHANCE:
+            yield said(Finding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
+            break
+
+
+def probability(few: int, of_few: int, many: int, of_many: int) -> float:
+    """One-sided p-value of Fisher's exact test that the second share is no larger than the first.
+
+    Args:
+        few: Events in the first sample.
+        of_few: Its size.
+        many: Events in the second.
+        of_many: Its size.
+    """
+    events, total = few + many, of_few + of_many
+    if not of_few or not of_many:
+        return 1.0
+    ways = sum(
+        math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1)
+    )
+    return ways / math.comb(total, events)
+
+
+def _others(before: Failure, now: Failure) -> bool:
+    """Whether as many cases fail alike as did, and not the same ones."""
+    return before.cases == now.cases and before.digest != now.digest
+
+
+def _rules(before: Cell, now: Cell) -> tuple[str, str] | None:
+    return None if before.rule == now.rule else (before.rule, now.rule)
+
+
+def _kind(failure: Failure) -> str:
+    return f"{failure.outcome} at {failure.stage}" + (f" ({failure.signature})" if failure.signature else "")
+
+
+def _of(count: int, cell: Cell) -> str:
+    return f"{count} of {cell.cases} cases"
+
+
+def _drift(before: Cell, now: Cell, limit: float, many: int, more: int) -> str:
+    return (
+        f"errors have grown more than {DRIFT:g} times: {more} of {now.passing} structures exceed "
+        f"{ulps.word(DRIFT * limit)} ULP, where {many} of {before.passing} exceeded {ulps.word(limit)}; "
+        f"largest {ulps.word(ulps.largest(before.ulps))}, now {ulps.word(ulps.largest(now.ulps))}"
+    )

@@ -1,0 +1,190 @@
+"""Whether cases that are not as expected are so every time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harness.compare.verdict import CaseKey, Outcome, Verdict
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.gate.baseline import ulps
+from harness.gate.baseline.cell import CellKey, cells_of, digest_of, key_of, kind_of, passes
+from harness.gate.baseline.file import Baseline
+from harness.gate.baseline.gate import DRIFT, Difference, Finding, compare
+from harness.generate.recorded_case import Replayed
+from harness.plan.unit import Unit, run_unit
+
+#: Cases of a difference that are run again, and how often.
+_CASES = 16
+_TIMES = 2
+#: Where some of them are flaky the others are run again this often, and all that there are.
+_TIMES_BESIDE_FLAKY = 10
+#: Sets of cases that are tried to tell the expected ones from the others.
+_MOST_TRIED = 2000
+
+
+@dataclass(frozen=True)
+class Rechecked:
+    """How a unit differs from what is expected.
+
+    Attributes:
+        differences: Of its cells, without the flaky cases, and those cases themselves.
+        flaky: The flaky cases.
+        same: How many cells have the very cases of the baseline.
+        other: How many have other cases.
+    """
+
+    differences: tuple[Difference, ...]
+    flaky: frozenset[CaseKey]
+    same: int
+    other: int
+
+
+def rechecked(
+    expected: Baseline, found: Baseline, verdicts: Sequence[Verdict], unit: Unit, supervisor: Supervisor
+) -> Rechecked:
+    """Compare a unit with what is expected of it, and run again what is not so.
+
+    Args:
+        expected: The baseline.
+        found: Of this run; its cells are not looked at.
+        verdicts: The unit's.
+        unit: What was run.
+        supervisor: To run it with.
+    """
+
+    def differences(flaky: Collection[CaseKey]) -> list[Difference]:
+        cells = cells_of(verdicts, flaky)
+        return compare(expected, replace(found, cells={cell.key: cell for cell in cells}))
+
+    known = [(expected.cells[cell.key], cell) for cell in cells_of(verdicts) if cell.key in expected.cells]
+    same = sum(before.digest == now.digest for before, now in known)
+    counts = same, len(known) - same
+    different = differences(())
+    suspects = _suspects(different, verdicts, _CASES)
+    endings: dict[CaseKey, tuple[Verdict, Verdict]] = {}
+    endings.update(_run_again(suspects, unit, supervisor, _TIMES))
+    if not endings:
+        return Rechecked(tuple(_with_case(d, expected, verdicts) for d in different), frozenset(), *counts)
+    rest = [v for v in _suspects(different, verdicts, len(verdicts)) if v.case_key not in endings]
+    endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
+    flaky = frozenset(endings)
+    stable = [v for v in verdicts if v.case_key not in flaky]
+    left = [_with_case(d, expected, stable) for d in differences(flaky) if d.finding is not Finding.FLAKY]
+    return Rechecked((*left, *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
+
+
+def _with_case(difference: Difference, expected: Baseline, verdicts: Sequence[Verdict]) -> Difference:
+    """The difference with the plainest of its cases, where it is about some."""
+    if not difference.finding.fails:
+        return difference
+    about = [v for v in verdicts if key_of(v) in difference.keys and _is_about(difference, v)]
+    about = _unexpected(difference, expected, about)
+    plainest = min(about, key=lambda v: (len(v.invocation), v.case_id), default=None)
+    return difference if plainest is None else replace(difference, case_id=plainest.case_id)
+
+
+def _unexpected(difference: Difference, expected: Baseline, about: list[Verdict]) -> list[Verdict]:
+    """Those of the failing cases that did not fail alike before, as far as their hashes tell.
+
+    A baseline keeps a hash of the cases that fail alike: the few that make it are found by trying.
+    """
+    cell = expected.cells.get(difference.keys[0]) if len(difference.keys) == 1 else None
+    failures = () if cell is None else cell.failures
+    for known in failures:
+        if difference.failure is None or known.kind != difference.failure.kind:
+            continue
+        if known.cases > len(about) or math.comb(len(about), known.cases) > _MOST_TRIED:
+            continue
+        for some in itertools.combinations(about, known.cases):
+            if digest_of(some) == known.digest:
+                return [v for v in about if v not in some] or about
+    return about
+
+
+def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
+    """The cases that the differences are about, at most so many of each."""
+    chosen: dict[CaseKey, Verdict] = {}
+    for difference in differences:
+        members = [v for v in verdicts if v.source == "generated" and key_of(v) in difference.keys]
+        about = [v for v in members if _is_about(difference, v)]
+        if any(v.outcome is Outcome.TIMEOUT for v in about):
+            # Each costs its whole time again.
+            about = about[:1]
+        chosen.update((v.case_key, v) for v in about[:most])
+    return list(chosen.values())
+
+
+def _is_about(difference: Difference, verdict: Verdict) -> bool:
+    if difference.finding is Finding.IMPROVEMENT:
+        return passes(verdict)
+    if difference.finding is Finding.DRIFT:
+        return passes(verdict) and ulps.bound(verdict.max_ulp_error) > (difference.bound or 0.0)
+    if not difference.finding.fails:
+        return False
+    if difference.failure is not None:
+        return kind_of(verdict) == difference.failure.kind
+    return not passes(verdict)
+
+
+def _run_again(
+    suspects: Sequence[Verdict], unit: Unit, supervisor: Supervisor, times: int
+) -> Iterator[tuple[CaseKey, tuple[Verdict, Verdict]]]:
+    """The suspects that end differently, each with its first and its other ending."""
+    left = {v.case_key: v for v in suspects}
+    for _ in range(times):
+        if not left:
+            return
+        again = replace(
+            unit,
+            backends=tuple(b for b in unit.backends if any(v.backend == b for v in left.values())),
+            replay=tuple(dict.fromkeys(_replayed(v) for v in left.values())),
+            # Whose defect it is does not change how it ends.
+            settings=replace(unit.settings, blame=False),
+        )
+        for verdicts in run_unit(again, supervisor):
+            for verdict in verdicts:
+                first = left.get(verdict.case_key)
+                if first is not None and _differ(first, verdict):
+                    del left[verdict.case_key]
+                    yield verdict.case_key, (first, verdict)
+
+
+def _replayed(verdict: Verdict) -> Replayed:
+    exported = verdict.exported_invocation
+    return Replayed(
+        Invocation.from_json(verdict.invocation), Invocation.from_json(exported) if exported else None
+    )
+
+
+def _differ(first: Verdict, again: Verdict) -> bool:
+    if first.outcome is not again.outcome or first.signature != again.signature:
+        return True
+    low, high = sorted((ulps.bound(first.max_ulp_error), ulps.bound(again.max_ulp_error)))
+    return first.outcome is Outcome.PASS and high > DRIFT * low
+
+
+def _flaky(
+    endings: Iterable[tuple[Verdict, Verdict]], verdicts: Sequence[Verdict], flaky: Collection[CaseKey]
+) -> Iterator[Difference]:
+    """One difference for each cell with flaky cases."""
+    cells = {cell.key: cell for cell in cells_of(verdicts, flaky)}
+    examples: dict[CellKey, tuple[Verdict, Verdict]] = {}
+    for first, again in endings:
+        examples.setdefault(key_of(first), (first, again))
+    for key, (first, again) in sorted(examples.items()):
+        cell = cells[key]
+        words = (
+            f"{cell.flaky} of {cell.cases} cases end in two ways: one was {_ending(first)}, "
+            f"then {_ending(again)}"
+        )
+        yield Difference(Finding.FLAKY, cell, (key,), None, words, case_id=first.case_id)
+
+
+def _ending(verdict: Verdict) -> str:
+    if verdict.outcome is Outcome.PASS:
+        return f"{verdict.outcome} within {ulps.word(ulps.bound(verdict.max_ulp_error))} ULP"
+    return f"{verdict.outcome} at {verdict.stage}"

@@ -1,0 +1,113 @@
+"""One golden: an invocation, its inputs, what PyTorch and float64 said, and its models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from harness.compare.judge import CLOSE, Array, Judge
+from harness.compare.nearness import Sensitivity
+from harness.core.invocation import Invocation
+from harness.generate.operator_case import REGISTRY
+
+#: One array per output; None for an output that it says nothing of, or as a whole.
+Answers: TypeAlias = "tuple[Array | None, ...] | None"
+
+#: The fields of a golden that are `Answers`, in the order in which they are stored and hashed.
+ANSWERS = ("truth", "magnitude", "unscaled", "marked", "condition", "own_error", "flushed")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Golden:
+    """A stored case, an `harness.compare.nearness.Oracle` that needs no PyTorch.
+
+    What the judge does not ask for is not stored.
+
+    Attributes:
+        invocation: The case.
+        inputs: Its tensors as arrays, before the call; row-major.
+        expected: PyTorch's outputs. Zeros where any answer is right (uninitialised memory).
+        truth: See `harness.compare.nearness.Oracle`; likewise the next three.
+        magnitude: For operators that accumulate.
+        unscaled: Where their scales are less than one.
+        marked: 1 for a finite number, else NaN.
+        condition: `harness.compare.nearness.Sensitivity.condition`.
+        own_error: `harness.compare.nearness.Sensitivity.own_error`.
+        flushed: See `harness.compare.nearness.Oracle`.
+        models: Converter → serialised ``ModelProto`` of this call alone, whose graph inputs are called
+            ``input_0`` … by the place of the tensor in `inputs`, and its outputs ``output_0`` …
+    """
+
+    invocation: Invocation
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    truth: Answers = None
+    magnitude: Answers = None
+    unscaled: Answers = None
+    marked: Answers = None
+    condition: Answers = None
+    own_error: Answers = None
+    flushed: Any = None
+    models: Mapping[str, bytes]
+
+    @property
+    def overload(self) -> str:
+        """Dotted name."""
+        return self.invocation.overload
+
+    @property
+    def case_id(self) -> str:
+        """Identity of the invocation."""
+        return self.invocation.case_id
+
+    @property
+    def name(self) -> str:
+        """For messages: ``aten.celu.default 82129e6a1b2c``."""
+        return f"{self.overload} {self.case_id}"
+
+    @property
+    def judge(self) -> Judge:
+        """The operator case's, as it is today; the default where none covers the overload."""
+        case = REGISTRY.get(self.overload)
+        return case.judge if case else CLOSE
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Any]:
+        """Schema name → value, tensors as arrays; for rules."""
+        return self.invocation.arguments_with(self.inputs)
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """See `harness.compare.nearness.Oracle`."""
+        if self.condition is None or self.own_error is None:
+            return None
+        return tuple(
+            None if c is None or e is None else Sensitivity(c, e)
+            for c, e in zip(self.condition, self.own_error, strict=True)
+        )
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of everything in it, cut to 16 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for part in self._content():
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+        return digest.hexdigest()[:16]
+
+    def _content(self) -> Iterator[bytes]:
+        yield self.invocation.json.encode()
+        for name in ("inputs", "expected", *ANSWERS):
+            for array in getattr(self, name) or ():
+                yield name.encode()
+                if array is not None:
+                    yield f"{array.dtype}{array.shape}".encode()
+                    yield np.ascontiguousarray(array).tobytes()
+        for converter in sorted(self.models):
+            yield converter.encode()
+            yield self.models[converter]

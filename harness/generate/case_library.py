@@ -1,0 +1,82 @@
+"""The operator cases of `cases/`: found by the package's name, so that no room depends on what it holds."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+from harness.generate.operator_case import REGISTRY, OperatorCase
+from harness.generate.promotion import Promotion
+
+#: The package of operator cases that is released with the harness.
+HOME = "cases"
+#: Packages of other projects that hold family files name themselves here.
+ENTRY_POINT_GROUP = "harness.cases"
+#: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
+FURTHER_DTYPES = "dtypes.toml"
+
+
+class CaseFileError(Exception):
+    """A family file that cannot be loaded; the message is one line that names it."""
+
+
+def cases_directory() -> Path:
+    """The directory of the operator cases, which also holds the data files and the corpus."""
+    return Path(str(_package(HOME).__file__)).parent
+
+
+@cache
+def declared_cases() -> Mapping[str, OperatorCase]:
+    """Import every family; overload → operator case as declared, sorted by overload.
+
+    Raises:
+        CaseFileError: a family file is wrong: an operator declared twice, an unknown name.
+    """
+    others = [point.value for point in metadata.entry_points(group=ENTRY_POINT_GROUP)]
+    for name in dict.fromkeys((HOME, *others)):
+        package = _package(name)
+        for module in pkgutil.iter_modules(package.__path__):
+            if module.ispkg:
+                # Whole models and output rules are no families; models need PyTorch.
+                continue
+            try:
+                importlib.import_module(f"{name}.{module.name}")
+            except Exception as error:
+                raise CaseFileError(f"{name}/{module.name}.py: {type(error).__name__}: {error}") from error
+    return dict(sorted(REGISTRY.items()))
+
+
+@cache
+def load_cases() -> Mapping[str, OperatorCase]:
+    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones.
+
+    Raises:
+        CaseFileError: a family file is wrong.
+    """
+    declared_cases()
+    further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
+    for entry in further["dtypes"]:
+        for overload in REGISTRY.keys() & set(entry["overloads"]):
+            case = REGISTRY[overload]
+            more = (dtype for dtype in entry["dtypes"] if dtype not in case.dtypes)
+            REGISTRY[overload] = replace(case, dtypes=(*case.dtypes, *more))
+    for entry in further["promotions"]:
+        for overload in REGISTRY.keys() & set(entry["overloads"]):
+            case = REGISTRY[overload]
+            pairs = tuple(Promotion(*words) for words in entry["pairs"])
+            REGISTRY[overload] = replace(case, promotions=(*case.promotions, *pairs))
+    return dict(sorted(REGISTRY.items()))
+
+
+def _package(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CaseFileError(f"the operator cases {name!r} cannot be imported: {error}") from error

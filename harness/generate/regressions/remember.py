@@ -1,0 +1,166 @@
+"""What a run adds to the corpus: its smallest failures; and what it takes away: what no longer fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from harness.compare.verdict import Outcome, Verdict
+from harness.core.invocation import Invocation
+from harness.generate.regressions.entry import CorpusEntry, Key
+from harness.generate.regressions.store import Corpus
+
+#: Failures kept of each kind, and of one operator in all.
+_OF_A_KIND = 3
+_OF_AN_OPERATOR = 16
+
+#: From what harms most to what is said openly.
+_SEVERITY = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.MISMATCH, Outcome.ERROR, Outcome.UNSUPPORTED)
+
+#: Outcomes that show that a case does not fail, rather than that it could not be tried.
+_HEALED = (Outcome.PASS, Outcome.SKIP)
+
+#: Stage, outcome, backend, signature, converter.
+_Kind: TypeAlias = tuple[str, str, str, str, str]
+#: Tensor elements, length of the JSON, the JSON.
+_Size: TypeAlias = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What became of the corpus.
+
+    Attributes:
+        added: Failures that it did not have.
+        dropped: Entries that no longer fail.
+    """
+
+    added: int = 0
+    dropped: int = 0
+
+
+class Memory:
+    """Follows the verdicts on one operator, and at the end brings the corpus up to date.
+
+    Args:
+        corpus: Its last directory is changed.
+        overload: The operator.
+    """
+
+    def __init__(self, corpus: Corpus, overload: str) -> None:
+        self._corpus = corpus
+        self._overload = overload
+        self._smallest: dict[_Kind, list[tuple[_Size, CorpusEntry]]] = {}
+        self._failing: dict[Key, CorpusEntry] = {}
+        self._healed: set[Key] = set()
+
+    def add(self, verdicts: Sequence[Verdict]) -> None:
+        """Take note of more verdicts."""
+        for verdict in verdicts:
+            if verdict.outcome in _HEALED:
+                exported = _exported(verdict)
+                self._healed.add(
+                    (
+                        verdict.case_id,
+                        exported.case_id if exported else "",
+                        verdict.converter,
+                        verdict.backend,
+                    )
+                )
+            elif verdict.outcome.is_failure:
+                self._add_failure(_entry(verdict))
+
+    def _add_failure(self, entry: CorpusEntry) -> None:
+        self._failing[entry.key] = entry
+        smallest = self._smallest.setdefault(_kind(entry), [])
+        smallest.append((_size(entry), entry))
+        smallest.sort(key=lambda sized: sized[0])
+        del smallest[_OF_A_KIND:]
+
+    def commit(self) -> Remembered:
+        """Change the corpus.
+
+        Raises:
+            ResultsError: it cannot be read or written.
+        """
+        if not self._failing and self._overload not in self._corpus.overloads():
+            return Remembered()
+        result = Remembered()
+
+        def change(kept: tuple[CorpusEntry, ...]) -> list[CorpusEntry]:
+            nonlocal result
+            result, entries = self._changed(kept)
+            return entries
+
+        self._corpus.update(self._overload, change)
+        return result
+
+    def _changed(self, kept: tuple[CorpusEntry, ...]) -> tuple[Remembered, list[CorpusEntry]]:
+        staying = [entry for entry in kept if entry.key not in self._healed or not entry.converter]
+        known = {entry.key for entry in staying}
+        # What is committed is run again in any case.
+        others = {entry.key[:2] for entry in self._committed()}
+        found = [entry for sized in self._smallest.values() for _, entry in sized]
+        new = [entry for entry in found if entry.key not in known and entry.key[:2] not in others]
+        candidates = [self._as_it_fails_now(entry) for entry in staying] + new
+        chosen = _trimmed(candidates)
+        added = sum(entry.key not in known for entry in chosen)
+        return Remembered(added, len(kept) - len(staying)), chosen
+
+    def _committed(self) -> tuple[CorpusEntry, ...]:
+        elsewhere = self._corpus.directories[:-1]
+        return Corpus(elsewhere).read(self._overload).entries if elsewhere else ()
+
+    def _as_it_fails_now(self, entry: CorpusEntry) -> CorpusEntry:
+        now = self._failing.get(entry.key)
+        if now is None:
+            return entry
+        return replace(entry, stage=now.stage, outcome=now.outcome, signature=now.signature)
+
+
+def _trimmed(entries: Sequence[CorpusEntry]) -> list[CorpusEntry]:
+    """`entries` in their order, oldest first, without the failures that are too many.
+
+    The smallest of each kind stay; then the first of every kind come before the second of any, what harms
+    more before what harms less, and the newer before the older.
+    """
+    kinds: dict[_Kind, list[int]] = {}
+    for place, entry in enumerate(entries):
+        if entry.converter:
+            kinds.setdefault(_kind(entry), []).append(place)
+    ranked = []
+    for places in kinds.values():
+        places.sort(key=lambda place: _size(entries[place]))
+        for rank, place in enumerate(places[:_OF_A_KIND]):
+            outcome = entries[place].outcome
+            severity = _SEVERITY.index(outcome) if outcome in _SEVERITY else len(_SEVERITY)
+            ranked.append((rank, severity, -place))
+    staying = {-place for *_, place in sorted(ranked)[:_OF_AN_OPERATOR]}
+    return [entry for place, entry in enumerate(entries) if place in staying or not entry.converter]
+
+
+def _entry(verdict: Verdict) -> CorpusEntry:
+    return CorpusEntry(
+        invocation=Invocation.from_json(verdict.invocation),
+        exported=_exported(verdict),
+        origin="failure",
+        converter=verdict.converter,
+        backend=verdict.backend,
+        stage=verdict.stage,
+        outcome=verdict.outcome,
+        signature=verdict.signature,
+    )
+
+
+def _exported(verdict: Verdict) -> Invocation | None:
+    return Invocation.from_json(verdict.exported_invocation) if verdict.exported_invocation else None
+
+
+def _kind(entry: CorpusEntry) -> _Kind:
+    return str(entry.stage), str(entry.outcome), entry.backend, entry.signature, entry.converter
+
+
+def _size(entry: CorpusEntry) -> _Size:
+    text = entry.invocation.json
+    return sum(spec.numel for spec in entry.invocation.tensors()), len(text), text

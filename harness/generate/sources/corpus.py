@@ -1,0 +1,103 @@
+"""Invocations kept from earlier runs, or in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from harness.core.invocation import Invocation
+from harness.generate.regressions import Contents, Corpus, CorpusEntry, read_contents
+from harness.generate.sources.base import Finding, Notice, Request, grouped
+
+
+def create(argument: str) -> FromCorpus | FromFile:
+    """The source of ``corpus`` or ``corpus:FILE``.
+
+    Raises:
+        ResultsError: the file cannot be read.
+    """
+    if not argument:
+        return FromCorpus(Corpus.default().directories)
+    path = Path(argument).absolute()
+    _file(path)
+    return FromFile(path)
+
+
+@dataclass(frozen=True)
+class FromCorpus:
+    """Replays what was kept; a run adds its failures to the last directory.
+
+    Attributes:
+        directories: See `harness.generate.regressions.Corpus`.
+    """
+
+    directories: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        """See `harness.generate.sources.base.Source`."""
+        return "corpus"
+
+    @property
+    def corpus(self) -> Corpus:
+        """What it reads."""
+        return Corpus(self.directories)
+
+    def overloads(self) -> Collection[str]:
+        """See `harness.generate.sources.base.Source`."""
+        return self.corpus.overloads()
+
+    def find(self, request: Request) -> Finding:
+        """See `harness.generate.sources.base.Source`."""
+        contents = self.corpus.read(request.overload)
+        return Finding(grouped(_chosen(contents.entries, request)), _notices(contents))
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """Replays what one file holds; nothing is added to it.
+
+    Attributes:
+        path: Of JSON lines as `harness.generate.regressions` has them, of any operators.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """See `harness.generate.sources.base.Source`."""
+        return "corpus"
+
+    def overloads(self) -> Collection[str]:
+        """See `harness.generate.sources.base.Source`."""
+        return {entry.overload for entry in _file(self.path).entries}
+
+    def find(self, request: Request) -> Finding:
+        """See `harness.generate.sources.base.Source`."""
+        contents = _file(self.path)
+        return Finding(grouped(_chosen(contents.entries, request)), _notices(contents))
+
+
+@cache
+def _file(path: Path) -> Contents:
+    # Read once: a run has hundreds of units, and they are to agree.
+    return read_contents(path)
+
+
+def _chosen(entries: tuple[CorpusEntry, ...], request: Request) -> list[tuple[Invocation, Invocation | None]]:
+    """The entries of the operator, kind of export and dtypes in question, each case once."""
+    found: dict[tuple[str, ...], tuple[Invocation, Invocation | None]] = {}
+    for entry in entries:
+        if (
+            entry.overload == request.overload
+            and (entry.exported is not None) == request.dynamic
+            and (request.dtypes is None or entry.invocation.dtype in request.dtypes)
+        ):
+            found.setdefault(entry.key[:2], (entry.invocation, entry.exported))
+    return list(found.values())
+
+
+def _notices(contents: Contents) -> tuple[Notice, ...]:
+    return tuple(Notice("damaged", line) for line in contents.damaged)

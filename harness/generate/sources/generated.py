@@ -1,0 +1,47 @@
+"""Invocations drawn from the operator cases in `cases/`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from harness.generate.draws import Drawn, draw_cases
+from harness.generate.operator_case import REGISTRY
+from harness.generate.sources.base import Finding, Request, Structure, resized
+
+#: Sizes that a dynamic export is run with beside the exported ones.
+_SHAPES_PER_EXPORT = 3
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Draws, where the operator has a case."""
+
+    @property
+    def name(self) -> str:
+        """See `harness.generate.sources.base.Source`."""
+        return "generated"
+
+    def overloads(self) -> Collection[str]:
+        """See `harness.generate.sources.base.Source`."""
+        return REGISTRY
+
+    def find(self, request: Request) -> Finding:
+        """See `harness.generate.sources.base.Source`."""
+        if request.overload not in REGISTRY:
+            return Finding()
+        if not request.dynamic:
+            drawn = _draw(request, -(-request.examples // request.values), request.values)
+            return Finding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
+        drawn = _draw(request, -(-request.examples // (1 + _SHAPES_PER_EXPORT)), 1)
+        return Finding(resized(request, [d.invocations[0] for d in drawn], _SHAPES_PER_EXPORT))
+
+
+def _draw(request: Request, structures: int, values: int) -> list[Drawn]:
+    return draw_cases(
+        REGISTRY[request.overload],
+        seed=request.seed,
+        structures=structures,
+        values=values,
+        dtypes=request.dtypes,
+    )

@@ -1,0 +1,131 @@
+"""PyTorch's own test samples: the calls that `op_db` makes of an operator.
+
+They are captured in a process of their own. Importing PyTorch's testing modules changes the process
+(Hypothesis's profile, flags of `torch.backends`, methods of ScriptFunction), and so does capturing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import multiprocessing
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+
+from harness.core.plugins import Unavailable
+from harness.generate.operator_case import REGISTRY
+from harness.generate.sources import _op_db
+from harness.generate.sources.base import Finding, Notice, Request, grouped, resized
+
+#: Seconds that one operator may take; with the index of all of `op_db` about ten are usual.
+_PATIENCE = 240.0
+
+#: Sizes that a dynamic export is run with beside the exported ones.
+_SHAPES_PER_EXPORT = 3
+
+
+def probe() -> Unavailable | None:
+    """What is missing for PyTorch's testing modules."""
+    for module in ("expecttest", "torch.testing._internal.common_methods_invocations"):
+        if importlib.util.find_spec(module) is None:
+            return Unavailable(
+                reason=f"PyTorch's operator samples need {module}, which is not installed",
+                install="pip install '.[opinfo]'",
+            )
+    return None
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """Captures, for operators that have a case.
+
+    Others are captured too, but nothing says which results of theirs are random or undefined.
+    """
+
+    @property
+    def name(self) -> str:
+        """See `harness.generate.sources.base.Source`."""
+        return "opinfo"
+
+    def overloads(self) -> Collection[str]:
+        """See `harness.generate.sources.base.Source`."""
+        return REGISTRY
+
+    def find(self, request: Request) -> Finding:
+        """See `harness.generate.sources.base.Source`."""
+        if request.overload not in REGISTRY:
+            return Finding()
+        dtypes = request.dtypes or REGISTRY[request.overload].dtypes
+        wanted = _op_db.Wanted(
+            overload=request.overload,
+            dtypes=dtypes,
+            only_these=request.dtypes is not None,
+            seed=request.seed,
+            count=request.examples,
+            # Sizes can change only where values follow from a recipe.
+            literal=not request.dynamic,
+        )
+        captured = _process().ask(wanted)
+        if isinstance(captured, str):
+            return Finding(notices=(Notice("opinfo", f"opinfo: {captured}"),))
+        notices = tuple(Notice("uncovered", name) for name in captured.others if name not in REGISTRY)
+        if not request.dynamic:
+            return Finding(grouped([(i, None) for i in captured.invocations]), notices)
+        bases = captured.invocations[: -(-request.examples // (1 + _SHAPES_PER_EXPORT))]
+        return Finding(resized(request, bases, _SHAPES_PER_EXPORT), notices)
+
+
+class _Process:
+    """Captures one operator at a time, and is started again if it dies."""
+
+    def __init__(self) -> None:
+        self._running: (
+            tuple[multiprocessing.process.BaseProcess, multiprocessing.connection.Connection] | None
+        )
+        self._running = None
+        atexit.register(self.stop)
+
+    def ask(self, wanted: _op_db.Wanted) -> _op_db.Captured | str:
+        """The capture, or one line about why there is none."""
+        if self._running is None:
+            self._running = self._start()
+        _, connection = self._running
+        try:
+            connection.send(wanted)
+            if connection.poll(_PATIENCE):
+                answer: _op_db.Captured | str = connection.recv()
+                return answer
+        except (EOFError, OSError):
+            self.stop()
+            return f"{wanted.overload}: the process that captures PyTorch's samples died"
+        self.stop()
+        return f"{wanted.overload}: capturing PyTorch's samples took more than {_PATIENCE:g} s"
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._running is not None:
+            process, connection = self._running
+            self._running = None
+            connection.close()
+            with contextlib.suppress(OSError):
+                process.kill()
+                process.join()
+
+    def _start(
+        self,
+    ) -> tuple[multiprocessing.process.BaseProcess, multiprocessing.connection.Connection]:
+        context = multiprocessing.get_context("forkserver")
+        # As `harness.execute.supervisor` has it: the fork server serves both.
+        context.set_forkserver_preload(["harness.execute.preload"])
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_op_db.serve, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        return process, ours
+
+
+@cache
+def _process() -> _Process:
+    return _Process()

@@ -1,0 +1,254 @@
+"""One unit of work on whole models: a model, a converter, its backends. What a pytest item runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+from harness.blame.inquiry import signature
+from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
+from harness.convert.base import find_converter
+from harness.core.invocation import Invocation
+from harness.execute.models.load import ModelProblem
+from harness.execute.models.names import PREFIX, model_name
+from harness.execute.models.task import Growth, ModelCase, ModelCases, ModelTask, NoModel, Traced
+from harness.execute.supervisor import Death, Supervisor, WorkerFailed
+from harness.execute.task import OWN_FAULT, Result, Settings, Step
+from harness.plan.verdict_row import verdict_of
+
+#: In the record's column of sources.
+SOURCE = "model"
+
+
+class FoundDivergence(Protocol):
+    """Where a model's wrong result begins, as far as a unit looks at it."""
+
+    @property
+    def verdict(self) -> str:
+        """Whose fault it is, in a sentence."""
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+
+
+#: Finds where the run of this index goes wrong with this backend.
+#: Raises `ModelProblem` where that cannot be found out.
+Locate: TypeAlias = "Callable[[ModelUnit, str, int, Supervisor], FoundDivergence]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelUnit:
+    """What to run and where to send it.
+
+    Attributes:
+        word: The model, as the user named it.
+        converter: Name.
+        backends: Names; one export serves all.
+        shape_mode: ``static`` or ``dynamic``.
+        settings: How tasks are carried out.
+    """
+
+    word: str
+    converter: str
+    backends: tuple[str, ...]
+    shape_mode: str = "static"
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def overload(self) -> str:
+        """What the record has in the column of operators."""
+        return PREFIX + model_name(self.word)
+
+
+@dataclass(frozen=True)
+class ModelOutcome:
+    """What became of one run of a model with one backend.
+
+    Attributes:
+        verdict: As the record has it.
+        case: Which run.
+        growth: How errors grew; None where nothing could be compared.
+        traced: Where tracing is to blame.
+        divergence: Where a wrong result begins; None where that was not looked for or not found.
+    """
+
+    verdict: Verdict
+    case: ModelCase
+    growth: Growth | None = None
+    traced: Traced | None = None
+    divergence: FoundDivergence | None = None
+
+
+@dataclass
+class _Found:
+    """What has come in of a unit so far."""
+
+    cases: tuple[ModelCase, ...] = ()
+    results: dict[tuple[int, str], Result] = field(default_factory=dict)
+    growths: dict[tuple[int, str], Growth] = field(default_factory=dict)
+    traced: dict[tuple[int, str], Traced] = field(default_factory=dict)
+    divergences: dict[tuple[int, str], FoundDivergence] = field(default_factory=dict)
+    unfound: dict[tuple[int, str], str] = field(default_factory=dict)
+
+
+def run_model_unit(
+    unit: ModelUnit, supervisor: Supervisor, locate: Locate | None = None
+) -> Iterator[ModelOutcome]:
+    """Run a model's cases; over all, one outcome per case and backend.
+
+    A model that kills its process, or hangs, ends the case under way; the others go on in another process.
+
+    Args:
+        unit: What to run.
+        supervisor: Its worker process runs it.
+        locate: Asked where each backend's first wrong result begins; None where that is not wanted.
+
+    Raises:
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        LookupError: an unknown converter or backend.
+    """
+    found = _Found()
+    task = ModelTask(word=unit.word, converter=unit.converter, backends=unit.backends, settings=unit.settings)
+    while True:
+        death, step = _once(task, supervisor, found)
+        if death is None:
+            break
+        if step is None:
+            raise WorkerFailed(f"the worker process ended before it began: {death.message}")
+        _blame_death(unit, found, death, step)
+        left = {(i, b) for i in range(len(found.cases)) for b in unit.backends} - found.results.keys()
+        if not left:
+            break
+        task = replace(task, done=frozenset(found.results))
+    if locate is not None:
+        _look_for_divergences(unit, supervisor, found, locate)
+    version = find_converter(unit.converter).version()
+    for (index, _), result in sorted(found.results.items()):
+        yield _outcome(unit, supervisor, version, found, found.cases[index], result)
+
+
+def _look_for_divergences(unit: ModelUnit, supervisor: Supervisor, found: _Found, locate: Locate) -> None:
+    """Where each backend's first wrong result begins, unless tracing explains it; the others share it."""
+    if not unit.settings.blame:
+        return
+    for backend in unit.backends:
+        wrong = [
+            key
+            for key, result in sorted(found.results.items())
+            if key[1] == backend and result.outcome is Outcome.MISMATCH and key not in found.traced
+        ]
+        if not wrong:
+            continue
+        try:
+            found.divergences[wrong[0]] = locate(unit, backend, wrong[0][0], supervisor)
+        except ModelProblem as problem:
+            found.unfound[wrong[0]] = str(problem)
+
+
+def _once(task: ModelTask, supervisor: Supervisor, found: _Found) -> tuple[Death | None, Step | None]:
+    """One attempt at what is left; how it ended and where, if it did so before its time."""
+    step: Step | None = None
+    for message in supervisor.serve_alone(task):
+        if isinstance(message, ModelCases):
+            found.cases = message.cases
+        elif isinstance(message, NoModel):
+            found.cases = (ModelCase(Invocation(PREFIX + model_name(task.word), ())),)
+            for backend in task.backends:
+                found.results[0, backend] = Result(
+                    case=(0, 0),
+                    backend=backend,
+                    stage=Stage.REFERENCE,
+                    outcome=Outcome.ERROR,
+                    blame="unknown",
+                    message=message.message,
+                )
+        elif isinstance(message, Step):
+            step = message
+        elif isinstance(message, Growth):
+            found.growths[message.case, message.backend] = message
+        elif isinstance(message, Traced):
+            found.traced[message.case, message.backend] = message
+        elif isinstance(message, Death):
+            return message, step
+        else:
+            for result in message:
+                found.results[result.case[1], result.backend] = result
+    return None, step
+
+
+def _blame_death(unit: ModelUnit, found: _Found, death: Death, step: Step) -> None:
+    """Verdicts on what was under way."""
+    if not found.cases:
+        found.cases = (ModelCase(Invocation(unit.overload, ())),)
+        step = replace(step, cases=((0, 0),))
+    for _, index in step.cases:
+        for backend in (step.backend,) if step.backend else unit.backends:
+            found.results.setdefault(
+                (index, backend),
+                Result(
+                    case=(0, index),
+                    backend=backend,
+                    stage=step.stage,
+                    outcome=death.outcome,
+                    blame=UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[step.stage],
+                    message=death.message,
+                ),
+            )
+    if not step.cases:
+        # It died while failures were looked into: nothing is left to give a verdict on.
+        assert all((i, b) in found.results for i in range(len(found.cases)) for b in unit.backends)
+
+
+def _outcome(
+    unit: ModelUnit,
+    supervisor: Supervisor,
+    converter_version: str,
+    found: _Found,
+    case: ModelCase,
+    result: Result,
+) -> ModelOutcome:
+    key = result.case[1], result.backend
+    traced, grown = found.traced.get(key), found.growths.get(key)
+    failed = result.outcome.is_failure
+    message, blame, mark = result.message, result.blame, signature(result)
+    evidence = []
+    if traced is not None:
+        mark = _mark(traced, result)
+        message, blame = f"{mark}: {traced.evidence}\n{message}", "converter"
+        evidence.append(traced.evidence)
+    if failed and case.change:
+        evidence.append(f"The inputs have {case.change}.")
+    if failed and grown is not None:
+        evidence.append(str(grown))
+    divergence = found.divergences.get(key)
+    if divergence is not None:
+        evidence.append(divergence.verdict)
+    elif key in found.unfound:
+        evidence.append(f"No first divergence: {found.unfound[key]}.")
+    row = verdict_of(
+        result,
+        case.invocation,
+        found.cases[0].invocation,
+        supervisor,
+        source=SOURCE,
+        family=SOURCE,
+        shape_mode=unit.shape_mode,
+        converter=unit.converter,
+        converter_version=converter_version,
+    )
+    verdict = replace(
+        row,
+        blame=(blame or UNKNOWN) if failed else "",
+        evidence="\n".join(evidence),
+        signature=mark,
+        message=message,
+    )
+    return ModelOutcome(verdict, case, grown, traced, divergence)
+
+
+def _mark(traced: Traced, result: Result) -> str:
+    """How failures of tracing are called, whatever they show in."""
+    if result.stage is Stage.CONVERT:
+        return f"{traced.what} depends on the data"
+    return f"specialised by tracing: {traced.what}"

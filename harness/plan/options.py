@@ -1,0 +1,57 @@
+"""What a user may choose of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.generate.recorded_case import Replayed
+
+
+class UsageProblem(Exception):
+    """Options that cannot be carried out; the message is one line for a person."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may choose; every default is that of a plain ``pytest harness``.
+
+    Attributes:
+        ops: Overloads, packets or globs; empty for every operator case.
+        converters: Names; empty for the defaults.
+        backends: Names, or ``all``; empty for the defaults that can run here.
+        dtypes: Names; empty for all.
+        examples: Cases per operator, converter and shape mode.
+        values: Value draws per exported structure.
+        seed: Of the draws.
+        shapes: ``static``, ``dynamic`` or ``both``.
+        opset: To emit, None for the converter's default.
+        batch_size: Structures per export.
+        blame: Find out whose defect each failure is.
+        public_api: Plain public calls with nothing kept between exports.
+        sources: Words of `harness.generate.sources`; empty for the defaults.
+        replay: Recorded invocations to run in place of what sources have; None to ask these.
+        rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
+            without `converters` those that they are for.
+        shard: ``3/8``: only the operators of that part; None for all.
+        models: Whole models to run in place of operators; none for operators.
+        reuses: Whether verdicts of earlier runs are taken over.
+    """
+
+    ops: tuple[str, ...] = ()
+    converters: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    examples: int = 128
+    values: int = 4
+    seed: int = 0
+    shapes: str = "static"
+    opset: int | None = None
+    batch_size: int = 64
+    public_api: bool = False
+    blame: bool = True
+    sources: tuple[str, ...] = ()
+    replay: tuple[Replayed, ...] | None = None
+    rules: tuple[str, ...] = ()
+    shard: str | None = None
+    models: tuple[str, ...] = ()
+    reuses: bool = False

@@ -1,0 +1,289 @@
+"""From a user's options to units of work, or to one clear line about what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness.convert.base import CONVERTERS, find_converter
+from harness.convert.rules.load import load_rules
+from harness.convert.rules.rule import Rule, RuleProblem
+from harness.core import overloads as schema
+from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
+from harness.core.plugins import Unavailable, UnknownName
+from harness.execute.models.load import ModelProblem
+from harness.execute.models.names import PREFIX
+from harness.execute.task import Settings
+from harness.generate import sources
+from harness.generate.case_library import CaseFileError, load_cases
+from harness.generate.operator_case import REGISTRY
+from harness.generate.recorded_case import Replayed
+from harness.generate.sources import Source
+from harness.plan.model_plan import model_units
+from harness.plan.model_unit import ModelUnit
+from harness.plan.options import Options, UsageProblem
+from harness.plan.sharding import Shard, distribute
+from harness.plan.unit import Unit
+from harness.record.errors import ResultsError
+from harness.run.base import BACKENDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What will be run.
+
+    Attributes:
+        units: In a stable order.
+        sources: Words of the sources asked; none where a recorded run is replayed.
+        converters: Names taken part.
+        backends: Names taken part.
+        unavailable: (kind, name, why) of what is registered and cannot run here.
+        rules: Labels of the rules that are tried.
+        shard: The part that `units` are; None for all.
+        whole: Per shard, one for a whole run, overload → its units' words, with blanks between.
+        models: Units of whole models, in place of `units`.
+    """
+
+    units: tuple[Unit, ...]
+    sources: tuple[str, ...]
+    converters: tuple[str, ...]
+    backends: tuple[str, ...]
+    unavailable: tuple[tuple[str, str, Unavailable], ...]
+    rules: tuple[str, ...] = ()
+    shard: Shard | None = None
+    whole: tuple[Mapping[str, str], ...] = ()
+    models: tuple[ModelUnit, ...] = ()
+
+
+def make_plan(options: Options) -> Plan:
+    """Resolve names, probe what they name, and list the units.
+
+    Raises:
+        UsageProblem: an unknown name (with near ones), something asked for by name that cannot
+            run here (with how to install it), numbers out of range, or nothing left to run.
+    """
+    try:
+        return _make_plan(options)
+    except (
+        UnknownName,
+        schema.UnknownOperator,
+        CaseFileError,
+        RuleProblem,
+        ResultsError,
+        ModelProblem,
+    ) as error:
+        raise UsageProblem(str(error)) from None
+
+
+def _make_plan(options: Options) -> Plan:
+    _check_numbers(options)
+    shard = _shard(options.shard)
+    for dtype in options.dtypes:
+        if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
+            raise UnknownName("dtype", dtype, (*ALL, *WIDE_UNSIGNED, *COMPLEX))
+    unavailable = _unavailable()
+    rules = [rule for file in options.rules for rule in load_rules(file)]
+    _check_rules(rules)
+    converter_names = (
+        options.converters or _converters_of(rules) or tuple(e.name for e in CONVERTERS.defaults())
+    )
+    if rules and not options.ops and not options.models and options.replay is None:
+        options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(load_cases()))))
+    for name in converter_names:
+        problem = find_converter(name).probe()
+        if problem:
+            raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+    backend_names = _choose_backends(options.backends)
+    if options.models:
+        return Plan(
+            units=(),
+            sources=(),
+            converters=tuple(dict.fromkeys(converter_names)),
+            backends=backend_names,
+            unavailable=unavailable,
+            rules=_labels(rules, converter_names),
+            models=model_units(options, tuple(dict.fromkeys(converter_names)), backend_names),
+        )
+    words = _choose_sources(options)
+    # A file is read here, so that one that cannot be is said at once.
+    asked = tuple(entry.create(argument) for entry, argument in map(sources.find, words))
+    units = tuple(
+        unit
+        for overload in _choose_operators(options, asked)
+        for converter in dict.fromkeys(converter_names)
+        for unit in _units(options, asked, overload, converter, backend_names)
+    )
+    if not units:
+        why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
+        raise UsageProblem(f"nothing to run: {why}")
+    whole = _whole(units, shard)
+    if shard is not None:
+        units = tuple(unit for unit in units if unit.overload in whole[shard.index - 1])
+    return Plan(
+        units=units,
+        sources=words,
+        converters=tuple(dict.fromkeys(converter_names)),
+        backends=backend_names,
+        unavailable=unavailable,
+        rules=_labels(_own(rules, whole, shard), converter_names),
+        shard=shard,
+        whole=whole,
+    )
+
+
+def _shard(text: str | None) -> Shard | None:
+    try:
+        return None if text is None else Shard.parse(text)
+    except ValueError as error:
+        raise UsageProblem(f"--shard {error}") from None
+
+
+def _whole(units: Sequence[Unit], shard: Shard | None) -> tuple[Mapping[str, str], ...]:
+    """The units of every shard as `Plan.whole` has them."""
+    words: dict[str, str] = {}
+    for unit in units:
+        words[unit.overload] = f"{words.get(unit.overload, '')} {unit.word}".strip()
+    parts = distribute(words, shard.count if shard else 1, REGISTRY)
+    return tuple({overload: words[overload] for overload in part} for part in parts)
+
+
+def _own(rules: Sequence[Rule], whole: Sequence[Mapping[str, str]], shard: Shard | None) -> list[Rule]:
+    """Of a shard's rules those that are for an operator of it: only these are sure to be called."""
+    return [rule for rule in rules if shard is None or rule.overload in whole[shard.index - 1]]
+
+
+def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
+    """Of the rules that a case is to use."""
+    return tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in names))
+
+
+def _converters_of(rules: Sequence[Rule]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(rule.converter for rule in rules))
+
+
+def _check_rules(rules: Sequence[Rule]) -> None:
+    for rule in rules:
+        if find_converter(rule.converter).create_with_rules is None:
+            raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
+
+
+def _check_numbers(options: Options) -> None:
+    for name in ("examples", "values", "batch_size"):
+        if getattr(options, name) < 1:
+            raise UsageProblem(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
+    if options.opset is not None and not 7 <= options.opset <= 99:
+        raise UsageProblem(f"--opset {options.opset}: not an ONNX opset that an exporter emits (7 or more)")
+
+
+def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:
+    found = [("converter", e.name, e.probe()) for e in CONVERTERS.entries()]
+    # An entry that takes an argument (onnx-api:MODULE) can be asked only with one.
+    found += [("backend", e.name, e.probe("")) for e in BACKENDS.entries() if not e.name.endswith(":")]
+    return tuple((kind, name, why) for kind, name, why in found if why is not None)
+
+
+def _choose_backends(asked: Sequence[str]) -> tuple[str, ...]:
+    if not asked:
+        names = [e.name for e in BACKENDS.defaults() if e.probe("") is None]
+        if not names:
+            missing = [f"{e.name}: {why.install}" for e in BACKENDS.defaults() if (why := e.probe(""))]
+            raise UsageProblem(f"no default backend can run here; {'; '.join(missing)}")
+        return tuple(names)
+    chosen: list[str] = []
+    for word in asked:
+        if word == "all":
+            chosen += [e.name for e in BACKENDS.entries() if not e.name.endswith(":") and e.probe("") is None]
+            continue
+        entry, argument = BACKENDS.find(word)
+        problem = entry.probe(argument)
+        if problem:
+            raise UsageProblem(f"--backend {word}: {problem.reason}; to get it: {problem.install}")
+        chosen.append(word)
+    return tuple(dict.fromkeys(chosen))
+
+
+def _choose_sources(options: Options) -> tuple[str, ...]:
+    if options.replay is not None:
+        if options.sources:
+            raise UsageProblem("--replay and --source both say where cases come from: give one of them")
+        return ()
+    for word in options.sources:
+        entry, _ = sources.find(word)
+        problem = entry.probe()
+        if problem:
+            raise UsageProblem(f"--source {word}: {problem.reason}; to get it: {problem.install}")
+    return sources.in_order(options.sources or sources.defaults())
+
+
+def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
+    load_cases()
+    if options.replay is not None:
+        known = sorted({r.invocation.overload for r in options.replay})
+        for name in known:
+            if name.startswith(PREFIX):
+                raise UsageProblem(
+                    f"{name} is a whole model: run it again with --model {name.removeprefix(PREFIX)}"
+                )
+    else:
+        known = sorted({overload for source in asked for overload in source.overloads()})
+        if not known:
+            raise UsageProblem(
+                f"nothing to run: --source {' and '.join(options.sources)} holds no invocation"
+            )
+    if not options.ops:
+        return known
+    return sorted({name for pattern in options.ops for name in schema.match(pattern, known)})
+
+
+def _units(
+    options: Options,
+    asked: Sequence[Source],
+    overload: str,
+    converter: str,
+    backend_names: tuple[str, ...],
+) -> list[Unit]:
+    modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
+    if options.replay is not None:
+        modes = ("static", "dynamic")
+    case = REGISTRY.get(overload)
+    units = []
+    for mode in modes:
+        replay = None
+        if options.replay is not None:
+            replay = tuple(r for r in options.replay if _is_replayed(r, options, overload, mode))
+            if not replay:
+                continue
+        elif options.dtypes and case is not None and not set(options.dtypes) & set(case.dtypes):
+            continue
+        units.append(
+            Unit(
+                overload=overload,
+                converter=converter,
+                backends=backend_names,
+                shape_mode=mode,
+                seed=options.seed,
+                examples=options.examples,
+                values=options.values,
+                dtypes=options.dtypes or None,
+                sources=tuple(asked),
+                replay=replay,
+                settings=Settings(
+                    opset=options.opset,
+                    batch_size=options.batch_size,
+                    public_api=options.public_api,
+                    dynamic=mode == "dynamic",
+                    rules=options.rules,
+                    blame=options.blame,
+                ),
+            )
+        )
+    return units
+
+
+def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str) -> bool:
+    invocation = recorded.invocation
+    return (
+        invocation.overload == overload
+        and (recorded.exported is None) == (mode == "static")
+        and (not options.dtypes or invocation.dtype in options.dtypes)
+    )

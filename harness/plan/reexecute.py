@@ -1,0 +1,201 @@
+"""Running a few invocations again, unrecorded, and looking at what comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from harness.compare.judge import Array
+from harness.compare.verdict import Verdict
+from harness.convert.base import find_converter
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.tensors import bind, build_tensors
+from harness.execute.program import Exportable, export_request, varying_dims
+from harness.execute.reference import run_reference
+from harness.execute.supervisor import Supervisor
+from harness.generate.recorded_case import Replayed
+from harness.plan.options import Options
+from harness.plan.plan import make_plan
+from harness.plan.unit import run_unit
+from harness.record import store
+from harness.record.errors import ResultsError, reason
+from harness.record.minimal import read_minimal
+from harness.record.run_info import read_run_info
+from harness.run.base import BACKENDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """Invocations, and where they are to be run.
+
+    Attributes:
+        cases: What to run.
+        converters: Names; empty for the default.
+        backends: Names; empty for the default.
+        opset: To emit; None for the converter's own.
+    """
+
+    cases: tuple[Replayed, ...]
+    converters: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    opset: int | None = None
+
+
+def recorded(run: Path, wanted: str) -> Again:
+    """A case of a run where it was recorded, or what a case of it was shrunk to.
+
+    Raises:
+        ResultsError: no such case, with near ones; or the run cannot be read.
+    """
+    try:
+        case_id = store.resolve_case(run, wanted)
+    except ResultsError:
+        shrunk = [m for m in read_minimal(run) if wanted and m.minimal_id.startswith(wanted)]
+        if not shrunk:
+            raise
+        rows: list[dict[str, str]] = [
+            {
+                "invocation": m.invocation,
+                "exported_invocation": m.exported_invocation,
+                "converter": m.converter,
+                "backend": m.backend,
+            }
+            for m in shrunk
+        ]
+        case_id = shrunk[0].minimal_id
+    else:
+        columns = ["invocation", "exported_invocation", "converter", "backend"]
+        rows = store.read(run, columns, pc.field("case_id") == case_id).to_pylist()
+    try:
+        cases = [
+            Replayed(
+                Invocation.from_json(row["invocation"]),
+                Invocation.from_json(row["exported_invocation"]) if row["exported_invocation"] else None,
+            )
+            for row in rows
+        ]
+    except InvalidInvocation as error:
+        raise ResultsError(f"{run}: case {case_id} cannot be read: {error}") from None
+    opset = read_run_info(run).options.get("opset")
+    return Again(
+        cases=tuple(dict.fromkeys(cases)),
+        converters=tuple(dict.fromkeys(row["converter"] for row in rows)),
+        backends=tuple(dict.fromkeys(row["backend"] for row in rows)),
+        opset=opset if isinstance(opset, int) else None,
+    )
+
+
+def from_file(path: Path) -> Again:
+    """The invocations of a file: one as JSON, or one per line.
+
+    A line may be an invocation itself or an object with one under ``invocation``, as a corpus and
+    ``minimal.jsonl`` hold it; the converters and backends that such objects name are taken over.
+
+    Raises:
+        ResultsError: the file cannot be read or a line holds no invocation.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {reason(error)}") from None
+    try:
+        documents = [(1, json.loads(text))]
+    except json.JSONDecodeError:
+        documents = [
+            (i, _parsed(path, i, line)) for i, line in enumerate(text.splitlines(), 1) if line.strip()
+        ]
+    documents = [
+        (i, one) for i, found in documents for one in (found if isinstance(found, list) else [found])
+    ]
+    if not documents:
+        raise ResultsError(f"{path} holds no invocation")
+    return Again(
+        cases=tuple(dict.fromkeys(_replayed(path, number, data) for number, data in documents)),
+        converters=_named(documents, "converter"),
+        backends=_named(documents, "backend"),
+    )
+
+
+def _parsed(path: Path, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ResultsError(f"{path}:{number}: not JSON: {error}") from None
+
+
+def _replayed(path: Path, number: int, data: Any) -> Replayed:
+    whole = data if isinstance(data, dict) and "invocation" in data else {"invocation": data}
+    try:
+        exported = whole.get("exported") or whole.get("exported_invocation")
+        return Replayed(_invocation(whole["invocation"]), _invocation(exported) if exported else None)
+    except InvalidInvocation as error:
+        raise ResultsError(f"{path}:{number}: {error}") from None
+
+
+def _invocation(data: Any) -> Invocation:
+    return Invocation.from_json(data) if isinstance(data, str) else Invocation.from_data(data)
+
+
+def _named(documents: Sequence[tuple[int, Any]], key: str) -> tuple[str, ...]:
+    found = [data.get(key) for _, data in documents if isinstance(data, dict)]
+    return tuple(dict.fromkeys(name for name in found if isinstance(name, str) and name))
+
+
+def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
+    """Run everything again, in a worker process.
+
+    Raises:
+        harness.plan.plan.UsageProblem: a converter or backend that does not exist or cannot run here.
+    """
+    plan = make_plan(
+        Options(replay=again.cases, converters=again.converters, backends=again.backends, opset=again.opset)
+    )
+    with Supervisor(timeout=timeout) as supervisor:
+        for unit in plan.units:
+            for found in run_unit(unit, supervisor):
+                yield from found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What one case gives.
+
+    Attributes:
+        expected: PyTorch's outputs.
+        truth: The same call in float64; None for an output, or as a whole, where there is none.
+        got: The backend's.
+    """
+
+    expected: tuple[Array, ...]
+    truth: tuple[Array | None, ...] | None
+    got: tuple[Array, ...]
+
+
+def outputs(case: Replayed, converter: str, backend: str, opset: int | None = None) -> Outputs:
+    """Run one case in this process: for a case that got to the comparison in a worker process.
+
+    Raises:
+        Exception: whatever the converter or the backend raises.
+    """
+    exported = case.exported or case.invocation
+    reference = run_reference(case.invocation)
+    structure = Exportable(
+        index=0,
+        call=bind(exported),
+        tensors=build_tensors(exported),
+        outputs=len(reference.expected),
+        dynamic_dims=varying_dims(exported, [case.invocation]),
+    )
+    request = export_request([structure], opset=opset, dynamic=case.exported is not None)
+    model = find_converter(converter).create(False).convert(request)
+    entry, argument = BACKENDS.find(backend)
+    session = entry.create(argument).load(model, None)
+    taken = {value.name for value in model.graph.input}
+    feeds = dict(zip(structure.input_names, reference.feeds, strict=True))
+    got = session.run({name: array for name, array in feeds.items() if name in taken})
+    return Outputs(expected=reference.expected, truth=reference.truth, got=tuple(got))

@@ -1,0 +1,227 @@
+"""What verdicts rest on beside the versions of a run: `RunInfo.basis`, name → a short text or digest.
+
+What is not looked at cannot be told to have changed, so all that a worker process may load is taken in: the
+harness's own source but for what only looks at a record, the files of operator cases, those of the user's
+rules, further packages, and of the machine what kernels choose by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.convert.base import find_converter
+from harness.generate.case_library import cases_directory
+from harness.generate.operator_case import REGISTRY
+from harness.plan.unit import Unit
+from harness.record.run_info import DISTRIBUTIONS, RULES, SOURCE
+from harness.run.base import BACKENDS
+
+#: Rooms of the harness that read records or are asked beside a run: no verdict hangs on them.
+VIEWS = frozenset({"app", "present", "gate", "analyse"})
+
+#: Names in the basis: an overload's name follows `CASE`, a converter's or a backend's `PLUGIN`.
+CASE, PLUGIN, GRAPHICS = "case ", "source of ", "graphics card"
+#: What decides on the cases that are drawn, and on no verdict.
+DRAWING = ("seed", "examples", "values", "dtypes", "sources")
+
+#: Packages of whose dependencies each may change a verdict.
+_ROOTS = tuple(name for name in DISTRIBUTIONS if not name.startswith(("pytest", "pyarrow")))
+
+#: Environment variables that runtimes and kernels read, but for those that only say where files are.
+_VARIABLES = re.compile(
+    r"(ATEN|CUBLAS|CUDA|CUDNN|DNNL|GOMP|HYPOTHESIS|KMP|MKL|NCCL|NVIDIA|OMP|ONEDNN|ONNX|ONNXRUNTIME|OPENBLAS"
+    r"|OPENVINO|ORT|OV|PYTORCH|TORCH|TORCHINDUCTOR|TRT)_\w+"
+)
+_PLACES = re.compile(r"\w+_(HOME|PATH|DIR|CACHE)")
+
+#: Of the processor's flags those that name instructions.
+_INSTRUCTIONS = re.compile(
+    r"(sse|ssse|avx|fma|f16c|bmi|amx|gfni|vaes|vpclmul|pclmul|popcnt|neon|asimd|sve|sme|fp|bf16|i8mm|dot)\w*"
+)
+
+
+def basis(units: Sequence[Unit], sources: Sequence[str], timeout: float, memory_limit: int) -> dict[str, str]:
+    """What the verdicts of a run rest on.
+
+    Args:
+        units: Of the run; their settings are the same.
+        sources: Words of the sources asked.
+        timeout: Seconds per step.
+        memory_limit: Bytes.
+    """
+    found = {
+        SOURCE: _source(),
+        "further packages": _packages(),
+        "environment variables": _variables(),
+        "processor": _processor(),
+        GRAPHICS: _graphics(),
+        "sources": " ".join(sources),
+        "timeout": f"{timeout:g}",
+        "memory limit": str(memory_limit),
+    }
+    if units:
+        first = units[0]
+        found.update(
+            {
+                RULES: _rules(first.settings.rules),
+                "seed": str(first.seed),
+                "examples": str(first.examples),
+                "values": str(first.values),
+                "dtypes": " ".join(first.dtypes or ("all",)),
+                "opset": str(first.settings.opset or "default"),
+                "batch size": str(first.settings.batch_size),
+                "public API": str(first.settings.public_api),
+                "blame": str(first.settings.blame),
+            }
+        )
+    for overload in sorted({unit.overload for unit in units}):
+        found[CASE + overload] = _case(overload)
+    for name in sorted({unit.converter for unit in units}):
+        found.update(_plugin(name, find_converter(name).create))
+    for name in sorted({name for unit in units for name in unit.backends}):
+        found.update(_plugin(name, BACKENDS.find(name)[0].create))
+    return found
+
+
+def _digest(parts: Iterable[bytes | str]) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode()
+        whole.update(len(data).to_bytes(8))
+        whole.update(data)
+    return whole.hexdigest()[:12]
+
+
+def _source() -> str:
+    root = Path(harness.__file__).parent
+    files = [
+        file
+        for file in sorted(root.rglob("*"))
+        if file.suffix in (".py", ".toml", ".json") and file.relative_to(root).parts[0] not in VIEWS
+    ]
+    return _digest(part for file in files for part in (str(file.relative_to(root)), file.read_bytes()))
+
+
+@cache
+def _file_of_cases(file: Path) -> tuple[bytes, ...]:
+    """A file of operator cases and those of its package that it imports, directly or not."""
+    files: dict[Path, bytes] = {}
+    waiting = [file]
+    while waiting:
+        one = waiting.pop()
+        if one in files or not one.is_file():
+            continue
+        files[one] = one.read_bytes()
+        text = files[one].decode(errors="replace")
+        for line in re.findall(r"^\s*(?:from|import)\s+(?:cases|\.)(.*)$", text, re.MULTILINE):
+            waiting += [file.with_name(f"{word}.py") for word in re.findall(r"\w+", line)]
+    return tuple(files[one] for one in sorted(files))
+
+
+def _case(overload: str) -> str:
+    case = REGISTRY.get(overload)
+    if case is None:
+        return "none"
+    # A table of its own adds to what the file says.
+    further = repr((case.dtypes, case.promotions))
+    return _digest(
+        [*_file_of_cases(Path(case.declared[0])), further, (cases_directory() / "__init__.py").read_bytes()]
+    )
+
+
+def _plugin(name: str, create: Callable[..., Any]) -> dict[str, str]:
+    """The source of a converter or a backend that is somebody else's: an edit need not change its version."""
+    try:
+        file = Path(inspect.getsourcefile(inspect.unwrap(create)) or "")
+    except TypeError:
+        return {}
+    if not file.is_file() or file.resolve().is_relative_to(Path(harness.__file__).resolve().parent):
+        return {}
+    return {PLUGIN + name: _digest(one.read_bytes() for one in sorted(file.parent.glob("*.py")))}
+
+
+def _rules(files: Sequence[str]) -> str:
+    """Of files of rules, and of the modules beside them that they may have imported."""
+    if not files:
+        return ""
+    own = [Path(harness.__file__).parent, cases_directory()]
+    texts: dict[str, bytes] = {}
+    for name in files:
+        texts[Path(name).name] = Path(name).read_bytes()
+        beside = Path(name).resolve().parent
+        for module in list(sys.modules.values()):
+            origin = getattr(module, "__file__", None)
+            path = Path(origin).resolve() if isinstance(origin, str) else None
+            if path is None or not path.is_relative_to(beside) or not path.is_file():
+                continue
+            if not any(path.is_relative_to(directory) for directory in own):
+                texts[str(path.relative_to(beside))] = path.read_bytes()
+    return _digest(part for name in sorted(texts) for part in (name, texts[name]))
+
+
+@cache
+def _packages() -> str:
+    """Of the packages that those whose versions a run names depend on."""
+    versions: dict[str, str] = {}
+    waiting = list(_ROOTS)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in versions:
+            continue
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        versions[name] = found.version
+        for requirement in found.requires or ():
+            if "extra ==" not in requirement:
+                waiting += re.findall(r"^[\w.-]+", requirement)
+    named = {name.lower() for name in DISTRIBUTIONS}
+    return _digest(f"{name} {versions[name]}" for name in sorted(versions) if name not in named)
+
+
+def _variables() -> str:
+    chosen = {n: v for n, v in os.environ.items() if _VARIABLES.fullmatch(n) and not _PLACES.fullmatch(n)}
+    return _digest(f"{name}={chosen[name]}" for name in sorted(chosen))
+
+
+def _processor() -> str:
+    """System, its C library, architecture, maker, cores and instructions: kernels are chosen by these."""
+    said = [platform.system(), *platform.libc_ver(), platform.machine(), str(os.cpu_count())]
+    words: set[str] = set()
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        said.append(platform.processor())
+    else:
+        for line in text.splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("vendor_id", "CPU implementer", "CPU part"):
+                words.add(value.strip())
+            elif name.strip() in ("flags", "Features"):
+                words.update(word for word in value.split() if _INSTRUCTIONS.fullmatch(word))
+    return f"{platform.machine()} {_digest([*said, *sorted(words)])}"
+
+
+def _graphics() -> str:
+    """Driver and models of NVIDIA's cards, as their kernel module tells them; "none" without one."""
+    root = Path("/proc/driver/nvidia")
+    texts = []
+    for file in sorted([root / "version", *root.glob("gpus/*/information")]):
+        try:
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        texts += [line for line in lines if line.startswith(("NVRM", "Model", "GPU Firmware"))]
+    return _digest(texts) if texts else "none"

@@ -1,0 +1,73 @@
+"""A worker's result as a row of the record: with what the session knows of who took part."""
+
+from __future__ import annotations
+
+from harness.blame.inquiry import signature
+from harness.compare.verdict import Verdict
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Result
+
+
+def verdict_of(
+    result: Result,
+    invocation: Invocation,
+    exported: Invocation,
+    supervisor: Supervisor,
+    *,
+    source: str,
+    family: str,
+    shape_mode: str,
+    converter: str,
+    converter_version: str,
+) -> Verdict:
+    """The verdict on one case with one backend.
+
+    Args:
+        result: What became of it.
+        invocation: The case.
+        exported: What was exported for it.
+        supervisor: Knows the backend's version and device.
+        source: Where the case is from.
+        family: The operator case's; "" where there is none.
+        shape_mode: ``static`` or ``dynamic``.
+        converter: Name.
+        converter_version: Its version.
+    """
+    backend = supervisor.backends.get(result.backend)
+    comparison = result.comparison
+    return Verdict(
+        case_id=invocation.case_id,
+        overload=invocation.overload,
+        family=family,
+        dtype=invocation.dtype,
+        shape_mode=shape_mode,
+        source=source,
+        converter=converter,
+        converter_version=converter_version,
+        opset=result.opset,
+        backend=result.backend,
+        backend_version=backend.version if backend else "",
+        device=backend.device if backend else "",
+        stage=result.stage,
+        outcome=result.outcome,
+        blame=result.blame,
+        evidence=result.evidence,
+        signature=signature(result),
+        message=result.message,
+        rule=result.rule,
+        max_abs_error=comparison.max_abs_error if comparison else None,
+        max_rel_error=comparison.max_rel_error if comparison else None,
+        max_ulp_error=comparison.max_ulp_error if comparison else None,
+        needed_rtol=comparison.needed_rtol if comparison else None,
+        needed_atol=comparison.needed_atol if comparison else None,
+        mismatched_elements=comparison.mismatched_elements if comparison else 0,
+        total_elements=comparison.total_elements if comparison else 0,
+        convert_ms=result.convert_ms,
+        load_ms=result.load_ms,
+        run_ms=result.run_ms,
+        structure_id=invocation.structure_id,
+        exported_id=exported.case_id,
+        invocation=invocation.json,
+        exported_invocation="" if shape_mode == "static" else exported.json,
+    )

@@ -1,0 +1,141 @@
+"""Everything that a site is made of, computed once from the record of all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.dtypes import ALL
+from harness.present.dashboard.cells import Tallies, tallies
+from harness.present.dashboard.coded import CodedRun, Words
+from harness.present.dashboard.compare import Changes, compare
+from harness.present.dashboard.missing import lost_operators, without
+from harness.present.dashboard.runs import Gathered, SiteRun, gather
+from harness.present.dashboard.vocabulary import Numbers
+from harness.record.errors import ResultsError
+
+
+@dataclass(frozen=True)
+class Built:
+    """The runs of a site as numbers.
+
+    Attributes:
+        gathered: The runs, oldest first, and what was set aside.
+        coded: Their rows, without those of operators that a run has lost.
+        words: What the numbers mean.
+        lost: Per run, the operators that it has lost.
+    """
+
+    gathered: Gathered
+    coded: tuple[CodedRun, ...]
+    words: Words
+    lost: tuple[Numbers, ...]
+
+    @property
+    def runs(self) -> list[SiteRun]:
+        """Oldest first."""
+        return self.gathered.runs
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Operators as the page lists them: by name."""
+        return sorted(self.words.operators.words)
+
+    @cached_property
+    def rank(self) -> Numbers:
+        """Operator's number → its place in `names`."""
+        place = {name: number for number, name in enumerate(self.names)}
+        return np.array([place[name] for name in self.words.operators.words], dtype=np.int64)
+
+    @cached_property
+    def families(self) -> list[str]:
+        """Of `names`."""
+        family = dict.fromkeys(self.names, "")
+        for number, name in enumerate(self.words.operators.words):
+            family[name] = self.words.families.get(number, "")
+        return list(family.values())
+
+    @cached_property
+    def dtypes(self) -> list[str]:
+        """Names by number."""
+        return self.words.dtypes.words
+
+    @cached_property
+    def dtype_order(self) -> list[int]:
+        """Numbers of dtypes in the order of the product's own list."""
+        known = {name: place for place, name in enumerate(ALL)}
+        return sorted(
+            range(len(self.dtypes)), key=lambda n: (known.get(self.dtypes[n], len(known)), self.dtypes[n])
+        )
+
+    @cached_property
+    def tallies(self) -> list[Tallies]:
+        """Per run."""
+        buckets = self.words.buckets
+        return [tallies(run, buckets) for run in self.coded]
+
+    @cached_property
+    def newest_of(self) -> dict[int, int]:
+        """Operator's number → the newest run that has it, of which its page shows the evidence."""
+        found: dict[int, int] = {}
+        for number, run in enumerate(self.coded):
+            found.update(dict.fromkeys(np.unique(run.operator).tolist(), number))
+        return found
+
+    def columns_of(self, run: int) -> list[int]:
+        """Numbers of the columns that a run has, by name."""
+        names = self.words.column_names
+        return sorted(np.unique(self.coded[run].column).tolist(), key=lambda number: names[number])
+
+    def operators_of(self, run: int) -> Numbers:
+        """Numbers of the operators that a run was of, those that it has lost too."""
+        return np.union1d(self.coded[run].operator, self.lost[run])
+
+    def flaky(self, run: int) -> npt.NDArray[np.uint64]:
+        """Keys of the cases that are known to end in two ways."""
+        return self.words.keys_of(self.runs[run].flaky)
+
+    def changes(self, before: int, after: int) -> Changes:
+        """What became of every case from one run to another."""
+        return compare(
+            self.coded[before],
+            self.coded[after],
+            self.words.states,
+            flaky=np.union1d(self.flaky(before), self.flaky(after)),
+            lost=np.union1d(self.lost[before], self.lost[after]),
+        )
+
+    @cached_property
+    def last_changes(self) -> Changes | None:
+        """From the last run but one to the last; None where there is one run only."""
+        return self.changes(len(self.coded) - 2, len(self.coded) - 1) if len(self.coded) > 1 else None
+
+
+def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> Built:
+    """Read all runs; those that cannot be read are set aside.
+
+    Args:
+        directories: Of the runs, in any order.
+        progress: Told what is being done.
+    """
+    gathered = gather(directories)
+    words = Words()
+    coded: list[CodedRun] = []
+    for run in list(gathered.runs):
+        progress(f"reading {run.directory.name}")
+        try:
+            coded.append(words.code(run))
+        except (ResultsError, ValueError, TypeError) as error:
+            gathered.set_aside(run, error)
+    lost = lost_operators(gathered.runs, coded, words)
+    return Built(
+        gathered,
+        tuple(without(run, theirs) for run, theirs in zip(coded, lost, strict=True)),
+        words,
+        tuple(lost),
+    )

@@ -1,0 +1,101 @@
+"""How every case of every run ended, in files of which the page loads those of the two runs that it compares.
+
+Cases get places in chunks: a chunk holds those that its run was the first to have. Runs of one seed share
+their cases, and a run of another seed brings its own, so that a comparison loads what the two runs have and
+no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.present.dashboard.coded import CodedRun
+from harness.present.dashboard.embed import endless
+from harness.present.dashboard.vocabulary import Numbers
+
+#: Length of a case id of this version of the record.
+_ID = 12
+
+
+@dataclass
+class CaseIndex:
+    """Places of cases, filled run by run."""
+
+    _keys: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    _places: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _starts: list[int] = field(default_factory=list)
+    _chunks: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, run: CodedRun, rank: Numbers) -> dict[str, Any]:
+        """Take a run in, and give what the page needs to know of it.
+
+        Args:
+            run: Its rows.
+            rank: Operator's number → its place on the page.
+        """
+        fresh = np.flatnonzero(~np.isin(run.key, self._keys))
+        if len(fresh):
+            self._open_chunk(run, fresh, rank)
+        at = self._places[np.searchsorted(self._keys, run.key)]
+        return {"parts": list(self._parts(run, at))}
+
+    def chunks(self) -> list[dict[str, Any]]:
+        """What the page needs to know of the cases, chunk by chunk."""
+        return self._chunks
+
+    def _open_chunk(self, run: CodedRun, fresh: Numbers, rank: Numbers) -> None:
+        operator, column, dtype = rank[run.operator[fresh]], run.column[fresh], run.dtype[fresh]
+        order = np.lexsort((run.key[fresh], dtype, column, operator))
+        fresh = fresh[order]
+        start = len(self._keys)
+        places = np.arange(start, start + len(fresh))
+        keys = np.concatenate([self._keys, run.key[fresh]])
+        by_key = np.argsort(keys)
+        self._keys, self._places = keys[by_key], np.concatenate([self._places, places])[by_key]
+        self._starts.append(start)
+        cells = np.stack([operator[order], column[order], dtype[order]], axis=1)
+        edges = np.flatnonzero(np.any(np.diff(cells, axis=0) != 0, axis=1)) + 1
+        firsts = np.concatenate([[0], edges])
+        sizes = np.diff(np.concatenate([firsts, [len(cells)]]))
+        ids: Any = run.case[fresh].tolist()
+        if all(len(case_id) == _ID for case_id in ids):
+            ids = "".join(ids)
+        self._chunks.append(
+            {
+                "cells": np.column_stack([cells[firsts], sizes]).ravel().tolist(),
+                "size": len(fresh),
+                "ids": ids,
+            }
+        )
+
+    def _parts(self, run: CodedRun, at: Numbers) -> Iterator[dict[str, Any]]:
+        ends = [*self._starts[1:], len(self._keys)]
+        for chunk, (start, end) in enumerate(zip(self._starts, ends, strict=True)):
+            rows = np.flatnonzero((at >= start) & (at < end))
+            if not len(rows):
+                continue
+            states = np.zeros(end - start, dtype=np.int64)
+            states[at[rows] - start] = run.state[rows] + 1
+            errors = rows[run.ulp[rows] > 0]
+            errors = errors[np.argsort(at[errors])]
+            places = at[errors] - start
+            yield {
+                "chunk": chunk,
+                "states": _run_lengths(states),
+                "at": np.diff(places, prepend=0).tolist(),
+                "ulps": list(map(endless, run.ulp[errors].tolist())),
+            }
+
+
+def _run_lengths(values: Numbers) -> list[int]:
+    """Value, how often, value, how often, …"""
+    edges = np.flatnonzero(np.diff(values)) + 1
+    firsts = np.concatenate([[0], edges])
+    lengths = np.diff(np.concatenate([firsts, [len(values)]]))
+    found: list[int] = np.column_stack([values[firsts], lengths]).ravel().tolist()
+    return found

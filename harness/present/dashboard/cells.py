@@ -1,0 +1,93 @@
+"""Counts of cases: per cell of the matrix, per operator and column, per column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.compare.verdict import Outcome
+from harness.present.dashboard.coded import Bucket, CodedRun
+from harness.present.dashboard.vocabulary import Numbers
+
+#: How an operator, or one of its cells, stands. Only `WHOLE` is a pass.
+WHOLE, PART, NONE, UNJUDGED, MISSING = "whole", "part", "none", "unjudged", "missing"
+STANDINGS = (WHOLE, PART, NONE, UNJUDGED, MISSING)
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """One number per (operator, column) pair that has rows.
+
+    Attributes:
+        operator: The pair's operator.
+        column: The pair's column.
+        passes: Cases that passed.
+        total: Cases that could have passed: all but those that PyTorch rejects.
+        failures: Cases that are somebody's failure.
+    """
+
+    operator: Numbers
+    column: Numbers
+    passes: Numbers
+    total: Numbers
+    failures: Numbers
+
+    @property
+    def standing(self) -> Numbers:
+        """Numbers of `STANDINGS`."""
+        whole = (self.passes > 0) & (self.passes == self.total)
+        unjudged = (self.passes == 0) & (self.failures == 0)
+        none = (self.passes == 0) & (self.failures > 0)
+        return np.select([whole, unjudged, none], [0, 3, 2], default=1)
+
+
+def tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
+    """Count a run's cases by operator and column."""
+    columns = int(run.column.max()) + 1 if len(run) else 1
+    pairs, inverse = np.unique(run.operator * columns + run.column, return_inverse=True)
+    judged = np.array([b.outcome != Outcome.SKIP for b in buckets], dtype=np.int64)[run.bucket]
+    passed = np.array([b.outcome == Outcome.PASS for b in buckets], dtype=np.int64)[run.bucket]
+    failed = np.array([b.fails for b in buckets], dtype=np.int64)[run.bucket]
+
+    def summed(values: Numbers) -> Numbers:
+        return np.bincount(inverse, weights=values, minlength=len(pairs)).astype(np.int64)
+
+    return Tallies(pairs // columns, pairs % columns, summed(passed), summed(judged), summed(failed))
+
+
+def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[str, Any]:
+    """The matrix of one run as the page reads it.
+
+    Returns:
+        ``cells``: operator, column, dtype, number of pairs, then pairs of bucket and count; and so on.
+        ``missing``: operators of which nothing is to be believed, since the run has lost them.
+    """
+    sizes = [int(values.max()) + 1 if len(run) else 1 for values in (run.column, run.dtype, run.bucket)]
+    packed = ((rank[run.operator] * sizes[0] + run.column) * sizes[1] + run.dtype) * sizes[2] + run.bucket
+    values, counts = np.unique(packed, return_counts=True)
+    cell, bucket = values // sizes[2], values % sizes[2]
+    flat: list[int] = []
+    firsts = np.flatnonzero(np.diff(cell, prepend=-1))
+    ends = np.append(firsts[1:], len(cell))
+    pairs = np.column_stack([bucket, counts]).ravel().tolist()
+    for first, end in zip(firsts.tolist(), ends.tolist(), strict=True):
+        place = int(cell[first])
+        rest, dtype = divmod(place, sizes[1])
+        operator, column = divmod(rest, sizes[0])
+        flat += [operator, column, dtype, end - first, *pairs[2 * first : 2 * end]]
+    return {"cells": flat, "missing": sorted(missing)}
+
+
+def column_standings(found: Tallies, columns: Sequence[int], missing: int) -> list[list[int]]:
+    """Per column: operators in each of `STANDINGS`, then cases that passed, then cases that could have."""
+    standing = found.standing
+    table = []
+    for column in columns:
+        mine = found.column == column
+        counts = [int(np.sum(mine & (standing == number))) for number in range(len(STANDINGS))]
+        counts[STANDINGS.index(MISSING)] = missing
+        table.append([*counts, int(found.passes[mine].sum()), int(found.total[mine].sum())])
+    return table

@@ -1,0 +1,240 @@
+"""The rows of all runs as numbers: what thirty nightly runs of a hundred thousand rows fit in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from harness.compare.verdict import CaseKey, Outcome, Stage
+from harness.present.dashboard.runs import SiteRun, rows
+from harness.present.dashboard.vocabulary import Numbers, Vocabulary, column_numbers, combined_numbers
+from harness.record.errors import ResultsError
+
+COLUMNS = (
+    "case_id",
+    "exported_invocation",
+    "overload",
+    "family",
+    "dtype",
+    "converter",
+    "backend",
+    "stage",
+    "outcome",
+    "blame",
+    "signature",
+    "max_ulp_error",
+    "rule",
+)
+#: Nobody's defect.
+OPEN = "spec"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """How cases ended, as far as the matrix filters by it."""
+
+    outcome: str
+    stage: str
+    blame: str
+
+    @property
+    def fails(self) -> bool:
+        """Whether an operator item fails for it."""
+        return Outcome(self.outcome).is_failure and self.blame != OPEN
+
+
+@dataclass(frozen=True)
+class State:
+    """How a case ended, as far as two runs are compared by it.
+
+    Attributes:
+        outcome: See `Verdict`; likewise the next two.
+        stage: Likewise.
+        signature: Likewise.
+        open: Whether a specification leaves the result open.
+        measured: Whether an error in ULP is there.
+        rule: The user's conversion functions that took part.
+    """
+
+    outcome: str
+    stage: str
+    signature: str
+    open: bool
+    measured: bool
+    rule: str
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is somebody's failure."""
+        return Outcome(self.outcome).is_failure and not self.open
+
+
+@dataclass(frozen=True)
+class CodedRun:
+    """One run's rows as numbers of the `Words` of the site, a row per place in each array.
+
+    Attributes:
+        operator: Numbers of `Words.operators`.
+        column: Of `Words.columns`.
+        dtype: Of `Words.dtypes`.
+        bucket: Of `Words.buckets`.
+        state: Of `Words.states`.
+        ulp: Largest error in units in the last place; NaN where none was measured.
+        key: 64 bits that identify case, export, converter and backend in all runs.
+        case: Case ids.
+    """
+
+    operator: Numbers
+    column: Numbers
+    dtype: Numbers
+    bucket: Numbers
+    state: Numbers
+    ulp: npt.NDArray[np.float64]
+    key: npt.NDArray[np.uint64]
+    case: npt.NDArray[np.str_]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+@dataclass
+class Words:
+    """What the numbers stand for.
+
+    Attributes:
+        operators: Overloads.
+        columns: (converter, backend).
+        dtypes: Names.
+        families: Operator's number → its family, the newest run's.
+    """
+
+    operators: Vocabulary[str] = field(default_factory=Vocabulary)
+    columns: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
+    dtypes: Vocabulary[str] = field(default_factory=Vocabulary)
+    families: dict[int, str] = field(default_factory=dict)
+    _names: Vocabulary[str] = field(default_factory=Vocabulary)
+    _texts: Vocabulary[str] = field(default_factory=Vocabulary)
+    _buckets: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
+    _states: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
+
+    @property
+    def column_names(self) -> list[tuple[str, str]]:
+        """(converter, backend) by number."""
+        names = self._names.words
+        return [(names[a], names[b]) for a, b in self.columns.words]
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """By number."""
+        names = self._names.words
+        return [Bucket(*(names[n] for n in word)) for word in self._buckets.words]
+
+    @property
+    def states(self) -> list[State]:
+        """By number."""
+        names, texts = self._names.words, self._texts.words
+        return [
+            State(names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule])
+            for outcome, stage, signature, left, measured, rule in self._states.words
+        ]
+
+    def code(self, run: SiteRun) -> CodedRun:
+        """Read a run's rows.
+
+        Raises:
+            ResultsError: a file of it is damaged, or says what no version of the record says.
+        """
+        table = rows(run, COLUMNS)
+        _check(table, run)
+        names = {
+            name: column_numbers(table[name], self._names)
+            for name in ("converter", "backend", "stage", "outcome", "blame")
+        }
+        operator = column_numbers(table["overload"], self.operators)
+        column = combined_numbers([names["converter"], names["backend"]], self.columns)
+        ulp = table["max_ulp_error"].to_numpy().astype(np.float64)
+        left_open = (names["blame"] == self._names.number(OPEN)).astype(np.int64)
+        state = combined_numbers(
+            [
+                names["outcome"],
+                names["stage"],
+                column_numbers(table["signature"], self._texts),
+                left_open,
+                (~np.isnan(ulp)).astype(np.int64),
+                column_numbers(table["rule"], self._texts),
+            ],
+            self._states,
+        )
+        self._remember_families(operator, table["family"])
+        case = table["case_id"].combine_chunks().fill_null("")
+        key = _identity(case) ^ _exported(table["exported_invocation"])
+        coded = CodedRun(
+            operator=operator,
+            column=column,
+            dtype=column_numbers(table["dtype"], self.dtypes),
+            bucket=combined_numbers([names["outcome"], names["stage"], names["blame"]], self._buckets),
+            state=state,
+            ulp=ulp,
+            key=(key << np.uint64(16)) | column.astype(np.uint64),
+            case=np.asarray(case.to_pylist(), dtype=np.str_),
+        )
+        return _without_doubles(coded)
+
+    def keys_of(self, cases: Collection[CaseKey]) -> npt.NDArray[np.uint64]:
+        """The keys of cases, those left out that have a converter or backend without rows."""
+        keys = []
+        for case_id, exported, converter, backend in cases:
+            names = self._names.find(converter), self._names.find(backend)
+            column = None if None in names else self.columns.find(names)  # type: ignore[arg-type]
+            if column is not None:
+                identity = _identity(pa.array([case_id]))[0] ^ np.uint64(_hash(exported) if exported else 0)
+                keys.append((identity << np.uint64(16)) | np.uint64(column))
+        return np.array(keys, dtype=np.uint64)
+
+    def _remember_families(self, operator: Numbers, family: pa.ChunkedArray) -> None:
+        words: Vocabulary[str] = Vocabulary()
+        numbers = column_numbers(family, words)
+        present, first = np.unique(operator, return_index=True)
+        for number, row in zip(present.tolist(), first.tolist(), strict=True):
+            self.families[number] = words.words[numbers[row]]
+
+
+def _check(table: pa.Table, run: SiteRun) -> None:
+    for name, kind in (("outcome", Outcome), ("stage", Stage)):
+        for word in table[name].unique().to_pylist():
+            if word not in set(kind):
+                raise ResultsError(f"{run.directory.name} holds the {name} {word!r}, which is none")
+
+
+def _without_doubles(coded: CodedRun) -> CodedRun:
+    """A case that is there twice as it ended last, as `harness.gate.run_diff` takes it."""
+    _, last = np.unique(coded.key[::-1], return_index=True)
+    if len(last) == len(coded):
+        return coded
+    keep = np.sort(len(coded) - 1 - last)
+    return CodedRun(**{name: values[keep] for name, values in vars(coded).items()})
+
+
+def _identity(case: pa.Array) -> npt.NDArray[np.uint64]:
+    """Case ids, 12 hexadecimal digits, as numbers; of other ids a hash."""
+    texts = case.to_pylist()
+    try:
+        return np.array([int(text, 16) & 0xFFFFFFFFFFFF for text in texts], dtype=np.uint64)
+    except ValueError:
+        return np.array([_hash(text) for text in texts], dtype=np.uint64)
+
+
+def _exported(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    words: Vocabulary[str] = Vocabulary()
+    numbers = column_numbers(column, words)
+    hashes = np.array([_hash(word) if word else 0 for word in words.words], dtype=np.uint64)
+    return hashes[numbers] if len(numbers) else np.zeros(0, dtype=np.uint64)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).digest())

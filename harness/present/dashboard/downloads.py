@@ -1,0 +1,198 @@
+"""The data behind the views as files for other tools: JSON, CSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.analyse.failure_groups import FailureGroup
+from harness.core.json_text import json_text
+from harness.gate.run_diff import Change
+from harness.present.dashboard.built import Built
+from harness.present.dashboard.cells import STANDINGS, column_standings, matrix_data
+from harness.present.dashboard.coded import CodedRun
+from harness.present.dashboard.compare import CHANGES
+from harness.present.dashboard.embed import write_text
+from harness.present.report.tolerance import SCHEMA as TOLERANCE_SCHEMA
+from harness.present.report.tolerance import Distribution
+from harness.record import layout
+
+_TEXT, _WHOLE = pa.string(), pa.int64()
+_OVERVIEW = pa.schema(
+    [(name, _TEXT) for name in ("run_id", "started", "state", "converter", "backend")]
+    + [(f"operators_{name}", _WHOLE) for name in STANDINGS]
+    + [("cases_passed", _WHOLE), ("cases", _WHOLE)]
+)
+_MATRIX = pa.schema(
+    [(n, _TEXT) for n in ("overload", "family", "converter", "backend", "dtype", "outcome", "stage", "blame")]
+    + [("cases", _WHOLE)]
+)
+_CHANGES = pa.schema(
+    [(n, _TEXT) for n in ("change", "case_id", "overload", "converter", "backend", "dtype")]
+    + [
+        (f"{name}_{side}", _TEXT)
+        for side in ("before", "after")
+        for name in ("outcome", "stage", "signature")
+    ]
+    + [(f"max_ulp_error_{side}", pa.float64()) for side in ("before", "after")]
+)
+_FAILURES = pa.schema(
+    [(n, _TEXT) for n in ("outcome", "stage", "blame", "cause")]
+    + [("cases", _WHOLE)]
+    + [
+        (n, _TEXT)
+        for n in ("overloads", "dtypes", "converters", "backends", "case_id", "call", "message", "known")
+    ]
+)
+
+
+def write_downloads(
+    directory: Path, built: Built, tolerances: list[Distribution], failures: list[FailureGroup]
+) -> None:
+    """Write ``directory/download``.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    place = directory / "download"
+    _write(place, "overview", list(_overview(built)), _OVERVIEW)
+    if not built.runs:
+        return
+    _write(place, "matrix", list(_matrix(built)), _MATRIX)
+    _write(place, "tolerances", [asdict(d) for d in tolerances], TOLERANCE_SCHEMA)
+    _write(place, "failures", list(map(_failure, failures)), _FAILURES)
+    _write(place, "changes", list(_changes(built)), _CHANGES)
+    for number, run in enumerate(built.coded):
+        _parquet(place / "cases" / f"run-{number:03d}.parquet", _cases(built, run))
+
+
+def _write(place: Path, name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    write_text(place / f"{name}.json", json_text(rows, indent=1) + "\n")
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, schema.names)
+    writer.writeheader()
+    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+    write_text(place / f"{name}.csv", text.getvalue())
+    _parquet(place / f"{name}.parquet", pa.Table.from_pylist(rows, schema=schema))
+
+
+def _cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+
+
+def _parquet(path: Path, table: pa.Table) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with layout.replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def _overview(built: Built) -> Iterator[dict[str, Any]]:
+    names = built.words.column_names
+    for number, run in enumerate(built.runs):
+        columns = built.columns_of(number)
+        table = column_standings(built.tallies[number], columns, len(built.lost[number]))
+        for column, counts in zip(columns, table, strict=True):
+            yield dict(
+                zip(
+                    _OVERVIEW.names,
+                    (run.info.run_id, run.info.started, run.state, *names[column], *counts),
+                    strict=True,
+                )
+            )
+
+
+def _matrix(built: Built) -> Iterator[dict[str, Any]]:
+    flat = matrix_data(built.coded[-1], built.rank, [])["cells"]
+    names, buckets = built.words.column_names, built.words.buckets
+    place = 0
+    while place < len(flat):
+        operator, column, dtype, pairs = flat[place : place + 4]
+        place += 4
+        for _ in range(pairs):
+            bucket, cases = flat[place : place + 2]
+            place += 2
+            converter, backend = names[column]
+            yield {
+                "overload": built.names[operator],
+                "family": built.families[operator],
+                "converter": converter,
+                "backend": backend,
+                "dtype": built.dtypes[dtype],
+                **asdict(buckets[bucket]),
+                "cases": cases,
+            }
+
+
+def _failure(group: FailureGroup) -> dict[str, Any]:
+    return {
+        **{
+            name: str(getattr(group, name))
+            for name in ("outcome", "stage", "blame", "cause", "case_id", "call")
+        },
+        "message": group.message,
+        "cases": group.cases,
+        **{
+            name: " ".join(getattr(group, name)) for name in ("overloads", "dtypes", "converters", "backends")
+        },
+        "known": " ".join(issue.link for issue in group.known),
+    }
+
+
+def _changes(built: Built) -> Iterator[dict[str, Any]]:
+    changes = built.last_changes
+    if changes is None:
+        return
+    before, after = built.coded[-2], built.coded[-1]
+    states, names = built.words.states, built.words.column_names
+    # What is new or gone is told by the files of the two runs' cases; with another seed it is everything.
+    apart = [CHANGES.index(change) for change in (Change.UNCHANGED, Change.NEW, Change.GONE)]
+    for place in np.flatnonzero(~np.isin(changes.change, apart)).tolist():
+        old, new = int(changes.before[place]), int(changes.after[place])
+        converter, backend = names[int(after.column[new])]
+        line: dict[str, Any] = {
+            "change": str(CHANGES[changes.change[place]]),
+            "case_id": str(after.case[new]),
+            "overload": built.words.operators.words[int(after.operator[new])],
+            "converter": converter,
+            "backend": backend,
+            "dtype": built.dtypes[int(after.dtype[new])],
+        }
+        for side, coded, at in (("before", before, old), ("after", after, new)):
+            state = states[int(coded.state[at])]
+            for name in ("outcome", "stage", "signature"):
+                line[f"{name}_{side}"] = getattr(state, name)
+            ulp = float(coded.ulp[at])
+            line[f"max_ulp_error_{side}"] = ulp if np.isfinite(ulp) else None
+        yield line
+
+
+def _cases(built: Built, run: CodedRun) -> pa.Table:
+    """How every case of a run ended."""
+    names = built.words.column_names
+
+    def words(numbers: Any, known: list[str]) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(known, pa.string()))
+
+    states = built.words.states
+    return pa.table(
+        {
+            "case_id": pa.array(run.case.tolist(), pa.string()),
+            "overload": words(run.operator, built.words.operators.words),
+            "converter": words(run.column, [converter for converter, _ in names]),
+            "backend": words(run.column, [backend for _, backend in names]),
+            "dtype": words(run.dtype, built.dtypes),
+            "outcome": words(run.state, [state.outcome for state in states]),
+            "stage": words(run.state, [state.stage for state in states]),
+            "signature": words(run.state, [state.signature for state in states]),
+            "max_ulp_error": pa.array(run.ulp, pa.float64(), from_pandas=True),
+        }
+    )

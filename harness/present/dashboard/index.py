@@ -1,0 +1,169 @@
+"""What the page loads first: the runs, the names that all other files count by, and the overview."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import harness
+from harness.gate.run_causes import version_changes, why
+from harness.gate.run_diff import DRIFT, MOVED, ROUNDING, Change
+from harness.present.dashboard.built import Built
+from harness.present.dashboard.cells import STANDINGS, column_standings
+from harness.present.dashboard.compare import CHANGES, Changes
+from harness.present.dashboard.runs import SiteRun
+
+#: Lines of what moved that the overview shows; the comparison shows all.
+_LINES = 60
+#: Failures that it shows.
+_FAILURES = 16
+
+
+def index_data(built: Built, failures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The page's first file.
+
+    Args:
+        built: The runs.
+        failures: Those of the newest run as the page lists them, worst first.
+    """
+    words = built.words
+    return {
+        "harness": harness.__version__,
+        "standings": list(STANDINGS),
+        "changes": [{"name": str(change), "worse": change.is_worse} for change in CHANGES],
+        "bounds": {"moved": MOVED, "rounding": ROUNDING, "drift": DRIFT},
+        "runs": [_run(built, number, run) for number, run in enumerate(built.runs)],
+        "aside": [{"name": one.name, "message": one.message} for one in built.gathered.aside],
+        "operators": built.names,
+        "families": _indexed(built.families),
+        "columns": [list(name) for name in words.column_names],
+        "dtypes": built.dtypes,
+        "dtypeOrder": built.dtype_order,
+        "buckets": [[b.outcome, b.stage, b.blame, int(b.fails)] for b in words.buckets],
+        "evidence": _evidence(built),
+        "moved": moved_data(built),
+        "failures": failures[:_FAILURES],
+        "failureCount": len(failures),
+        "familyStandings": _family_standings(built),
+    }
+
+
+def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
+    info, coded = run.info, built.coded[number]
+    columns = built.columns_of(number)
+    table = column_standings(built.tallies[number], columns, len(built.lost[number]))
+    return {
+        "id": info.run_id,
+        "name": run.directory.name,
+        "started": info.started,
+        "finished": info.finished,
+        "state": run.state,
+        "notes": run.notes,
+        "seed": info.seed,
+        "options": {k: v for k, v in info.options.items() if v not in (None, [], False, "")},
+        "versions": {str(k): str(v) for k, v in info.versions.items()},
+        "host": {str(k): str(v) for k, v in info.host.items()},
+        "rows": len(coded),
+        "cases": len(np.unique(coded.case)),
+        "operators": len(np.unique(coded.operator)),
+        "missing": len(built.lost[number]),
+        # Operators that this run or the newest has and the other has not: its shares are of another set.
+        "unlike": len(np.setxor1d(built.operators_of(number), built.operators_of(len(built.runs) - 1))),
+        "columns": columns,
+        "standings": table,
+    }
+
+
+def _indexed(words: list[str]) -> dict[str, Any]:
+    names = sorted(set(words))
+    place = {name: number for number, name in enumerate(names)}
+    return {"names": names, "of": [place[word] for word in words]}
+
+
+def _evidence(built: Built) -> list[int]:
+    """Per operator as the page lists them, the run that its page shows the evidence of; −1 for none."""
+    found = [-1] * len(built.names)
+    for number, run in built.newest_of.items():
+        found[built.rank[number]] = run
+    return found
+
+
+def moved_data(built: Built) -> dict[str, Any] | None:
+    """What moved from the last run but one to the last; None for one run."""
+    changes = built.last_changes
+    if changes is None:
+        return None
+    before, after = built.runs[-2].info, built.runs[-1].info
+    versions = version_changes(before.versions, after.versions)
+    lines = _lines(built, changes)
+    names = built.words.column_names
+    for line in lines:
+        line["why"] = why(versions, *names[line["column"]])
+    return {
+        "before": len(built.runs) - 2,
+        "after": len(built.runs) - 1,
+        "counts": {
+            str(CHANGES[n]): int(c) for n, c in enumerate(np.bincount(changes.change, minlength=len(CHANGES)))
+        },
+        "versions": [[name, *pair] for name, pair in versions.items()],
+        "lines": lines[:_LINES],
+        "more": max(0, len(lines) - _LINES),
+    }
+
+
+def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
+    """Per operator and column, what changed, worst first."""
+    before, after = built.coded[-2], built.coded[-1]
+    counts: dict[tuple[int, int], Counter[Change]] = {}
+    examples: dict[tuple[int, int], dict[Change, str]] = {}
+    changed = np.flatnonzero(changes.change != CHANGES.index(Change.UNCHANGED))
+    for place in changed.tolist():
+        old, new = int(changes.before[place]), int(changes.after[place])
+        run, row = (after, new) if new >= 0 else (before, old)
+        change = CHANGES[changes.change[place]]
+        line = int(built.rank[run.operator[row]]), int(run.column[row])
+        counts.setdefault(line, Counter())[change] += 1
+        examples.setdefault(line, {}).setdefault(change, str(run.case[row]))
+    found: list[dict[str, Any]] = [
+        {
+            "operator": operator,
+            "column": column,
+            "counts": {str(change): number for change, number in theirs.items()},
+            "examples": {str(change): case for change, case in examples[operator, column].items()},
+            "worse": sum(number for change, number in theirs.items() if change.is_worse),
+        }
+        for (operator, column), theirs in counts.items()
+    ]
+    order = {str(change): number for number, change in enumerate(Change)}
+    found.sort(
+        key=lambda line: (
+            -line["worse"],
+            min(order[c] for c in line["counts"]),
+            line["operator"],
+            line["column"],
+        )
+    )
+    return found
+
+
+def _family_standings(built: Built) -> list[list[int]]:
+    """Of the newest run: family, column, operators in each of `STANDINGS`; in a row of numbers each."""
+    if not built.coded:
+        return []
+    names = sorted(set(built.families))
+    family_of = np.array([names.index(name) for name in built.families], dtype=np.int64)[built.rank]
+    found, lost = built.tallies[-1], built.lost[-1]
+    table: dict[tuple[int, int], list[int]] = {}
+    for operator, column, standing in zip(
+        found.operator.tolist(), found.column.tolist(), found.standing.tolist(), strict=True
+    ):
+        row = table.setdefault((int(family_of[operator]), column), [0] * len(STANDINGS))
+        row[standing] += 1
+    for operator in lost.tolist():
+        for column in built.columns_of(len(built.coded) - 1):
+            row = table.setdefault((int(family_of[operator]), column), [0] * len(STANDINGS))
+            row[STANDINGS.index("missing")] += 1
+    return [[*key, *counts] for key, counts in sorted(table.items())]

@@ -1,0 +1,185 @@
+"""Writing the site: the page, its libraries, and the data of the runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.analyse.failure_groups import COLUMNS, FAILED, FailureGroup, failure_groups
+from harness.analyse.known_issues import KnownIssue, read_known_issues
+from harness.present.dashboard.built import Built, build
+from harness.present.dashboard.cases import CaseIndex
+from harness.present.dashboard.cells import matrix_data
+from harness.present.dashboard.downloads import write_downloads
+from harness.present.dashboard.embed import write_script
+from harness.present.dashboard.evidence import Damaged, operator_files
+from harness.present.dashboard.index import index_data
+from harness.present.dashboard.runs import SetAside
+from harness.present.dashboard.summary import write_summary
+from harness.present.dashboard.tolerance_data import read_distributions, tolerance_data
+from harness.record import store
+from harness.record.errors import ResultsError, reason
+from harness.record.minimal import read_minimal
+
+_HERE = Path(__file__).parent
+#: Files of a site that tell it from a directory that holds something else.
+_MARKS = ("index.html", "summary.json", "data")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site that was written.
+
+    Attributes:
+        directory: Where.
+        runs: How many runs it shows.
+        aside: What it does not show.
+        summary: What its ``summary.json`` says.
+    """
+
+    directory: Path
+    runs: int
+    aside: tuple[SetAside, ...]
+    summary: dict[str, Any]
+
+
+def write_site(
+    directories: Sequence[Path],
+    out: Path,
+    *,
+    known: tuple[KnownIssue, ...] | None = None,
+    progress: Callable[[str], None] = lambda words: None,
+) -> Site:
+    """Write the site of some runs.
+
+    Args:
+        directories: Of the runs, in any order. Those that cannot be read are set aside.
+        out: Where; a site that is there is replaced once the new one is whole.
+        known: Known defects; None for those that come with the operator cases.
+        progress: Told what is being done.
+
+    Raises:
+        ResultsError: `out` cannot be written or holds something else.
+    """
+    known = read_known_issues() if known is None else known
+    with _in_place_of(out) as place:
+        shutil.copytree(_HERE / "page", place, dirs_exist_ok=True)
+        shutil.copytree(_HERE / "vendor", place / "vendor", dirs_exist_ok=True)
+        sound, aside = list(directories), list[SetAside]()
+        while True:
+            built = build(sound, progress)
+            built.gathered.aside.extend(aside)
+            try:
+                summary = _write_data(place, built, known, progress)
+                break
+            except Damaged as found:
+                sound = [directory for directory in sound if directory != found.run.directory]
+                built.gathered.set_aside(found.run, found.error)
+                aside.append(built.gathered.aside[-1])
+    return Site(out, len(built.runs), tuple(built.gathered.aside), summary)
+
+
+def _write_data(
+    place: Path, built: Built, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
+) -> dict[str, Any]:
+    tolerances = []
+    failures: list[FailureGroup] = []
+    listed: list[dict[str, Any]] = []
+    if built.runs:
+        newest = built.runs[-1]
+        try:
+            tolerances = read_distributions(built)
+            failures = _failures(built, known)
+        except ResultsError as error:
+            raise Damaged(newest, error) from None
+        listed = [_listed(group) for group in failures]
+        progress("writing operators")
+        for number, data in operator_files(built, known, tolerances):
+            write_script(place, f"operator/{number}", data)
+        progress("writing runs")
+        write_script(place, "tolerances", tolerance_data(built, tolerances))
+        write_script(place, "failures", listed)
+        _write_runs(place, built)
+    write_downloads(place, built, tolerances, failures)
+    summary = write_summary(place, built)
+    badges = [
+        {"label": f"{column['converter']} → {column['backend']}", "path": column["badge"]}
+        for column in summary["columns"]
+    ]
+    write_script(place, "index", {**index_data(built, listed), "badges": badges})
+    return summary
+
+
+def _write_runs(place: Path, built: Built) -> None:
+    cases = CaseIndex()
+    for number, run in enumerate(built.coded):
+        missing = built.rank[built.lost[number]].tolist() if len(built.lost[number]) else []
+        write_script(place, f"matrix/{number}", matrix_data(run, built.rank, missing))
+        flaky = sorted({case_id for case_id, *_ in built.runs[number].flaky})
+        write_script(
+            place, f"ends/{number}", {**cases.add(run, built.rank), "flaky": flaky, "missing": missing}
+        )
+    for number, chunk in enumerate(cases.chunks()):
+        write_script(place, f"cases/{number}", chunk)
+    states = [
+        [s.outcome, s.stage, s.signature, int(s.open), int(s.measured), s.rule, int(s.fails)]
+        for s in built.words.states
+    ]
+    write_script(place, "states", states)
+
+
+def _failures(built: Built, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
+    """The failures of the newest run, without those of operators that it has lost."""
+    newest = built.runs[-1]
+    rows = store.read(newest.directory, COLUMNS, FAILED)
+    lost = [built.words.operators.words[number] for number in built.lost[-1].tolist()]
+    if lost:
+        keep = [name not in lost for name in rows["overload"].to_pylist()]
+        rows = rows.filter(keep)
+    return failure_groups(rows, read_minimal(newest.directory), known)
+
+
+def _listed(group: FailureGroup) -> dict[str, Any]:
+    """A failure as the overview lists it."""
+    return {
+        "outcome": str(group.outcome),
+        "stage": str(group.stage),
+        "blame": group.blame,
+        "signature": group.signature[:400],
+        "message": (group.minimal.message if group.minimal else group.message)[:400],
+        "cases": group.cases,
+        "overloads": list(group.overloads),
+        "dtypes": list(group.dtypes),
+        "converters": list(group.converters),
+        "backends": list(group.backends),
+        "case": group.case_id,
+        "call": group.call[:400],
+        "known": [issue.to_data() for issue in group.known],
+    }
+
+
+@contextmanager
+def _in_place_of(out: Path) -> Iterator[Path]:
+    """A directory to write to that takes the place of `out` when the block ends well."""
+    if out.exists() and not out.is_dir():
+        raise ResultsError(f"{out} is no directory; choose another place with --out")
+    if out.is_dir() and any(out.iterdir()) and not all((out / name).exists() for name in _MARKS):
+        raise ResultsError(f"{out} holds something else than a site; choose another place with --out")
+    place, old = (out.absolute().with_name(f".{out.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.mkdir()
+        yield place
+        if out.exists():
+            out.rename(old)
+        place.rename(out)
+    except OSError as error:
+        raise ResultsError(f"cannot write {out}: {reason(error)}") from None
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,70 @@
+"""How far right answers are from PyTorch's, per operator, dtype and column of the newest run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from harness.compare.verdict import Outcome
+from harness.present.dashboard.built import Built
+from harness.present.dashboard.embed import endless, few
+from harness.present.report.tolerance import COLUMNS, COMPARED, Distribution, distributions
+from harness.record import store
+
+#: Upper ends of the bins of a distribution, in ULP; the last bin has no end.
+BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
+
+
+def read_distributions(built: Built) -> list[Distribution]:
+    """The tolerance matrix of the newest run; of several kinds of shapes the worse.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    rows = store.read(built.runs[-1].directory, COLUMNS, COMPARED)
+    lost = {built.words.operators.words[number] for number in built.lost[-1].tolist()}
+    return [d for d in distributions(rows) if d.overload not in lost]
+
+
+def tolerance_data(built: Built, found: list[Distribution]) -> dict[str, Any]:
+    """What the page shows of them."""
+    bins = _bins(built)
+    place = {name: number for number, name in enumerate(built.names)}
+    columns = {name: number for number, name in enumerate(built.words.column_names)}
+    dtypes = {name: number for number, name in enumerate(built.dtypes)}
+    rows = []
+    for d in found:
+        key = place[d.overload], columns[d.converter, d.backend], dtypes[d.dtype]
+        rows.append(
+            [
+                *key,
+                d.shape_mode,
+                d.cases,
+                d.wrong,
+                endless(d.median_ulp),
+                endless(d.p99_ulp),
+                endless(d.max_ulp),
+                endless(d.rtol),
+                endless(d.atol),
+                few(d.default_rtol),
+                few(d.default_atol),
+                d.worst_case,
+                bins.get(key, []),
+            ]
+        )
+    return {"run": len(built.runs) - 1, "bins": list(BINS), "rows": rows}
+
+
+def _bins(built: Built) -> dict[tuple[int, int, int], list[int]]:
+    """(operator's place, column, dtype) → passing cases per bin."""
+    run = built.coded[-1]
+    passed = np.array([state.outcome == Outcome.PASS for state in built.words.states], dtype=bool)
+    keep = passed[run.state] & np.isfinite(run.ulp)
+    operator, column, dtype = built.rank[run.operator[keep]], run.column[keep], run.dtype[keep]
+    bin_ = np.searchsorted(np.array(BINS), run.ulp[keep], side="left")
+    found: dict[tuple[int, int, int], list[int]] = {}
+    rows, counts = np.unique(np.stack([operator, column, dtype, bin_]), axis=1, return_counts=True)
+    for (one, where, kind, number), count in zip(rows.T.tolist(), counts.tolist(), strict=True):
+        found.setdefault((one, where, kind), [0] * (len(BINS) + 1))[number] = count
+    return found

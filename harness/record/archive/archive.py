@@ -1,0 +1,318 @@
+"""A dataset as its users see it: what runs it has, and adding, fetching and removing them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from harness.record import layout
+from harness.record.archive.condition import complaint, is_time, rows_of
+from harness.record.archive.contents import Aside, Contents, Damaged, Entry, age
+from harness.record.archive.place import Place
+from harness.record.errors import ResultsError, reason
+from harness.record.run_info import RunInfo, read_run_info
+
+PARTITION = "run_id="
+SET_ASIDE = "set-aside"
+REASON_FILE = "reason.json"
+
+#: Two files of one size whose last bytes are these are taken for the same: a Parquet file ends with the
+#: place, size and statistics of everything in it.
+_TAIL = 65_536
+#: Runs that are looked at at once: most of the time goes by waiting for a remote file system.
+_THREADS = 16
+
+
+class Became(StrEnum):
+    """What became of a run that was to be added."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    UNCHANGED = "already there"
+    SET_ASIDE = "set aside"
+    REFUSED = "refused"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the dataset has the run now."""
+        return self not in (Became.SET_ASIDE, Became.REFUSED)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What became of one run.
+
+    Attributes:
+        run: Its directory.
+        run_id: Its id; the directory's name where that cannot be read.
+        became: What.
+        why: Why it is not there, in words; "" where it is.
+    """
+
+    run: Path
+    run_id: str
+    became: Became
+    why: str = ""
+
+
+class Dataset:
+    """Runs in one place.
+
+    Several processes may add to it, read it and remove from it at the same time.
+
+    Args:
+        url: A local path or any URL of fsspec; need not exist until it is read.
+
+    Raises:
+        ResultsError: see `Place`; likewise all methods where the file system refuses.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        self.place = Place(url)
+
+    def contents(self) -> Contents:
+        """What is there. A run that cannot be read is told as such and hinders no other.
+
+        Raises:
+            ResultsError: there is no dataset.
+        """
+        if not self.place.exists():
+            raise ResultsError(
+                f"there is no dataset at {self.place.url}; `conformance dataset add RUN --to "
+                f"{self.place.url}` makes it"
+            )
+        files = self.place.files()
+        partitions: dict[str, dict[str, int]] = {}
+        for name, size in files.items():
+            top, _, rest = name.partition("/")
+            if top.startswith(PARTITION) and rest:
+                partitions.setdefault(top.removeprefix(PARTITION), {})[rest] = size
+        # Without its rows a run is being added, or being removed.
+        there = {run_id: has for run_id, has in partitions.items() if layout.VERDICTS_FILE in has}
+        with ThreadPoolExecutor(_THREADS) as pool:
+            found = list(pool.map(self._entry, there.keys(), there.values()))
+        return Contents(
+            runs=tuple(sorted((run for run in found if isinstance(run, Entry)), key=age)),
+            damaged=tuple(run for run in found if isinstance(run, Damaged)),
+            aside=tuple(self._aside(list(files))),
+        )
+
+    def add(self, run: Path, *, replace: bool = False) -> Addition:
+        """Put a run into the dataset, or set it aside where it is partial or damaged.
+
+        A run that is there already is left alone, but for files that were added to it since, such as
+        shrunk cases.
+
+        Args:
+            run: A local directory.
+            replace: Put it in place of a run with the same id and other rows.
+
+        Raises:
+            ResultsError: the directory holds nothing of a run.
+        """
+        require_run(run)
+        why = complaint(run)
+        if why is not None:
+            return self._put_aside(run, why)
+        run_id = read_run_info(run).run_id
+        partition = f"{PARTITION}{run_id}"
+        there = self.place.files(partition)
+        rows = f"{partition}/{layout.VERDICTS_FILE}"
+        same = rows in there and self._same(run / layout.VERDICTS_FILE, rows, there[rows])
+        if rows in there and not same and not replace and self._readable(rows):
+            return Addition(
+                run, run_id, Became.REFUSED, "the dataset has other rows of that run; see --replace"
+            )
+        changed = False
+        for file in _files(run):
+            name = f"{partition}/{file.relative_to(run).as_posix()}"
+            if name == rows or (name in there and file.read_bytes() == self.place.read(name)):
+                continue
+            self.place.upload(file, name)
+            changed = True
+        if not same:
+            self.place.upload(run / layout.VERDICTS_FILE, rows)
+        # What was set aside was the same run before it came to its end.
+        self._clear(f"{SET_ASIDE}/{run_id}")
+        if rows not in there:
+            return Addition(run, run_id, Became.ADDED)
+        return Addition(run, run_id, Became.UPDATED if changed or not same else Became.UNCHANGED)
+
+    def fetch(self, entry: Entry, out: Path) -> Path:
+        """A copy of a run in the local directory ``out/RUN_ID``, checked; one that is there is kept.
+
+        Returns:
+            The directory.
+
+        Raises:
+            ResultsError: the run is damaged, or cannot be written.
+        """
+        run_id = entry.info.run_id
+        target = out / run_id
+        if target.is_dir() and {
+            file.relative_to(target).as_posix(): file.stat().st_size for file in _files(target)
+        } == dict(entry.files):
+            return target
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{run_id}.", dir=out) as temporary:
+                fresh = Path(temporary) / run_id
+                why = self._downloaded(run_id, list(entry.files), fresh)
+                if why is not None:
+                    raise ResultsError(f"run {run_id} is damaged: {why}")
+                if target.exists():
+                    target.rename(Path(temporary) / "before")
+                fresh.rename(target)
+        except OSError as error:
+            raise ResultsError(f"cannot write {target}: {reason(error)}") from None
+        return target
+
+    def remove(self, entry: Entry) -> None:
+        """Remove a run: its rows first, so that nobody finds half of it."""
+        partition = f"{PARTITION}{entry.info.run_id}"
+        names = sorted(entry.files, key=lambda name: name != layout.VERDICTS_FILE)
+        self.place.remove([f"{partition}/{name}" for name in names], partition)
+
+    def remove_aside(self, aside: Aside) -> None:
+        """Remove a run that was set aside."""
+        self._clear(f"{SET_ASIDE}/{aside.name}")
+
+    def set_aside(self, damaged: Damaged) -> str | None:
+        """Move a run that nobody can read out of the way.
+
+        All of it is read first: that a file system does not answer is no damage.
+
+        Returns:
+            Where it is now; None where it is sound after all.
+        """
+        partition, aside = f"{PARTITION}{damaged.run_id}", f"{SET_ASIDE}/{damaged.run_id}"
+        why = self._wrong(damaged.run_id)
+        if why is None:
+            return None
+        names = sorted(self.place.files(partition), key=lambda name: not name.endswith(layout.VERDICTS_FILE))
+        for name in names:
+            self.place.move(name, f"{aside}/{name.removeprefix(partition + '/')}")
+        self.place.remove(names, partition)
+        self.place.write(_reason(why), f"{aside}/{REASON_FILE}")
+        return self.place.named(aside)
+
+    def check(self) -> list[Damaged]:
+        """Read every run wholly; those that are damaged.
+
+        Raises:
+            ResultsError: there is no dataset.
+        """
+        contents = self.contents()
+        found = {bad.run_id: bad for bad in contents.damaged}
+        for entry in contents.runs:
+            why = self._wrong(entry.info.run_id)
+            if why is not None:
+                found[entry.info.run_id] = Damaged(entry.info.run_id, why)
+        return list(found.values())
+
+    def _wrong(self, run_id: str) -> str | None:
+        """What is wrong with a run, of which all is read; None for a sound one."""
+        partition = f"{PARTITION}{run_id}/"
+        names = [name.removeprefix(partition) for name in self.place.files(partition.rstrip("/"))]
+        with tempfile.TemporaryDirectory() as temporary:
+            return self._downloaded(run_id, names, Path(temporary) / run_id)
+
+    def _downloaded(self, run_id: str, names: Sequence[str], directory: Path) -> str | None:
+        """Copy a run's files; what is wrong with them."""
+        for name in names:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            self.place.download(f"{PARTITION}{run_id}/{name}", directory / name)
+        why = complaint(directory)
+        if why is not None:
+            return why.replace(f"{directory}/", "")
+        found = read_run_info(directory).run_id
+        return f"{layout.RUN_FILE} is of the run {found}" if found != run_id else None
+
+    def _entry(self, run_id: str, files: dict[str, int]) -> Entry | Damaged:
+        partition = f"{PARTITION}{run_id}"
+        if layout.RUN_FILE not in files:
+            return Damaged(run_id, f"it has no {layout.RUN_FILE}")
+        try:
+            info = RunInfo.from_json(self.place.read(f"{partition}/{layout.RUN_FILE}").decode())
+        except (ValueError, TypeError, ResultsError) as error:
+            return Damaged(run_id, f"{layout.RUN_FILE}: {reason(error)}")
+        if info.run_id != run_id:
+            return Damaged(run_id, f"{layout.RUN_FILE} is of the run {info.run_id}")
+        if not is_time(info.started):
+            return Damaged(run_id, f"its `started` is no time: {info.started}")
+        try:
+            with self.place.open(f"{partition}/{layout.VERDICTS_FILE}") as file:
+                rows = rows_of(file)
+        except (ValueError, OSError, ResultsError) as error:
+            return Damaged(run_id, f"{layout.VERDICTS_FILE}: {reason(error)}")
+        return Entry(info, rows, files)
+
+    def _aside(self, files: Sequence[str]) -> list[Aside]:
+        names = sorted({name.split("/")[1] for name in files if name.startswith(f"{SET_ASIDE}/")})
+        found = []
+        for name in names:
+            try:
+                said = json.loads(self.place.read(f"{SET_ASIDE}/{name}/{REASON_FILE}"))
+                found.append(Aside(name, str(said["reason"]), datetime.fromisoformat(said["since"])))
+            except (ValueError, KeyError, TypeError, ResultsError):
+                found.append(Aside(name, f"no {REASON_FILE} says why", None))
+        return found
+
+    def _same(self, file: Path, name: str, size: int) -> bool:
+        if file.stat().st_size != size:
+            return False
+        with file.open("rb") as opened:
+            opened.seek(max(0, size - _TAIL))
+            return opened.read() == self.place.read(name, last=_TAIL)
+
+    def _readable(self, name: str) -> bool:
+        try:
+            with self.place.open(name) as file:
+                rows_of(file)
+        except (ValueError, OSError, ResultsError):
+            return False
+        return True
+
+    def _put_aside(self, run: Path, why: str) -> Addition:
+        why = why.replace(f"{run}/", "")
+        try:
+            run_id = read_run_info(run).run_id
+        except ResultsError:
+            run_id = run.absolute().name
+        aside = f"{SET_ASIDE}/{run_id}"
+        for file in _files(run):
+            self.place.upload(file, f"{aside}/{file.relative_to(run).as_posix()}")
+        self.place.write(_reason(why), f"{aside}/{REASON_FILE}")
+        return Addition(run, run_id, Became.SET_ASIDE, why)
+
+    def _clear(self, directory: str) -> None:
+        self.place.remove(list(self.place.files(directory)), directory)
+
+
+def require_run(run: Path) -> None:
+    """Complain of a local directory that holds nothing of a run.
+
+    Raises:
+        ResultsError: it does not.
+    """
+    if not layout.holds_run(run):
+        raise ResultsError(f"{run} holds no run; give the directory that holds its {layout.RUN_FILE}")
+
+
+def _files(run: Path) -> list[Path]:
+    """All that belongs to a run; not what a writer left that was killed, nor parts of a finished one."""
+    return sorted(
+        file
+        for file in run.rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(run).parts)
+    )
+
+
+def _reason(why: str) -> str:
+    return json.dumps({"reason": why, "since": datetime.now(UTC).isoformat(timespec="seconds")}) + "\n"

@@ -1,0 +1,127 @@
+"""The ONNX project's own evaluator, in NumPy: slow on big convolutions, and the specification's voice."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from harness.core.plugins import Unavailable
+from harness.core.snippet import RunSnippet, RunWanted, numpy_exchange
+from harness.run import node_names as _messages
+from harness.run.base import (
+    Array,
+    Backend,
+    BackendEntry,
+    InvalidModel,
+    ShapeRange,
+    UnsupportedModel,
+    register,
+)
+from harness.run.package_versions import installed_version
+
+_OPERATOR = re.compile(
+    r"(?:operator|[Nn]ode type):? '(?P<operator>[^']+)' (?:and|from|of) domain '(?P<domain>[^']*)'"
+)
+
+
+class ReferenceSession:
+    """A model held by `onnx.reference.ReferenceEvaluator`."""
+
+    runnable = True
+
+    def __init__(self, evaluator: Any, model: onnx.ModelProto) -> None:
+        self._evaluator = evaluator
+        self._model = model
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """See :meth:`harness.run.base.Session.run`."""
+        try:
+            # Overflow and NaN are what the tested operators are about: no warnings for them.
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                outputs = self._evaluator.run(None, dict(feeds))
+        except NotImplementedError as error:
+            raise _unsupported(error, self._model) from error
+        return [np.asarray(output, order="C") for output in outputs]
+
+
+class ReferenceBackend:
+    """The ONNX reference evaluator."""
+
+    name = "onnx-reference"
+    device = "cpu"
+    version: str = onnx.__version__
+
+    def narrows(self, dtype: str) -> str | None:
+        """NumPy keeps every dtype."""
+        return None
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> ReferenceSession:
+        """See :meth:`harness.run.base.Backend.load`; ranges of shapes are not needed."""
+        from onnx.reference import ReferenceEvaluator
+        from onnx.reference.op_run import RuntimeContextError
+
+        try:
+            try:
+                evaluator = ReferenceEvaluator(model)
+            except RuntimeContextError:
+                # Operators that are defined as functions of their input types need these types.
+                evaluator = ReferenceEvaluator(onnx.shape_inference.infer_shapes(model))
+        except NotImplementedError as error:
+            raise _unsupported(error, model) from error
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise InvalidModel(str(error)) from error
+        return ReferenceSession(evaluator, model)
+
+
+def _unsupported(error: Exception, model: onnx.ModelProto) -> UnsupportedModel:
+    message = str(error).strip()
+    match = _OPERATOR.search(message)
+    return UnsupportedModel(
+        message, _messages.of_operator(model, match["operator"], match["domain"]) if match else ()
+    )
+
+
+def _probe(argument: str) -> Unavailable | None:
+    # The evaluator is part of onnx, without which the harness itself does not import.
+    return None
+
+
+def _create(argument: str) -> Backend:
+    return ReferenceBackend()
+
+
+def _snippet(wanted: RunWanted) -> RunSnippet:
+    feed, output, helpers = numpy_exchange(wanted.raw)
+    return RunSnippet(
+        # Operators that are defined as functions of their input types need these types.
+        load=("session = ReferenceEvaluator(onnx.shape_inference.infer_shapes(model))",),
+        run=(
+            *helpers,
+            f"feeds = {{i.name: {feed} for i in model.graph.input}}",
+            f"outputs = [{output} for o in session.run(None, feeds)]",
+        ),
+        imports=(
+            *(("from ml_dtypes import bfloat16",) if wanted.raw else ()),
+            "import numpy as np",
+            "from onnx.reference import ReferenceEvaluator",
+        ),
+    )
+
+
+register(
+    BackendEntry(
+        name="onnx-reference",
+        probe=_probe,
+        create=_create,
+        version=lambda argument: installed_version("onnx"),
+        summary="the ONNX project's reference evaluator, in NumPy",
+        snippet=_snippet,
+        tracker="onnx/onnx",
+    )
+)

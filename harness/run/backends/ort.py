@@ -1,0 +1,334 @@
+"""ONNX Runtime on the CPU and on CUDA."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from harness.core.plugins import Unavailable
+from harness.core.snippet import RunSnippet, RunWanted
+from harness.run import cuda as _cuda
+from harness.run import node_names as _messages
+from harness.run.base import (
+    Array,
+    Backend,
+    BackendEntry,
+    BackendFailure,
+    DeviceLost,
+    InvalidModel,
+    ShapeRange,
+    UnsupportedModel,
+    register,
+)
+from harness.run.package_versions import importable, installed, installed_version
+
+#: Element types that ONNX Runtime has but does not exchange as NumPy arrays: they cross as raw
+#: bytes in OrtValues.
+_RAW_TYPES = frozenset(
+    {
+        TensorProto.BFLOAT16,
+        TensorProto.FLOAT8E4M3FN,
+        TensorProto.FLOAT8E4M3FNUZ,
+        TensorProto.FLOAT8E5M2,
+        TensorProto.FLOAT8E5M2FNUZ,
+    }
+)
+
+#: Where ONNX Runtime's messages give the name of a node.
+_NODE_NAMES = re.compile(
+    r"Name:'(?P<a>.*?)' Status Message"
+    r"|node with name '(?P<b>.*?)'"
+    r"|In Node, \(\"(?P<c>.*?)\", "
+    r"|\bNode ?\((?P<d>.*?)\) (?:Op \(|with schema)"
+    r"|\b(?:in|of) node \((?P<e>.*?)\)(?:[ .]|$)"
+)
+_UNREGISTERED = re.compile(
+    r"Fatal error: (?P<domain>[^:]*):(?P<operator>\w+)\(.*?\) is not a registered function"
+)
+
+#: Said of models that are right but newer or richer than this runtime.
+_UNSUPPORTED = re.compile(
+    r"NOT_IMPLEMENTED|is not a registered function/op|No Op registered for|Unsupported model IR version"
+    r"|under development and support for this is limited|is not currently registered or supported"
+    r"|operator does not support \w+ yet|data type is not supported with"
+)
+_INVALID = re.compile(
+    r"INVALID_GRAPH|INVALID_ARGUMENT|INVALID_PROTOBUF|This is an invalid model|ShapeInferenceError"
+    r"|TypeInferenceError|Type Error:"
+)
+
+_CUDA_PROVIDER = "CUDAExecutionProvider"
+_CPU_PROVIDER = "CPUExecutionProvider"
+#: TF32 would be judged as a wrong float32 result; exhaustive search for a convolution algorithm
+#: costs more than everything else that is done with a one-operator model.
+_CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
+_INSTALL_CPU = "pip install '.[cpu]'"
+_INSTALL_CUDA = "pip uninstall onnxruntime && pip install '.[cuda]'"
+
+
+class OrtSession:
+    """A model loaded by ONNX Runtime."""
+
+    runnable = True
+
+    def __init__(self, session: Any, model: onnx.ModelProto) -> None:
+        self._session = session
+        self._model = model
+        initialised = {tensor.name for tensor in model.graph.initializer}
+        self._inputs = {
+            value.name: value.type.tensor_type.elem_type
+            for value in model.graph.input
+            if value.name not in initialised
+        }
+        self._outputs = [(value.name, value.type.tensor_type.elem_type) for value in model.graph.output]
+        types = [*self._inputs.values(), *(element for _, element in self._outputs)]
+        self._plain = _RAW_TYPES.isdisjoint(types)
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """See :meth:`harness.run.base.Session.run`."""
+        try:
+            if self._plain:
+                outputs: list[Array] = self._session.run(None, dict(feeds))
+                return outputs
+            return self._run_values(feeds)
+        except Exception as error:
+            raise _translated(error, self._model, loading=False) from error
+
+    @property
+    def cpu_nodes(self) -> tuple[str, ...]:
+        """Names of the nodes that ONNX Runtime gave to its CPU provider.
+
+        Nodes that compute shapes are placed there on purpose even in a CUDA session. Empty where
+        the runtime is too old to tell.
+        """
+        if not hasattr(self._session, "get_provider_graph_assignment_info"):
+            return ()
+        return tuple(
+            node.name
+            for part in self._session.get_provider_graph_assignment_info()
+            if part.ep_name == _CPU_PROVIDER
+            for node in part.get_nodes()
+        )
+
+    def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
+        import onnxruntime
+
+        # An OrtValue on top of an array does not own it: `raw` keeps the arrays until the run is over.
+        raw = {name: _as_bits(array) for name, array in feeds.items()}
+        values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, self._inputs[name])
+            for name, array in raw.items()
+        }
+        names = [name for name, _ in self._outputs]
+        results = self._session.run_with_ort_values(names, values)
+        return [
+            _from_bits(value) if value.element_type() in _RAW_TYPES else value.numpy() for value in results
+        ]
+
+
+def _options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
+
+
+class OrtBackend:
+    """ONNX Runtime with one execution provider."""
+
+    def __init__(self, name: str, device: str) -> None:
+        import onnxruntime
+
+        self.name = name
+        self.device = device
+        self.version: str = onnxruntime.__version__
+        self._providers: list[object] = [_CPU_PROVIDER]
+        onnxruntime.set_default_logger_severity(4)
+        self._options = _options()
+        if device == "cuda":
+            self._providers.insert(0, (_CUDA_PROVIDER, _CUDA_OPTIONS))
+            self._options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+            self._start_cuda()
+
+    def plain(self) -> OrtBackend:
+        """See `harness.run.base.HasPlain`."""
+        import onnxruntime
+
+        other = copy.copy(self)
+        other._options = _options()
+        other._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return other
+
+    def narrows(self, dtype: str) -> str | None:
+        """ONNX Runtime keeps every dtype."""
+        return None
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OrtSession:
+        """See :meth:`harness.run.base.Backend.load`; ranges of shapes are not needed."""
+        import onnxruntime
+
+        try:
+            session = onnxruntime.InferenceSession(
+                model.SerializeToString(), self._options, providers=self._providers
+            )
+        except Exception as error:
+            raise _translated(error, model, loading=True) from error
+        self._check_provider(session)
+        return OrtSession(session, model)
+
+    def _start_cuda(self) -> None:
+        """Load CUDA's libraries from pip's packages, and prove on a small model that it works."""
+        import onnxruntime
+
+        if hasattr(onnxruntime, "preload_dlls"):
+            onnxruntime.preload_dlls()
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            [helper.make_node("Neg", ["x"], ["y"])],
+            "probe",
+            [value("x", TensorProto.FLOAT, [1])],
+            [value("y", TensorProto.FLOAT, [1])],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        self.load(model, None).run({"x": np.ones(1, np.float32)})
+
+    def _check_provider(self, session: Any) -> None:
+        if self.device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
+            raise RuntimeError(
+                f"{self.name}: ONNX Runtime {self.version} could not load its CUDA provider and fell back "
+                f"to the CPU; check its CUDA and cuDNN libraries ({_INSTALL_CUDA})"
+            )
+
+
+def _as_bits(array: Array) -> Array:
+    """The array as ONNX Runtime accepts it: an `ml_dtypes` array is seen as unsigned integers."""
+    if array.dtype.isbuiltin == 1:
+        return array
+    return array.view(np.dtype(f"u{array.dtype.itemsize}"))
+
+
+def _from_bits(value: Any) -> Array:
+    """A copy of an OrtValue in host memory, as an `ml_dtypes` array, bit for bit."""
+    if value.device_name() != "cpu":
+        raise RuntimeError(f"an output was left on device {value.device_name()!r}")
+    dtype = helper.tensor_dtype_to_np_dtype(value.element_type())
+    size = value.tensor_size_in_bytes()
+    content = bytearray(ctypes.string_at(value.data_ptr(), size) if size else b"")
+    return np.frombuffer(content, dtype=dtype).reshape(value.shape())
+
+
+def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
+    """The exception of our protocol for one of ONNX Runtime's."""
+    message = str(error).strip()
+    if _cuda.is_sticky(message):
+        return DeviceLost(message)
+    nodes = _named_nodes(message, model)
+    if _UNSUPPORTED.search(message):
+        return UnsupportedModel(message, nodes)
+    if loading and _INVALID.search(message):
+        return InvalidModel(message, nodes)
+    return BackendFailure(message, nodes)
+
+
+def _named_nodes(message: str, model: onnx.ModelProto) -> Sequence[str]:
+    unregistered = _UNREGISTERED.search(message)
+    if unregistered:
+        return _messages.of_operator(model, unregistered["operator"], unregistered["domain"])
+    return _messages.known((match[match.lastgroup or 0] for match in _NODE_NAMES.finditer(message)), model)
+
+
+def _probe_cpu(argument: str) -> Unavailable | None:
+    if importable("onnxruntime"):
+        return None
+    return Unavailable(reason="onnxruntime is not installed", install=_INSTALL_CPU)
+
+
+def _probe_cuda(argument: str) -> Unavailable | None:
+    spec = importlib.util.find_spec("onnxruntime")
+    if spec is None or spec.origin is None:
+        return Unavailable(reason="onnxruntime-gpu is not installed", install="pip install '.[cuda]'")
+    # The file tells without an import, and is right even where both packages were installed
+    # over each other.
+    if not list((Path(spec.origin).parent / "capi").glob("*onnxruntime_providers_cuda.*")):
+        return Unavailable(reason="the installed onnxruntime has no CUDA provider", install=_INSTALL_CUDA)
+    problem = _cuda.missing_gpu()
+    if problem is not None:
+        return Unavailable(reason=problem, install="a machine with an NVIDIA GPU and its driver")
+    return None
+
+
+def _version(argument: str) -> str:
+    return installed_version("onnxruntime", "onnxruntime-gpu")
+
+
+def _create_cpu(argument: str) -> Backend:
+    return OrtBackend("ort-cpu", "cpu")
+
+
+def _create_cuda(argument: str) -> Backend:
+    return OrtBackend("ort-cuda", "cuda")
+
+
+def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
+    providers = f"[({_CUDA_PROVIDER!r}, {_CUDA_OPTIONS})]" if cuda else f'["{_CPU_PROVIDER}"]'
+    if wanted.raw:
+        # NumPy has no bfloat16: tensors cross as they are.
+        run: tuple[str, ...] = (
+            "feeds = {",
+            "    i.name: ort.OrtValue.from_dlpack(inputs[i.name].contiguous()) for i in model.graph.input",
+            "}",
+            "outputs = [torch.from_dlpack(o) for o in session.run_with_ort_values(None, feeds)]",
+        )
+    else:
+        run = (
+            "feeds = {i.name: inputs[i.name].contiguous().numpy() for i in model.graph.input}",
+            "outputs = [torch.as_tensor(o) for o in session.run(None, feeds)]",
+        )
+    return RunSnippet(
+        load=(
+            *(("ort.preload_dlls()",) if cuda else ()),
+            f"session = ort.InferenceSession(model.SerializeToString(), providers={providers})",
+        ),
+        run=run,
+        imports=("import onnxruntime as ort",),
+        packages=installed("onnxruntime", "onnxruntime-gpu"),
+    )
+
+
+register(
+    BackendEntry(
+        name="ort-cpu",
+        probe=_probe_cpu,
+        create=_create_cpu,
+        version=_version,
+        engine="onnxruntime",
+        default=True,
+        summary="ONNX Runtime, CPU provider, one thread",
+        snippet=lambda wanted: _snippet(wanted, cuda=False),
+        tracker="microsoft/onnxruntime",
+    )
+)
+register(
+    BackendEntry(
+        name="ort-cuda",
+        probe=_probe_cuda,
+        create=_create_cuda,
+        version=_version,
+        engine="onnxruntime",
+        summary="ONNX Runtime, CUDA provider, without TF32",
+        snippet=lambda wanted: _snippet(wanted, cuda=True),
+        tracker="microsoft/onnxruntime",
+    )
+)

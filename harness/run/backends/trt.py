@@ -1,0 +1,385 @@
+"""TensorRT and TensorRT-RTX, which share one API: the entries, and building engines.
+
+What differs between TensorRT 8.6, 10, 11 and RTX is asked of the module, never of its version.
+Running an engine is in `_trt_run`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from harness.core.plugins import Unavailable
+from harness.core.snippet import RunSnippet, RunWanted
+from harness.run import cuda as _cuda
+from harness.run import node_names as _messages
+from harness.run.base import (
+    Backend,
+    BackendEntry,
+    BackendFailure,
+    DeviceLost,
+    InvalidModel,
+    Session,
+    ShapeRange,
+    UnsupportedModel,
+    register,
+)
+from harness.run.package_versions import importable, installed, installed_version
+from harness.run.trt_execution import TrtSession, make_logger
+
+#: 0 (fastest build) to 5. Level 0 builds a one-operator engine in about 10 ms.
+LEVEL_VARIABLE = "HARNESS_TRT_OPTIMIZATION_LEVEL"
+
+_MODULES = {"trt": ("tensorrt",), "trt-rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
+_PACKAGES = {
+    "trt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
+    "trt-rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu12-bindings"),
+}
+_INSTALL = {"trt": "pip install '.[trt]'", "trt-rtx": "pip install '.[trt-rtx]'"}
+
+#: Codes say INVALID_NODE of right models that merely exceed what TensorRT can do.
+_LIMIT = re.compile(
+    r"Plugin not found|MAX_DIMS|Parameter check failed|unsupported|n[o']t support|exceeds the maximum"
+    r"|Could not find any implementation|not implemented",
+    re.IGNORECASE,
+)
+
+
+class BuiltEngine:
+    """An engine that cannot be run here.
+
+    Attributes:
+        plan_bytes: Size of the serialised engine in bytes.
+    """
+
+    runnable = False
+
+    def __init__(self, plan_bytes: int, reason: str) -> None:
+        self.plan_bytes = plan_bytes
+        self._reason = reason
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Never possible.
+
+        Raises:
+            BackendFailure: always, with what is missing.
+        """
+        raise BackendFailure(f"the engine was built and cannot run here: {self._reason}")
+
+
+class TrtBackend:
+    """One of the two TensorRT modules.
+
+    Attributes:
+        build_only: Why engines are built and not run on this machine; None where they run.
+    """
+
+    device = "cuda"
+
+    def __init__(self, name: str, module: str, build_only: str | None, level: int = 0) -> None:
+        """Start the builder.
+
+        Args:
+            name: The backend's name.
+            module: The Python module of the runtime.
+            build_only: Why nothing can be run here, None where a GPU and PyTorch with CUDA are there.
+            level: TensorRT's builder optimisation level, 0 to 5.
+        """
+        self.name = name
+        self.build_only = build_only
+        self._trt = importlib.import_module(module)
+        self._level = level
+        self.version: str = self._trt.__version__
+        self._logger = make_logger(self._trt)
+        # Errors reach the logger as long as no IErrorRecorder is set. None is: with one written in
+        # Python, freeing a network ends the process (seen with TensorRT-RTX 1.7).
+        self._builder = self._trt.Builder(self._logger)
+        self._runtime: Any = None
+        self._accepted: dict[int, bool] = {}
+        if hasattr(self._trt, "init_libnvinfer_plugins"):
+            self._trt.init_libnvinfer_plugins(self._logger, "")
+        if build_only is None:
+            self._runtime = self._trt.Runtime(self._logger)
+
+    def narrows(self, dtype: str) -> str | None:
+        """The parser reads float64 as float32, and int64 as int32 where TensorRT has no int64."""
+        if dtype == "int64" and not hasattr(self._trt.DataType, "INT64"):
+            return "int32"
+        return "float32" if dtype == "float64" else None
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> Session:
+        """See :meth:`harness.run.base.Backend.load`."""
+        self._logger.errors.clear()
+        # The parser and the builder use the network without owning it: it must outlive both.
+        network = self._builder.create_network(self._network_flags())
+        parser = self._trt.OnnxParser(network, self._logger)
+        if not parser.parse(model.SerializeToString()):
+            raise self._parse_error(parser, model)
+        initialised = {tensor.name for tensor in model.graph.initializer}
+        graph_inputs = [value.name for value in model.graph.input if value.name not in initialised]
+        # By position: an input that is also an output gets another name in the network.
+        inputs = {name: network.get_input(index) for index, name in enumerate(graph_inputs)}
+        config = self._configured(inputs, shapes or {}, model)
+        plan = self._builder.build_serialized_network(network, config)
+        if plan is None:
+            raise self._build_error(model)
+        if self.build_only is not None:
+            return BuiltEngine(plan.nbytes, self.build_only)
+        return TrtSession(
+            self._trt,
+            self._logger,
+            self._runtime,
+            plan,
+            inputs={name: tensor.name for name, tensor in inputs.items()},
+            outputs=[value.name for value in model.graph.output],
+        )
+
+    def try_running(self) -> None:
+        """Run a model of one node, to learn whether this GPU is one that the runtime supports.
+
+        Raises:
+            Exception: it is not.
+        """
+        value = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            [helper.make_node("Neg", ["x"], ["y"], name="neg")],
+            "probe",
+            [value("x", TensorProto.FLOAT, [1])],
+            [value("y", TensorProto.FLOAT, [1])],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        (output,) = self.load(model, None).run({"x": np.ones(1, np.float32)})
+        if output.tolist() != [-1.0]:
+            raise BackendFailure(f"{self.name} computes -1.0 as {output.tolist()}")
+
+    def _network_flags(self) -> int:
+        flags = self._trt.NetworkDefinitionCreationFlag
+        kind = flags.STRONGLY_TYPED if hasattr(flags, "STRONGLY_TYPED") else flags.EXPLICIT_BATCH
+        return 1 << int(kind)
+
+    def _configured(
+        self, inputs: Mapping[str, Any], shapes: Mapping[str, ShapeRange], model: onnx.ModelProto
+    ) -> Any:
+        """The builder's configuration, with an optimisation profile where an input is dynamic."""
+        config = self._builder.create_builder_config()
+        if hasattr(config, "builder_optimization_level"):
+            config.builder_optimization_level = self._level
+        flags = self._trt.BuilderFlag
+        # TF32 would be judged as a wrong float32 result, and x - x = 0 as a wrong NaN.
+        if hasattr(flags, "TF32"):
+            config.clear_flag(flags.TF32)
+        if hasattr(flags, "STRICT_NANS"):
+            config.set_flag(flags.STRICT_NANS)
+        integers = (self._trt.DataType.INT32, getattr(self._trt.DataType, "INT64", None))
+        dynamic = {}
+        for name, tensor in inputs.items():
+            if tensor.dtype in integers and len(tensor.shape) <= 1 and tensor.is_shape_tensor:
+                raise UnsupportedModel(
+                    "a graph input determines shapes: TensorRT wants the range of its values when building",
+                    _messages.consumers(model, [name]),
+                )
+            if -1 in tuple(tensor.shape):
+                dynamic[name] = tensor
+        if dynamic:
+            self._add_profile(config, dynamic, shapes)
+        return config
+
+    def _add_profile(self, config: Any, dynamic: Mapping[str, Any], shapes: Mapping[str, ShapeRange]) -> None:
+        profile = self._builder.create_optimization_profile()
+        for name, tensor in dynamic.items():
+            if name not in shapes:
+                raise ValueError(f"{self.name}: the dynamic graph input {name!r} has no range of shapes")
+            given = shapes[name]
+            profile.set_shape(tensor.name, given.min, given.opt, given.max)
+        if config.add_optimization_profile(profile) < 0:
+            raise BackendFailure(f"the optimisation profile was rejected: {self._logged()}")
+
+    def _parse_error(self, parser: Any, model: onnx.ModelProto) -> Exception:
+        """What the parser reports, node by node.
+
+        Unsupported nodes come alone even where others are invalid: once they are dropped, the next
+        attempt reports the rest.
+        """
+        errors = [parser.get_error(index) for index in range(parser.num_errors)]
+        unsupported: dict[str, str] = {}
+        invalid: dict[str, str] = {}
+        messages: dict[bool, list[str]] = {True: [], False: []}
+        for error in errors:
+            message = self._described(error)
+            limit = error.code().name.startswith("UNSUPPORTED") or _LIMIT.search(message) is not None
+            messages[limit].append(message)
+            for name in self._guilty(error, model):
+                (unsupported if limit else invalid)[name] = message
+        said = messages[True] or messages[False]
+        everything = "; ".join(dict.fromkeys(said)) if said else self._logged()
+        if _cuda.is_sticky(everything):
+            return DeviceLost(everything)
+        if messages[True]:
+            return UnsupportedModel(everything, tuple(unsupported), unsupported)
+        if any(error.code().name.startswith("INVALID") for error in errors):
+            return InvalidModel(everything, tuple(invalid), invalid)
+        return BackendFailure(everything, tuple(invalid), invalid)
+
+    def _described(self, error: Any) -> str:
+        lines = error.desc().strip().splitlines()
+        if self.build_only is not None:
+            # The parser asks the driver while it reports, and adds that there is none.
+            lines = [line for line in lines if "catchCudaError" not in line] or lines
+        operator = error.node_operator() if hasattr(error, "node_operator") else ""
+        return ": ".join(part for part in (error.code().name, operator, "\n".join(lines)) if part)
+
+    def _guilty(self, error: Any, model: onnx.ModelProto) -> tuple[str, ...]:
+        """Names of the nodes that one parser error is about."""
+        nodes = model.graph.node
+        index = error.node()
+        in_function = hasattr(error, "local_function_stack") and error.local_function_stack()
+        if 0 <= index < len(nodes) and not in_function:
+            return (nodes[index].name,) if nodes[index].name else ()
+        if index >= 0:
+            return _messages.known([error.node_name()], model) if hasattr(error, "node_name") else ()
+        # An error of no node is about an input or an initialiser: about those that TensorRT cannot hold.
+        return _messages.consumers(model, self._unacceptable(model))
+
+    def _unacceptable(self, model: onnx.ModelProto) -> Iterable[str]:
+        """Inputs and initialisers whose element type or rank TensorRT does not have."""
+        most = getattr(self._trt.Dims, "MAX_DIMS", 8)
+        for value in model.graph.input:
+            kind = value.type.tensor_type
+            if len(kind.shape.dim) > most or not self._accepts(kind.elem_type):
+                yield value.name
+        for tensor in model.graph.initializer:
+            if len(tensor.dims) > most or not self._accepts(tensor.data_type):
+                yield tensor.name
+
+    def _accepts(self, element: int) -> bool:
+        """Whether the parser takes inputs of that ONNX element type; asked of it once."""
+        if element not in self._accepted:
+            value = helper.make_tensor_value_info("x", element, [1])
+            graph = helper.make_graph([], "probe", [value], [value])
+            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+            network = self._builder.create_network(self._network_flags())
+            parser = self._trt.OnnxParser(network, self._logger)
+            self._accepted[element] = bool(parser.parse(model.SerializeToString()))
+        return self._accepted[element]
+
+    def _build_error(self, model: onnx.ModelProto) -> Exception:
+        message = self._logged()
+        if _cuda.is_sticky(message):
+            return DeviceLost(message)
+        kind = UnsupportedModel if _LIMIT.search(message) else BackendFailure
+        return kind(message, _messages.mentioned(message, model))
+
+    def _logged(self) -> str:
+        return "; ".join(dict.fromkeys(self._logger.errors)) or "TensorRT gave no reason"
+
+
+def _module(name: str) -> str | None:
+    return next((module for module in _MODULES[name] if importable(module)), None)
+
+
+def _cannot_run() -> str | None:
+    return _cuda.missing_gpu() or _cuda.missing_torch_cuda()
+
+
+def _probe(name: str) -> Unavailable | None:
+    module = _module(name)
+    if module is None:
+        return Unavailable(reason=f"{_MODULES[name][0]} is not installed", install=_INSTALL[name])
+    problem = _cuda.missing_gpu() if name == "trt" else None
+    if problem is not None:
+        return Unavailable(reason=problem, install="a machine with an NVIDIA GPU and its driver")
+    problem = _cuda.missing_torch_cuda() if name == "trt" else None
+    if problem is not None:
+        return Unavailable(reason=problem, install="pip install torch, from an index with CUDA builds")
+    try:
+        importlib.import_module(module)
+    except (ImportError, OSError, RuntimeError) as error:
+        return Unavailable(reason=f"{module} cannot be imported ({error})", install=_INSTALL[name])
+    return None
+
+
+def _level() -> int:
+    """The optimisation level that the environment asks for, 0 without a wish.
+
+    Raises:
+        ValueError: it is not one of 0 to 5.
+    """
+    wish = os.environ.get(LEVEL_VARIABLE, "0")
+    if wish not in {"0", "1", "2", "3", "4", "5"}:
+        raise ValueError(f"{LEVEL_VARIABLE} is {wish!r}, and must be a number from 0 to 5")
+    return int(wish)
+
+
+def _create(name: str) -> Backend:
+    module = _module(name)
+    if module is None:
+        raise RuntimeError(f"{name}: {_MODULES[name][0]} is not installed ({_INSTALL[name]})")
+    backend = TrtBackend(name, module, _cannot_run(), _level())
+    if name == "trt-rtx" and backend.build_only is None:
+        # TensorRT-RTX knows consumer GPUs only; on any other it still builds.
+        try:
+            backend.try_running()
+        except DeviceLost:
+            raise
+        except Exception as error:
+            backend.build_only = f"this GPU does not run its engines ({error})"
+    return backend
+
+
+def _snippet(name: str, wanted: RunWanted) -> RunSnippet:
+    """Parsing and building; what an engine computes needs more code than a reader would follow."""
+    module = _module(name) or _MODULES[name][0]
+    profile = [
+        line
+        for graph_input, (low, high) in (wanted.ranges or {}).items()
+        for line in (f"profile.set_shape({graph_input!r}, {low}, {high}, {high})",)
+    ]
+    if profile:
+        profile = [
+            "profile = builder.create_optimization_profile()",
+            *profile,
+            "config.add_optimization_profile(profile)",
+        ]
+    return RunSnippet(
+        load=(
+            "logger = trt.Logger(trt.Logger.ERROR)",
+            "builder = trt.Builder(logger)",
+            "flags = trt.NetworkDefinitionCreationFlag",
+            "kind = flags.STRONGLY_TYPED if hasattr(flags, 'STRONGLY_TYPED') else flags.EXPLICIT_BATCH",
+            "network = builder.create_network(1 << int(kind))",
+            "parser = trt.OnnxParser(network, logger)",
+            "if not parser.parse(model.SerializeToString()):",
+            "    raise RuntimeError('; '.join(str(parser.get_error(i)) for i in range(parser.num_errors)))",
+            "config = builder.create_builder_config()",
+            *profile,
+            "if builder.build_serialized_network(network, config) is None:",
+            "    raise RuntimeError('the engine cannot be built, see above')",
+        ),
+        imports=(f"import {module} as trt",),
+        packages=installed(*_PACKAGES[name]),
+    )
+
+
+def _register(name: str, summary: str) -> None:
+    register(
+        BackendEntry(
+            name=name,
+            probe=lambda argument: _probe(name),
+            create=lambda argument: _create(name),
+            version=lambda argument: installed_version(*_PACKAGES[name]),
+            summary=summary,
+            snippet=lambda wanted: _snippet(name, wanted),
+            tracker="NVIDIA/TensorRT" if name == "trt" else "NVIDIA/TensorRT-RTX",
+        )
+    )
+
+
+_register("trt", "TensorRT 8.6 or later, without TF32")
+_register("trt-rtx", "TensorRT for RTX; builds engines without a GPU too")

@@ -1,0 +1,235 @@
+"""Running a TensorRT engine on PyTorch's CUDA tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.run import cuda as _cuda
+from harness.run.base import Array, BackendFailure, DeviceLost, UnsupportedModel
+
+if TYPE_CHECKING:
+    import torch
+
+#: TensorRT's element types as PyTorch names them; those that a module lacks are never met.
+_TORCH_NAMES = {
+    "FLOAT": "float32",
+    "HALF": "float16",
+    "BF16": "bfloat16",
+    "INT8": "int8",
+    "UINT8": "uint8",
+    "INT32": "int32",
+    "INT64": "int64",
+    "BOOL": "bool",
+    "FP8": "float8_e4m3fn",
+}
+
+
+def make_logger(trt: Any) -> Any:
+    """A logger for the module `trt` that keeps what is wrong in its list `errors` and prints nothing."""
+
+    class ErrorLog(trt.ILogger):  # type: ignore[misc]
+        """Keeps messages of severity ERROR and worse."""
+
+        def __init__(self) -> None:
+            # TensorRT's classes crash where super() took another path to the base class.
+            trt.ILogger.__init__(self)
+            self.errors: list[str] = []
+
+        def log(self, severity: Any, message: str) -> None:
+            """Called by TensorRT from any of its threads."""
+            if severity in (trt.ILogger.Severity.INTERNAL_ERROR, trt.ILogger.Severity.ERROR):
+                self.errors.append(message)
+
+    return ErrorLog()
+
+
+def _make_allocator(trt: Any, on_host: frozenset[str]) -> Any:
+    """An output allocator for the module `trt`: the sizes of outputs may depend on data."""
+    import torch
+
+    class OutputAllocator(trt.IOutputAllocator):  # type: ignore[misc]
+        """Holds a byte tensor and the last shape for each output.
+
+        Attributes:
+            buffers: Output name → bytes, at least as many as the output has.
+            shapes: Output name → dimensions of the last run.
+        """
+
+        def __init__(self) -> None:
+            trt.IOutputAllocator.__init__(self)
+            self.buffers: dict[str, torch.Tensor] = {}
+            self.shapes: dict[str, tuple[int, ...]] = {}
+
+        def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
+            """The address of at least `size` bytes; PyTorch aligns more strictly than is asked."""
+            if name not in self.buffers or self.buffers[name].numel() < size:
+                # One byte at least: TensorRT takes a null address for a failed allocation.
+                self.buffers[name] = torch.empty(
+                    max(size, 1), dtype=torch.uint8, device="cpu" if name in on_host else "cuda"
+                )
+            return self.buffers[name].data_ptr()
+
+        def reallocate_output_async(
+            self, name: str, memory: int, size: int, alignment: int, stream: int
+        ) -> int:
+            """The same; the callers' stream is the one that PyTorch allocates on."""
+            return self.reallocate_output(name, memory, size, alignment)
+
+        def notify_shape(self, name: str, shape: Sequence[int]) -> None:
+            """Called once the dimensions are known."""
+            self.shapes[name] = tuple(shape)
+
+    return OutputAllocator()
+
+
+class TrtSession:
+    """A deserialised engine with an execution context."""
+
+    runnable = True
+
+    def __init__(
+        self,
+        trt: Any,
+        logger: Any,
+        runtime: Any,
+        plan: Any,
+        inputs: Mapping[str, str],
+        outputs: Sequence[str],
+    ) -> None:
+        """Deserialise an engine.
+
+        Args:
+            trt: The module.
+            logger: What `make_logger` gave, used by `runtime`.
+            runtime: A `Runtime` of the module.
+            plan: The serialised engine.
+            inputs: Graph input → the engine's name of it.
+            outputs: Graph outputs in order; a name may occur twice.
+
+        Raises:
+            BackendFailure: the engine cannot be loaded.
+            DeviceLost: the GPU has failed for good.
+        """
+        import torch
+
+        self._logger = logger
+        self._outputs = tuple(outputs)
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self._runtime = runtime
+        self._engine = runtime.deserialize_cuda_engine(plan)
+        if self._engine is None:
+            raise self._failure("the engine cannot be deserialised")
+        self._context = self._engine.create_execution_context()
+        if self._context is None:
+            raise self._failure("no execution context can be made")
+        names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
+        self._dtypes = {name: _torch_dtype(self._engine.get_tensor_dtype(name)) for name in names}
+        # Inputs that no layer reads may be absent from the engine.
+        self._inputs = {graph: engine for graph, engine in inputs.items() if engine in self._dtypes}
+        self._on_host = frozenset(
+            name for name in names if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST
+        )
+        self._allocator = _make_allocator(trt, self._on_host)
+        for name in dict.fromkeys(self._outputs):
+            if not self._context.set_output_allocator(name, self._allocator):
+                raise self._failure(f"output {name!r} takes no allocator")
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """See :meth:`harness.run.base.Session.run`."""
+        import torch
+
+        self._logger.errors.clear()
+        self._allocator.shapes.clear()
+        try:
+            with torch.cuda.stream(self._stream):
+                # The engine reads these while it runs: they must live until the stream is done.
+                bound = [self._bind(name, feeds[graph]) for graph, name in self._inputs.items()]
+                if not self._context.execute_async_v3(self._stream.cuda_stream):
+                    raise self._failure("the engine did not run")
+                self._stream.synchronize()
+                outputs = [self._fetched(name) for name in self._outputs]
+                del bound
+        except RuntimeError as error:
+            message = str(error)
+            raise (DeviceLost if _cuda.is_sticky(message) else BackendFailure)(message) from error
+        return outputs
+
+    def _bind(self, name: str, array: Array) -> torch.Tensor:
+        """Give one input its shape and its address; returns what must be kept alive."""
+        tensor = _to_torch(array).to(self._dtypes[name]).contiguous()
+        if name not in self._on_host:
+            tensor = tensor.to("cuda")
+        if not self._context.set_input_shape(name, tuple(array.shape)):
+            raise self._failure(f"input {name!r} cannot have the shape {tuple(array.shape)}")
+        if tensor.numel() == 0:
+            # PyTorch gives empty tensors the null address, which TensorRT refuses.
+            tensor = tensor.new_empty(1)
+        if not self._context.set_tensor_address(name, tensor.data_ptr()):
+            raise self._failure(f"input {name!r} takes no address")
+        return tensor
+
+    def _fetched(self, name: str) -> Array:
+        """A copy in host memory of one output of the run that has just ended."""
+        import torch
+
+        dtype = self._dtypes[name]
+        shape = self._allocator.shapes.get(name)
+        if shape is None:
+            shape = tuple(self._context.get_tensor_shape(name))
+        if min(shape, default=0) < 0:
+            raise self._failure(f"output {name!r} was left without a shape")
+        size = math.prod(shape) * dtype.itemsize
+        if size == 0:
+            return _to_numpy(torch.empty(shape, dtype=dtype))
+        buffer = self._allocator.buffers.get(name)
+        if buffer is None:
+            raise self._failure(f"output {name!r} was left without memory")
+        return _to_numpy(buffer[:size].cpu().view(dtype).reshape(shape))
+
+    def _failure(self, what: str) -> BackendFailure | DeviceLost:
+        """The error that TensorRT's log explains; the GPU is asked whether it still works."""
+        import torch
+
+        message = "; ".join([what, *dict.fromkeys(self._logger.errors)])
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            return DeviceLost(f"{message}; {error}")
+        return DeviceLost(message) if _cuda.is_sticky(message) else BackendFailure(message)
+
+
+def _torch_dtype(kind: Any) -> torch.dtype:
+    import torch
+
+    name = _TORCH_NAMES.get(kind.name)
+    if name is None:
+        raise UnsupportedModel(f"graph inputs and outputs of TensorRT's type {kind.name} cannot be exchanged")
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _to_torch(array: Array) -> torch.Tensor:
+    """A host tensor with the array's content; `ml_dtypes` arrays cross as their bits."""
+    import torch
+
+    if array.dtype.isbuiltin == 1:
+        # A copy: PyTorch warns of arrays that must not be written to.
+        return torch.from_numpy(np.array(array, order="C"))
+    bits = torch.from_numpy(np.array(array.view(np.dtype(f"i{array.dtype.itemsize}"))))
+    dtype: torch.dtype = getattr(torch, array.dtype.name)
+    return bits.view(dtype)
+
+
+def _to_numpy(tensor: torch.Tensor) -> Array:
+    """A host tensor as an array, as `ml_dtypes` where NumPy lacks the type."""
+    import torch
+
+    if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn):
+        bits = tensor.view(torch.int16 if tensor.dtype.itemsize == 2 else torch.int8).numpy()
+        return bits.view(np.dtype(str(tensor.dtype).removeprefix("torch.")))
+    content: Array = tensor.numpy()
+    return content
