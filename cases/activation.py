@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare.judge import EQUAL, EXACT
-from harness.core.dtypes import FLOATS, NUMBERS, UNSIGNED
-from harness.generate.draw import OMIT, Draw
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EQUAL, EXACT
+from harness.core import FLOATS, NUMBERS, UNSIGNED
+from harness.generate import OMIT, Arguments, Draw, Family
 
 ops = Family("activation")
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare.judge import ACCUMULATES, EXACT
-from harness.core.dtypes import ALL, FLOATS
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import ACCUMULATES, EXACT
+from harness.core import ALL, FLOATS, TensorSpec
+from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("attention")
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask
-from harness.compare.output_rules import overflow_undefined
-from harness.core.dtypes import (
+from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask, overflow_undefined
+from harness.core import (
     ALL,
     FLOATS,
     FULL_FLOATS,
@@ -20,11 +19,10 @@ from harness.core.dtypes import (
     NUMBERS,
     UNSIGNED,
     WIDE_UNSIGNED,
+    Recipe,
     is_float,
 )
-from harness.core.invocation import Recipe
-from harness.generate.draw import ANY, NONZERO, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.generate import ANY, NONZERO, Arguments, Draw, Family, between
 
 ops = Family("binary")
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import EXACT, Array, Judge, Mask
-from harness.core.dtypes import INT_RANGE, INTEGRAL, INTS
-from harness.generate.draw import ANY, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT, Array, Judge, Mask
+from harness.core import INT_RANGE, INTEGRAL, INTS
+from harness.generate import ANY, Arguments, Draw, Family, between
 
 ops = Family("bitwise")
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import EQUAL, EXACT, Array, Judge, Mask
-from harness.core.dtypes import ALL, NUMBERS, WIDE_UNSIGNED, is_float
-from harness.generate.draw import OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EQUAL, EXACT, Array, Judge, Mask
+from harness.core import ALL, NUMBERS, WIDE_UNSIGNED, is_float
+from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("comparison")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from harness.compare.judge import EXACT
-from harness.core.dtypes import ALL, COMPLEX, FULL_FLOATS
-from harness.generate.draw import Draw
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT
+from harness.core import ALL, COMPLEX, FULL_FLOATS
+from harness.generate import Arguments, Draw, Family
 
 ops = Family("complex")
 

@@ -7,13 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import factor_rules as rules
-from harness.compare.factor_rules import wide
-from harness.compare.judge import Array, Judge, Mask
-from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, UNSIGNED
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import ANY, OMIT, Domain, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import Array, Judge, Mask, factor_rules as rules, wide
+from harness.core import FLOATS, FULL_FLOATS, INTS, UNSIGNED, TensorSpec
+from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
 
 ops = Family("conditioned")
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare.judge import EXACT, Judge
-from harness.compare.output_rules import conversion_undefined
-from harness.core.dtypes import ALL, FLOATS, INTEGRAL, INTS
-from harness.core.invocation import Enumerated
-from harness.generate.draw import FINITE, OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT, Judge, conversion_undefined
+from harness.core import ALL, FLOATS, INTEGRAL, INTS, Enumerated
+from harness.generate import FINITE, OMIT, Arguments, Draw, Family, between
 
 ops = Family("conversion")
 

@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import ACCUMULATES, Array, Judge, Mask
-from harness.core.dtypes import FLOATS, INTS
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import OMIT, Draw
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import ACCUMULATES, Array, Judge, Mask
+from harness.core import FLOATS, INTS, TensorSpec
+from harness.generate import OMIT, Arguments, Draw, Family
 
 ops = Family("convolution")
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.compare.judge import EXACT, Judge
-from harness.compare.output_rules import anything, conversion_undefined
-from harness.core.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, is_float
-from harness.core.invocation import Enumerated
-from harness.generate.draw import OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT, Judge, anything, conversion_undefined
+from harness.core import ALL, FLOATS, NUMBERS, UNSIGNED, Enumerated, is_float
+from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("creation")
 

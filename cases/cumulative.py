@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import ACCUMULATES, Array, Judge, Mask
-from harness.compare.output_rules import equal, running_index
-from harness.core.dtypes import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, is_float
-from harness.generate.draw import ANY, OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import ACCUMULATES, Array, Judge, Mask, equal, running_index
+from harness.core import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, is_float
+from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
 ops = Family("cumulative")
 

@@ -10,14 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import factor_rules as rules
-from harness.compare.factor_rules import householder, transposed, wide
-from harness.compare.judge import EXACT, Array, Evidence, Judge, Mask
-from harness.compare.output_rules import anything, equal
-from harness.core.dtypes import FULL_FLOATS
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import (
+    EXACT,
+    Array,
+    Evidence,
+    Judge,
+    Mask,
+    anything,
+    equal,
+    factor_rules as rules,
+    householder,
+    transposed,
+    wide,
+)
+from harness.core import FULL_FLOATS, TensorSpec
+from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("factorization")
 

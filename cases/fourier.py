@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import EXACT, Array, Judge
-from harness.core.dtypes import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, is_float
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import ANY, OMIT, Domain, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT, Array, Judge
+from harness.core import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, TensorSpec, is_float
+from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
 
 ops = Family("fourier")
 

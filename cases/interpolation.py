@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import EXACT, Array, Judge, Mask
-from harness.compare.tolerances import Tolerance
-from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS
-from harness.generate.draw import ANY, OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT, Array, Judge, Mask, Tolerance
+from harness.core import FLOATS, FULL_FLOATS, INTS
+from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
 ops = Family("interpolation")
 

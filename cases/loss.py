@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.compare.judge import ACCUMULATES, Judge
-from harness.compare.output_rules import anything
-from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
-from harness.generate.draw import ANY, OMIT, Draw, between, index_into
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import ACCUMULATES, Judge, anything
+from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
+from harness.generate import ANY, OMIT, Arguments, Draw, Family, between, index_into
 
 ops = Family("loss")
 

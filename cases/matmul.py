@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import ACCUMULATES, EXACT, Array, Judge, Mask
-from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, is_float
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import OMIT, Draw
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import ACCUMULATES, EXACT, Array, Judge, Mask
+from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, TensorSpec, is_float
+from harness.generate import OMIT, Arguments, Draw, Family
 
 ops = Family("matmul")
 

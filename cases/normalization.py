@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import Array, Judge
-from harness.compare.output_rules import anything, infinite_mean
-from harness.core.dtypes import FLOATS
-from harness.generate.draw import OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import Array, Judge, anything, infinite_mean
+from harness.core import FLOATS
+from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("normalization")
 

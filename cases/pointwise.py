@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import EQUAL, EXACT, IEEE, Array, Judge, Mask
-from harness.compare.output_rules import overflow_undefined
-from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS
-from harness.generate.draw import OMIT, Draw
-from harness.generate.operator_case import Family
+from harness.compare import EQUAL, EXACT, IEEE, Array, Judge, Mask, overflow_undefined
+from harness.core import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS
+from harness.generate import OMIT, Draw, Family
 
 ops = Family("pointwise")
 

@@ -11,11 +11,19 @@ import math
 from functools import partial
 from typing import Any
 
-from harness.compare.judge import ACCUMULATES, Judge
-from harness.compare.pooling import Windows, adaptive, fractional, index_of, maximum_of, sliding, unpooled
-from harness.core.dtypes import FLOATS, FULL_FLOATS, NUMBERS
-from harness.generate.draw import OMIT, Draw, between, index_into, unique_below
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import (
+    ACCUMULATES,
+    Judge,
+    Windows,
+    adaptive,
+    fractional,
+    index_of,
+    maximum_of,
+    sliding,
+    unpooled,
+)
+from harness.core import FLOATS, FULL_FLOATS, NUMBERS
+from harness.generate import OMIT, Arguments, Draw, Family, between, index_into, unique_below
 
 ops = Family("pooling")
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import EXACT, Array, Judge, Mask
-from harness.core.dtypes import ALL, FLOATS, PRECISION
-from harness.generate.draw import Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import EXACT, Array, Judge, Mask
+from harness.core import ALL, FLOATS, PRECISION
+from harness.generate import Arguments, Draw, Family, between
 
 ops = Family("quantization")
 

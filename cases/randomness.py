@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import random_rules as rules
-from harness.compare.gamma_rules import dirichlet, gamma
-from harness.compare.judge import Judge, OutputRule
-from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, is_float
-from harness.core.invocation import Enumerated, TensorSpec
-from harness.generate.draw import OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import Judge, OutputRule, dirichlet, gamma, random_rules as rules
+from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, Enumerated, TensorSpec, is_float
+from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("random")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare.judge import ACCUMULATES, EXACT, Judge
-from harness.compare.output_rules import equal, index_along, infinite_mean
-from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
-from harness.generate.draw import ANY, OMIT, Draw, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import ACCUMULATES, EXACT, Judge, equal, index_along, infinite_mean
+from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
 ops = Family("reduction")
 

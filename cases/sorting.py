@@ -8,12 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import ACCUMULATES, EXACT, Array, Evidence, Judge, Mask, OutputRule
-from harness.compare.output_rules import any_order, equal, indices_along, unique_counts, unique_inverse
-from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
-from harness.core.invocation import TensorSpec
-from harness.generate.draw import DISTINCT, OMIT, Draw, ascending, between
-from harness.generate.operator_case import Arguments, Family
+from harness.compare import (
+    ACCUMULATES,
+    EXACT,
+    Array,
+    Evidence,
+    Judge,
+    Mask,
+    OutputRule,
+    any_order,
+    equal,
+    indices_along,
+    unique_counts,
+    unique_inverse,
+)
+from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, TensorSpec
+from harness.generate import DISTINCT, OMIT, Arguments, Draw, Family, ascending, between
 
 ops = Family("sorting")
 

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from harness.analyse.argument_coverage.asker import Asker
-from harness.analyse.argument_coverage.survey import survey
-from harness.analyse.argument_coverage.unreachable import excuses
-from harness.app.session import Session
-from harness.generate.operator_case import REGISTRY
-from harness.plan.model_unit import ModelUnit
-from harness.plan.unit import Unit
+from harness.analyse import Asker, excuses, survey
+from harness.app import Session
+from harness.generate import OPERATOR_CASES
+from harness.plan import ModelUnit, Unit
 
 
 def test_conformance(
@@ -82,7 +79,9 @@ def test_generator(
 ) -> None:
     """PyTorch takes what is drawn, and every point that it takes is drawn."""
     draws = pytestconfig.option.generator_report
-    found = survey(REGISTRY[surveyed], asker, seed=pytestconfig.option.seed, draws=draws, excuses=excuses())
+    found = survey(
+        OPERATOR_CASES[surveyed], asker, seed=pytestconfig.option.seed, draws=draws, excuses=excuses()
+    )
     record_property("survey", asdict(found))
     record_property("cases", found.draws)
     record_property("failures", len(found.defects))

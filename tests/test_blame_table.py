@@ -9,8 +9,7 @@ import pytest
 
 from harness.blame.decide import at_once, decide
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
-from harness.blame.testimony import Charge, Finding, Role
-from harness.blame.testimony import Testimony as Said
+from harness.blame.testimony import Charge, Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
 
 F, R = Finding, Role

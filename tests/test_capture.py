@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from harness_runs import output, record_of, rows, run_harness
 
 from harness.analyse.capture import save
-from harness.analyse.capture.record import capture
+from harness.analyse.capture.record import capture_calls
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.core.described_tensor import describe_tensor
@@ -79,7 +79,7 @@ def test_shares_of_infinities_and_ranges_of_integers_are_kept() -> None:
 
 
 def test_a_model_gives_its_calls_composites_and_what_they_are_made_of() -> None:
-    found = capture(load_model(SMALL))
+    found = capture_calls(load_model(SMALL))
     by_name = {call.invocation.overload: call for call in found.calls}
     wanted = ("aten.conv2d.default", "aten.convolution.default", "aten.linear.default", "aten.addmm.default")
     assert set(wanted) <= by_name.keys()
@@ -100,7 +100,7 @@ def test_an_exported_program_gives_the_calls_of_its_graph(tmp_path: Path) -> Non
     model = load_model(SMALL)
     file = tmp_path / "small.pt2"
     torch.export.save(torch.export.export(model.module, model.inputs), file)
-    found = capture(load_model(str(file)))
+    found = capture_calls(load_model(str(file)))
     assert found.model == "small"
     names = [call.invocation.overload for call in found.calls]
     assert names[0] == "aten.conv2d.default"
@@ -112,7 +112,7 @@ def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
+    done = CliRunner().invoke(conformance, ["capture_calls", SMALL, "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     entries = read_file(tmp_path / "small.jsonl")
@@ -129,13 +129,15 @@ def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
     assert recorded == {e.invocation.case_id for e in entries if e.overload in chosen}
     relu = next(e.invocation for e in entries if e.overload == "aten.relu.default")
     failed = record_of(tmp_path / "failed", [relu], outcome=Outcome.MISMATCH, signature="values")
-    told = CliRunner().invoke(conformance, ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl"])
+    told = CliRunner().invoke(
+        conformance, ["capture_calls", SMALL, "--run", str(failed), "--out", "again.jsonl"]
+    )
     assert "aten.relu.default" in told.stdout.splitlines()[2]
     assert "1 of 1 fail" in told.stdout.splitlines()[2]
 
 
 def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) -> None:
-    old, new = (save.entries_of([capture(load_model(word))]) for word in (SMALL, "super-resolution"))
+    old, new = (save.entries_of([capture_calls(load_model(word))]) for word in (SMALL, "super-resolution"))
     failure = replace(old[0], origin="failure", converter="dynamo", backend="ort-cpu")
     Corpus([tmp_path]).add(failure)
     save.save_directory(tmp_path, old)

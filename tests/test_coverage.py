@@ -15,7 +15,7 @@ from harness_runs import output, run_harness
 from harness.analyse.operator_coverage import capture, reasons, recorded, sources
 from harness.analyse.operator_coverage.functional import functional_overloads
 from harness.analyse.operator_coverage.reasons import Kind, Reason, ReasonsError
-from harness.analyse.operator_coverage.report import Coverage, measure, report
+from harness.analyse.operator_coverage.report import Coverage, coverage_report, measure
 from harness.analyse.operator_coverage.sources import SourceMissing
 from harness.analyse.operator_coverage.target import named_by, outdated, target
 from harness.generate.case_library import load_cases
@@ -89,7 +89,7 @@ def test_another_pytorch_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
         "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.capture" in line
         for line in warnings
     )
-    assert "WARNING: opinfo.txt" in report(load_cases())[0]
+    assert "WARNING: opinfo.txt" in coverage_report(load_cases())[0]
 
 
 # Capturing
@@ -172,7 +172,7 @@ def test_a_lost_case_is_unexplained_and_a_needless_reason_stale() -> None:
 def test_the_report_fails_where_something_is_unexplained() -> None:
     known = dict(load_cases())
     del known["aten.celu.default"]
-    text, status = report(known)
+    text, status = coverage_report(known)
     assert status == 1
     assert "aten.celu.default: NO REASON" in text
 

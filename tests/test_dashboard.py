@@ -20,9 +20,9 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.run_diff import COLUMNS, case_changes
 from harness.present.dashboard.badges import badge, file_name
 from harness.present.dashboard.built import build
-from harness.present.dashboard.compare import CHANGES
 from harness.present.dashboard.embed import script
 from harness.present.dashboard.findings import Call, findings
+from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.errors import ResultsError

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from planted_models import RULES
 
-from harness.analyse.divergence import report
+from harness.analyse.divergence.account import divergence_entries, divergence_lines
 from harness.analyse.divergence.diverge import Divergence, diverge
 from harness.analyse.divergence.task import DivergeTask
 from harness.convert.base import find_converter
@@ -66,7 +66,9 @@ def test_a_defect_in_the_middle_of_resnet_is_found(rules: tuple[str, ...]) -> No
     assert len(asked) > 4
     assert max(asked) < found.checked
     assert "aten.relu.default is wrong by itself" in found.verdict
-    assert report.entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
+    assert (
+        divergence_entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
+    )
 
 
 @pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
@@ -75,7 +77,7 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     assert (found.kind, found.operators, found.module) == ("operator", ("aten.silu.default",), "layers.0.mlp")
     assert found.onnx_node.startswith("Mul ")
     assert [alone.outcome for alone in found.alone] == ["mismatch"]
-    told = "\n".join(report.lines(found))
+    told = "\n".join(divergence_lines(found))
     assert "module      layers.0.mlp" in told
     assert "operator    aten.silu.default" in told
     data = found.to_data()

@@ -10,7 +10,7 @@ import pytest
 from harness_runs import row_of
 from rich.console import Console
 
-from harness.analyse.failure_groups import FailureGroup, failure_groups, render
+from harness.analyse.grouping import FailureGroup, failure_groups, render
 from harness.analyse.known_issues import KnownIssue, no_longer_failing, read_known_issues, shipped_file
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage, Verdict

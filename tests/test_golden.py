@@ -22,7 +22,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core import overloads as schema
 from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.execute.reference import run_reference
-from harness.gate.golden.check import Change, check
+from harness.gate.golden.check import GoldenChange, check
 from harness.gate.golden.dispute import disputed, undisputed
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.outcome import PASSED, Ending
@@ -190,7 +190,7 @@ def test_check_needs_no_pytorch(original: Path, no_torch: Path) -> None:
     assert f"{len(goldens)} goldens, {unmade} of them without a model" in done.stdout
 
 
-def changes(directory: Path, backend: str, **more: Any) -> dict[tuple[str, str], Change]:
+def changes(directory: Path, backend: str, **more: Any) -> dict[tuple[str, str], GoldenChange]:
     manifest, goldens, endings = read_set(directory, more.pop("only", None))
     found = check(manifest, goldens, more.pop("endings", endings), backends=[backend], **more)
     return {(c.golden.case_id, c.converter): c.change for c in found}
@@ -219,18 +219,18 @@ def test_each_change_is_called_what_it_is(original: Path) -> None:
     before = endings.get(key, PASSED)
     other = Ending(Stage.RUN, Outcome.ERROR, "something else")
 
-    def now(recorded_ending: Ending) -> Change:
+    def now(recorded_ending: Ending) -> GoldenChange:
         planted = {**endings, key: recorded_ending}
         only = changes(original, "onnx-reference", only=["aten.celu.default"], endings=planted)
         return only[held.case_id, "dynamo"]
 
     if before.words == PASSED.words:
-        assert now(before) is Change.PASS
-        assert now(other) is Change.FIXED
+        assert now(before) is GoldenChange.PASS
+        assert now(other) is GoldenChange.FIXED
     else:
-        assert now(before) is Change.KNOWN
-        assert now(other) is Change.OTHER
-        assert now(PASSED) is Change.NEW
+        assert now(before) is GoldenChange.KNOWN
+        assert now(other) is GoldenChange.OTHER
+        assert now(PASSED) is GoldenChange.NEW
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, modul
     )
     assert [str(c.now.outcome) for c in found] == ["pass", word, "pass"]
     # Nothing is recorded of that backend.
-    assert [c.change for c in found] == [Change.PASS, Change.NEW, Change.PASS]
+    assert [c.change for c in found] == [GoldenChange.PASS, GoldenChange.NEW, GoldenChange.PASS]
 
 
 def test_verify_tells_what_moved_from_what_is_wrong(copy: Path) -> None:

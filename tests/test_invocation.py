@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 from harness_runs import ROOT, environment
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.core.dtypes import ALL, INT_RANGE, UNSIGNED
 from harness.core.invocation import (

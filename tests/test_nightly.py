@@ -28,7 +28,7 @@ from harness_runs import ROOT, environment, rows
 from harness.app.cli._group import conformance
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
-from harness.record.completeness import State, completeness
+from harness.record.missing import State, completeness
 
 SCRIPT = ROOT / "ci" / "nightly"
 OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")

@@ -12,13 +12,13 @@ import pytest
 from harness_runs import row_of
 from rich.console import Console, RenderableType
 
-from harness.analyse import failure_groups as failures
+from harness.analyse import grouping as failures
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.core.plain_text import plain
-from harness.present.report import counts, matrix, progress, rejections
-from harness.present.report.reproduce import command, shown_path
-from harness.present.report.summary import print_summary, summary_text
+from harness.present import counts, matrix, progress_line as progress, rejections
+from harness.present.reproduce import command, shown_path
+from harness.present.terminal_summary import print_summary, summary_text
 from harness.record import store
 from harness.record.errors import ResultsError
 from harness.record.run_info import RunInfo

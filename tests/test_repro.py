@@ -17,12 +17,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 from harness_runs import METADATA, PLUGINS, literal_unit, record_of, unary, vector
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 
 from harness.analyse.repro import literals
-from harness.analyse.repro.failure import Failure, find_failure
+from harness.analyse.repro.failure import ReproducibleFailure, find_failure
 from harness.analyse.repro.script import write_script
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -182,7 +181,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
-def failure_of(run: Path, name: str) -> Failure:
+def failure_of(run: Path, name: str) -> ReproducibleFailure:
     """The recorded failure of one of `EVERY`."""
     converter, backend, invocation, _, _ = EVERY[name]
     return find_failure(run, invocation.case_id, converter=converter, backend=backend)
@@ -251,7 +250,7 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
         return Invocation("aten.roll.default", (("self", data), ("shifts", shifts), ("dims", dims)))
 
     # Shifts beyond the size are taken for the size of the example.
-    failure = Failure(
+    failure = ReproducibleFailure(
         case_id="0" * 12,
         invocation=roll(9, 11, -27, 11),
         exported=roll(8, 11, -27, 11),
@@ -276,9 +275,9 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
 
 
 def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
-    def failing(overload: str, p: float) -> Failure:
+    def failing(overload: str, p: float) -> ReproducibleFailure:
         call = Invocation(overload, (("self", vector([1.0] * 6)), ("p", p)))
-        return Failure(
+        return ReproducibleFailure(
             case_id="0" * 12,
             invocation=call,
             exported=call,
@@ -304,7 +303,7 @@ def test_a_script_for_a_pointwise_operator_is_short(overload: str) -> None:
         arguments = (*arguments, ("other", vector([1.0, -2.0, 0.1, INF])))
     call = Invocation(overload, arguments)
     for converter in ("dynamo", "torchscript"):
-        failure = Failure(
+        failure = ReproducibleFailure(
             case_id=call.case_id,
             invocation=call,
             exported=call,

@@ -16,7 +16,7 @@ from harness_runs import rows
 import harness
 from harness.app.session import Session
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.generate.operator_case import REGISTRY
+from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.reuse.basis import VIEWS
@@ -206,12 +206,12 @@ def test_other_draws_give_what_they_would(earlier: Path, tmp_path: Path) -> None
 
 
 def test_an_edited_case_is_run_again(earlier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = REGISTRY["aten.celu.default"]
+    case = OPERATOR_CASES["aten.celu.default"]
     text = Path(case.declared[0]).read_text(encoding="utf-8")
     for name, more in (("same.py", ""), ("other.py", "\n_NEW = 1\n")):
         file = tmp_path / name
         file.write_text(text + more, encoding="utf-8")
-        monkeypatch.setitem(REGISTRY, "aten.celu.default", replace(case, declared=(str(file), 1)))
+        monkeypatch.setitem(OPERATOR_CASES, "aten.celu.default", replace(case, declared=(str(file), 1)))
         again = run(tmp_path / f"again-{name}", reuse=[earlier])
         assert reused(again) == {"aten.celu.default": 0 if more else 24, "aten.erf.default": 24}
 

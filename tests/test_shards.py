@@ -17,7 +17,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.sharding import Shard, distribute
 from harness.record.errors import ResultsError
-from harness.record.merge import merge
+from harness.record.merging import merge
 from harness.record.progress import note
 from harness.record.run_info import read_run_info
 

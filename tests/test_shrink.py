@@ -24,8 +24,7 @@ from harness_runs import (
     unary,
     vector,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 
 from harness.analyse.shrink import tensors
@@ -47,7 +46,7 @@ from harness.core.tensors import build_tensor
 from harness.execute.supervisor import Supervisor
 from harness.generate.regressions import Corpus
 from harness.plan.unit import run_unit
-from harness.present.report.minimal import minimal_of
+from harness.present.minimal_report import minimal_of
 from harness.record import store
 from harness.record.minimal import Minimal, add_minimal, read_minimal
 from harness.record.run_info import RunInfo

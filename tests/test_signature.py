@@ -7,8 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
 from harness.compare.signatures import LIMIT, normalise

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from harness_runs import rows
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from recorded_run import NAME, make
 
 from harness.app.cli._group import conformance as group

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 _WORDS, _WIDTH, _HEADS, _LONGEST = 60, 32, 4, 32
 

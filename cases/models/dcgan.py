@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 _SOURCE = "Radford, Metz, Chintala, Unsupervised Representation Learning with DCGANs, ICLR 2016"
 #: Size of the latent vector, and channels of the widest layers over eight.

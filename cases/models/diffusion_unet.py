@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 _WIDTH, _TIME, _CONTEXT = 16, 32, 24
 

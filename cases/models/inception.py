@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 
 class ConvBN(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 _WORDS, _WIDTH, _HEADS, _KV_HEADS, _LAYERS = 64, 32, 4, 2, 2
 _HEAD = _WIDTH // _HEADS

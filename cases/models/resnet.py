@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 
 class BasicBlock(nn.Module):

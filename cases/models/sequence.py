@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 _FEATURES, _WIDTH = 12, 16
 

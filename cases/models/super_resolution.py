@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 
 class SuperResolution(nn.Module):

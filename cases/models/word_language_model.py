@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute import Axis, Made, model
 
 _WORDS, _WIDTH, _LAYERS = 50, 16, 2
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from harness.compare.signatures import normalise
-from harness.compare.verdict import Outcome, Stage
+from harness.compare import Outcome, Stage, normalise
 
 #: What these say is the same for every defect ("values", "killed by SIGSEGV"): only the operator tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})

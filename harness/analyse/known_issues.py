@@ -36,11 +36,9 @@ import pyarrow.compute as pc
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.compare.verdict import Outcome, Stage
-from harness.core import overloads as schema
-from harness.core.invocation import InvalidInvocation, Invocation
-from harness.core.plain_text import count, listed, plain
-from harness.record.errors import ResultsError, reason
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation, count, listed, overloads as schema, plain
+from harness.record import ResultsError, reason
 
 FILE = "known_issues.toml"
 #: What `no_longer_failing` looks at.

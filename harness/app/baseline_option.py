@@ -8,17 +8,25 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from harness.compare.verdict import CaseKey
-from harness.gate.baseline.difference import Comparison, Told, comparison, told
-from harness.gate.baseline.file import Baseline, drawing, is_baseline, of_run, read_baseline, updated
-from harness.gate.baseline.file import write_baseline as write
-from harness.gate.baseline.recheck import Rechecked
-from harness.gate.run_causes import version_changes
-from harness.plan.options import Options, UsageProblem
-from harness.present.report import gate
-from harness.record.errors import ResultsError
-from harness.record.flaky import write_flaky
-from harness.record.run_info import RunInfo
+from harness.compare import CaseKey
+from harness.gate import (
+    Baseline,
+    Comparison,
+    Rechecked,
+    Told,
+    comparison,
+    drawing,
+    is_baseline,
+    of_run,
+    read_baseline,
+    told,
+    updated,
+    version_changes,
+    write_baseline as write,
+)
+from harness.plan import Options, UsageProblem
+from harness.present import gate_report as gate
+from harness.record import ResultsError, RunInfo, write_flaky
 
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from harness.execute.models.entry import load_models
+from harness.execute import load_models
 
 #: What of the command line goes into ``run.json``.
 NAMES = ("models", "model")

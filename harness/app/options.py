@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from harness.analyse.argument_coverage.survey import DRAWS
+from harness.analyse import DRAWS
 from harness.app import model_options
-from harness.plan.options import Options
+from harness.plan import Options
 
 #: What of the command line goes into ``run.json``; paths of this machine do not.
 RECORDED = (

@@ -9,28 +9,13 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.analyse.argument_coverage.survey import Survey
-from harness.analyse.argument_coverage.unreachable import excuses
-from harness.analyse.operator_coverage.report import report
-from harness.analyse.shrink.after_run import default_seconds, shrink_after_run
-from harness.app import baseline_option, model_options
-from harness.app import options as command_options
+from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run
+from harness.app import baseline_option, model_options, options as command_options
 from harness.app.session import Session, corpus_of
-from harness.generate.case_library import load_cases
-from harness.generate.recorded_case import read_replay
-from harness.plan.model_unit import ModelUnit
-from harness.plan.options import Options, UsageProblem
-from harness.plan.plan import Plan, make_plan
-from harness.plan.reuse import report as reused
-from harness.plan.reuse.library import Library
-from harness.plan.unit import Unit
-from harness.present.report import generator
-from harness.present.report.afterwords import Afterwords
-from harness.present.report.header import header
-from harness.present.report.progress import Progress
-from harness.present.report.summary import print_summary
-from harness.record.errors import ResultsError
-from harness.record.run_info import RunInfo, read_run_info
+from harness.generate import load_cases, read_replay
+from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan, reuse_lines
+from harness.present import Afterwords, Progress, generator_report as generator, header, print_summary
+from harness.record import ResultsError, RunInfo, read_run_info
 
 #: Seconds between progress lines where the terminal cannot rewrite one.
 _QUIET_INTERVAL = 15.0
@@ -51,7 +36,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     """Instead of a session: print the coverage and end."""
     if not config.option.coverage or config.option.help:
         return None
-    text, status = report(load_cases())
+    text, status = coverage_report(load_cases())
     print(text)
     return status
 
@@ -99,7 +84,9 @@ def _options(given: Any) -> Options:
     if given.shrink is not None and not given.shrink >= 0:
         raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
     if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
-        raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
+        raise UsageProblem(
+            "--generator-coverage_report N needs a positive number of draws, and replays nothing"
+        )
     if given.baseline and (given.models or given.model):
         raise UsageProblem(
             "--baseline is of operators, and whole models are to be run: leave one of them out"
@@ -210,11 +197,13 @@ def conformance(request: pytest.FixtureRequest) -> Session:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
+def pytest_report_teststatus(
+    coverage_report: pytest.TestReport, config: pytest.Config
+) -> tuple[str, str, str] | None:
     """No letter per item: the progress line says it. `-v` has its line per item."""
-    if report.when != "call" or config.option.verbose > 0:
+    if coverage_report.when != "call" or config.option.verbose > 0:
         return None
-    return report.outcome, "", ""
+    return coverage_report.outcome, "", ""
 
 
 class _Follower:
@@ -230,11 +219,11 @@ class _Follower:
         self._reporter = reporter
         self._said = 0.0
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, coverage_report: pytest.TestReport) -> None:
         """Count one item."""
-        if report.when != "call":
+        if coverage_report.when != "call":
             return
-        properties: dict[str, Any] = dict(report.user_properties)
+        properties: dict[str, Any] = dict(coverage_report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.gate.add(properties)
@@ -346,5 +335,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
-        for line in [*reused.lines(run.run_info), *follower.afterwords.lines()]:
+        for line in [*reuse_lines(run.run_info), *follower.afterwords.lines()]:
             terminalreporter.write_line(line)

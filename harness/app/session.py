@@ -18,33 +18,28 @@ from types import TracebackType
 from typing import Any
 
 import harness
-from harness.analyse.divergence.diverge import Divergence
-from harness.analyse.divergence.report import entries
-from harness.analyse.divergence.run import find_divergence
-from harness.analyse.divergence.task import DivergeTask
+from harness.analyse import Divergence, DivergeTask, divergence_entries, find_divergence
 from harness.app.baseline_option import report_of
-from harness.compare.verdict import Verdict
-from harness.convert.base import find_converter
-from harness.execute.supervisor import Supervisor
-from harness.gate.baseline.file import Baseline, drawing
-from harness.gate.baseline.recheck import Rechecked, rechecked
-from harness.generate.regressions import Corpus
-from harness.generate.regressions.remember import Memory, Remembered
-from harness.generate.sources.base import Notice
-from harness.generate.sources.corpus import FromCorpus
-from harness.plan.model_details import write_details
-from harness.plan.model_unit import ModelUnit, run_model_unit
-from harness.plan.plan import Plan
-from harness.plan.reuse.basis import basis
-from harness.plan.reuse.carry_out import run_reusing
-from harness.plan.reuse.library import Library
-from harness.plan.reuse.report import conclude, notes
-from harness.plan.unit import Unit, run_unit
-from harness.record import layout, store
-from harness.record.rule_files import OPTION, recorded
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
-from harness.run.base import BACKENDS
+from harness.compare import Verdict
+from harness.convert import find_converter
+from harness.execute import Supervisor
+from harness.gate import Baseline, Rechecked, drawing, rechecked
+from harness.generate import Corpus, FromCorpus, Memory, Notice, Remembered
+from harness.plan import (
+    Library,
+    ModelUnit,
+    Plan,
+    Unit,
+    basis,
+    conclude,
+    notes,
+    run_model_unit,
+    run_reusing,
+    run_unit,
+    write_details,
+)
+from harness.record import OPTION, RunInfo, RunWriter, layout, recorded, store
+from harness.run import BACKENDS
 
 #: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
 _FLUSH_INTERVAL = 2.0
@@ -254,7 +249,9 @@ class Session:
         self._writer.flush()
         write_details(self.results_dir, outcomes)
         for outcome in outcomes:
-            for entry in entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ():
+            for entry in (
+                divergence_entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ()
+            ):
                 Corpus.default().add(entry)
         self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
         return summary

@@ -1,6 +1,5 @@
-"""Whose defect a failure is, and what says so.
+"""Whose defect a failure is: witnesses, and the table that decides."""
 
-A failure is a charge. Witnesses (`harness.blame.witnesses`, one per file) look at it in the worker process
-and give testimony; `decide` turns testimonies into a blame, by a table and nothing else; `inquiry` chooses
-which failures of a unit are looked into.
-"""
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -56,9 +56,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
-from harness.compare.signatures import normalise
-from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
-from harness.execute.task import OWN_FAULT
+from harness.compare import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage, normalise
+from harness.execute import OWN_FAULT
 
 #: In which testimonies are told to a person: the most telling first.
 _ORDER = (

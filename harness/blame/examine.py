@@ -13,9 +13,9 @@ from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses.repeated_call import RepeatedCall
-from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
-from harness.execute.worker import WorkerProcess
-from harness.run.base import DeviceLost
+from harness.compare import CONVERTER, UNKNOWN, Outcome
+from harness.execute import WorkerProcess
+from harness.run import DeviceLost
 
 
 def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str) -> Decision:

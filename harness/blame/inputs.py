@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.compare.judge import Array
-from harness.core.dtypes import PRECISION
-from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.core.tensors import build_tensor
-from harness.execute.torch_call import to_numpy
+from harness.compare import Array
+from harness.core import PRECISION, Invocation, Literal, TensorSpec, build_tensor
+from harness.execute import to_numpy
 
 #: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
 _STAND_INS = tuple(1 + 0.25 * n for n in range(13))

@@ -15,11 +15,9 @@ from typing import TypeAlias
 from harness.blame.decide import at_once
 from harness.blame.task import Asking, Blamed, BlameTask, Complaint
 from harness.blame.testimony import Charge
-from harness.compare.signatures import normalise
-from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
-from harness.core.invocation import Invocation
-from harness.execute.supervisor import Death, Supervisor, WorkerFailed
-from harness.execute.task import CaseKey, Group, Result, Task
+from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage, normalise
+from harness.core import Invocation
+from harness.execute import CaseKey, Death, Group, Result, Supervisor, Task, WorkerFailed
 
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3

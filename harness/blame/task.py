@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.compare.verdict import Outcome, Stage
-from harness.execute.task import Group, Settings
+from harness.compare import Outcome, Stage
+from harness.execute import Group, Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.compare.verdict import Outcome, Stage
+from harness.compare import Outcome, Stage
 
 
 class Finding(StrEnum):

@@ -12,19 +12,12 @@ import onnx
 from harness.blame.inputs import finite, with_inputs
 from harness.blame.task import Complaint
 from harness.blame.testimony import Finding
-from harness.compare.comparison import Comparison, compare
-from harness.compare.judge import CLOSE, Array, Evidence, Judge, Mask
-from harness.compare.nearness import tolerance_of
-from harness.compare.verdict import Outcome
-from harness.convert.base import Converter
-from harness.core.dtypes import PRECISION
-from harness.core.plain_text import describe_error
-from harness.core.tensors import bind, build_tensors
-from harness.execute.program import Exportable, export_request, varying_dims
-from harness.execute.reference import Reference, run_reference
-from harness.execute.task import Settings
-from harness.generate.operator_case import judge_of
-from harness.run.base import BACKENDS, Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
+from harness.compare import CLOSE, Array, Comparison, Evidence, Judge, Mask, Outcome, compare, tolerance_of
+from harness.convert import Converter
+from harness.core import PRECISION, bind, build_tensors, describe_error
+from harness.execute import Exportable, Reference, Settings, export_request, run_reference, varying_dims
+from harness.generate import judge_of
+from harness.run import BACKENDS, Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from harness.blame.testimony import Testimony
 from harness.blame.trial import Trial
-from harness.execute.task import Settings
+from harness.execute import Settings
 
 
 class Turn(Enum):

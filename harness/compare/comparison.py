@@ -16,7 +16,7 @@ from harness.compare.nearness import Oracle, right_elements, ulp
 from harness.compare.required_tolerance import needed_tolerance
 from harness.compare.tolerances import Tolerance
 from harness.compare.wrongness import kind_of, showing
-from harness.core.dtypes import PRECISION
+from harness.core import PRECISION
 
 
 @dataclass(frozen=True, kw_only=True)

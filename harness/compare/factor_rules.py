@@ -28,7 +28,7 @@ import numpy as np
 
 from harness.compare.judge import Array, Evidence, Mask, OutputRule
 from harness.compare.output_rules import equal
-from harness.core.dtypes import PRECISION
+from harness.core import PRECISION
 
 #: From a case's evidence, one array with a matrix in its last two dims.
 Matrices: TypeAlias = Callable[[Evidence], Array]

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.compare.judge import Array, Evidence, Mask, OutputRule
 from harness.compare.random_rules import distributed, strays
-from harness.core.dtypes import PRECISION
+from harness.core import PRECISION
 
 #: Terms of the series and of the continued fraction: enough for arguments below 100.
 _TERMS = 400

@@ -60,7 +60,7 @@ import numpy as np
 
 from harness.compare.judge import Array, Judge, Mask
 from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
-from harness.core.dtypes import PRECISION
+from harness.core import PRECISION
 
 #: Arguments that scale terms, in every overload that has a number of that name.
 SCALES = frozenset({"alpha", "beta", "value"})

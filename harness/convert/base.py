@@ -15,8 +15,7 @@ import torch
 
 from harness.convert.rules.load import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted
-from harness.core.plugins import Registry, Unavailable
-from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core import ExportSnippet, ExportWanted, Registry, Unavailable
 
 
 class UnsupportedOperator(Exception):

@@ -21,12 +21,10 @@ import onnx
 import torch
 
 from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.quiet import quiet
 from harness.convert.rules.load import RuleBook
+from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
-from harness.core.plugins import Unavailable
-from harness.core.snippet import ExportSnippet, ExportWanted
-from harness.core.tensors import overload
+from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
 
 #: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.
 _REFUSALS = ("not implemented", "not impelmented")

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from harness.convert.quiet import quiet
-from harness.core.tensors import overload
+from harness.convert.silence import quiet
+from harness.core import overload
 
 _EXPORTER = "torch.onnx._internal.exporter"
 

@@ -8,9 +8,8 @@ from typing import Protocol
 
 import onnx
 
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import Converter, ExportRequest, UnsupportedOperator
-from harness.convert.rules.load import RuleBook
+from harness.compare import Outcome, Stage
+from harness.convert import Converter, ExportRequest, RuleBook, UnsupportedOperator
 from harness.execute.member import Accepted, Converted, halves, keys_of
 from harness.execute.program import emitted_opset, export_request
 from harness.execute.task import CaseKey, Settings, Step

@@ -7,13 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.compare.comparison import compare
-from harness.compare.judge import Array
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import Converter
-from harness.convert.rules.load import RuleBook
-from harness.core.plain_text import describe_error
-from harness.core.tensors import bind, build_tensors, fed_shape
+from harness.compare import Array, Outcome, Stage, compare
+from harness.convert import Converter, RuleBook
+from harness.core import bind, build_tensors, describe_error, fed_shape
 from harness.execute.batch_export import Exporting
 from harness.execute.member import Accepted, Converted, halves
 from harness.execute.program import Exportable, emitted_opset, varying_dims
@@ -21,8 +17,8 @@ from harness.execute.reference import Reference, run_reference
 from harness.execute.submodel import owners
 from harness.execute.task import CaseKey, Group, Result, Step, Task
 from harness.execute.worker import WorkerProcess
-from harness.generate.operator_case import judge_of
-from harness.run.base import (
+from harness.generate import judge_of
+from harness.run import (
     Backend,
     BackendFailure,
     DeviceLost,

@@ -9,12 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.compare.judge import Array
-from harness.compare.nearness import Sensitivity, ulp
-from harness.compare.tolerances import MIN_EXPONENT
-from harness.core.dtypes import PRECISION, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation
-from harness.core.tensors import build_tensors
+from harness.compare import MIN_EXPONENT, Array, Sensitivity, ulp
+from harness.core import PRECISION, Argument, Enumerated, Invocation, build_tensors, is_float
 from harness.execute.torch_call import call_invocation, in_float64, map_arguments, to_numpy
 
 #: Neighbours that are looked at: each moves every input up or down, by chance.

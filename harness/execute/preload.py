@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import torch
 
-from harness.convert.base import CONVERTERS
+from harness.convert import CONVERTERS
 from harness.execute import case_runner, worker
-from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS
+from harness.generate import load_cases
+from harness.run import BACKENDS
 
 torch.set_num_threads(1)
 load_cases()
@@ -21,8 +21,7 @@ BACKENDS.entries()
 
 def _warm_up() -> None:
     """Fill what converters keep between exports, so that a worker that replaces a dead one starts warm."""
-    from harness.core.invocation import Invocation, Recipe, TensorSpec
-    from harness.core.tensors import bind, build_tensors
+    from harness.core import Invocation, Recipe, TensorSpec, bind, build_tensors
     from harness.execute.program import Exportable, export_request
 
     spec = TensorSpec((2,), "float32", (1,), 0, Recipe(("any",), "plain", 0))

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from harness.convert.base import ExportRequest
-from harness.core.invocation import Invocation
-from harness.core.tensors import Call, output_tensors
+from harness.convert import ExportRequest
+from harness.core import Call, Invocation, output_tensors
 
 
 @dataclass(frozen=True)

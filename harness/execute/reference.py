@@ -9,11 +9,8 @@ from typing import Any
 
 import torch
 
-from harness.compare.judge import Array
-from harness.compare.nearness import SCALES, Sensitivity
-from harness.core.dtypes import PARTS, is_float
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.core.tensors import build_tensors
+from harness.compare import SCALES, Array, Sensitivity
+from harness.core import PARTS, Argument, Invocation, TensorSpec, build_tensors, is_float
 from harness.execute import neighbourhood
 from harness.execute.torch_call import call_invocation, in_float64, to_numpy
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harness.compare.verdict import Stage
-from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
+from harness.compare import Stage
+from harness.core import Invocation, Literal, Recipe, TensorSpec
 from harness.execute.reference import run_reference
 from harness.execute.task import Resized, ResizeTask, Step
 from harness.execute.worker import WorkerProcess

@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome
-from harness.core.invocation import Invocation
+from harness.compare import RUNS_AT, UNKNOWN, Outcome
+from harness.core import Invocation
 from harness.execute.task import (
     OWN_FAULT,
     CaseKey,

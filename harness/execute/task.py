@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
 
-from harness.compare.comparison import Comparison
-from harness.compare.verdict import Outcome, Stage
-from harness.core.invocation import Invocation
+from harness.compare import Comparison, Outcome, Stage
+from harness.core import Invocation
 
 #: (group index, case index within the group): names a case within a task.
 CaseKey: TypeAlias = tuple[int, int]

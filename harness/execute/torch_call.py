@@ -10,10 +10,8 @@ from dataclasses import replace
 import ml_dtypes
 import torch
 
-from harness.compare.judge import Array
-from harness.core.dtypes import wider_float
-from harness.core.invocation import Argument, Enumerated, Invocation
-from harness.core.tensors import bind, output_tensors
+from harness.compare import Array
+from harness.core import Argument, Enumerated, Invocation, bind, output_tensors, wider_float
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:

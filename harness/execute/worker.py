@@ -15,12 +15,11 @@ from typing import TypeAlias
 
 import torch
 
-from harness.convert.base import Converter, find_converter
-from harness.convert.rules.load import RuleBook
-from harness.core.plain_text import describe_error
+from harness.convert import Converter, RuleBook, find_converter
+from harness.core import describe_error
 from harness.execute.task import OWN_FAULT, Finished, Ready, Settings, Started, WorkerTask
-from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS, Backend, DeviceLost
+from harness.generate import load_cases
+from harness.run import BACKENDS, Backend, DeviceLost
 
 
 def main(connection: Connection, alive: Connection, log: str) -> None:

@@ -12,10 +12,7 @@ from harness.gate.baseline.file import DEFAULT, Baseline, is_baseline, of_run, r
 from harness.gate.baseline.gate import compare
 from harness.gate.run_causes import version_changes
 from harness.gate.run_diff import Change, Diff, compare_runs
-from harness.record import layout
-from harness.record.completeness import completeness
-from harness.record.errors import ResultsError
-from harness.record.run_info import newest
+from harness.record import ResultsError, completeness, layout, newest
 
 #: What differs, case by case or by operator, dtype, converter and backend.
 Found: TypeAlias = Diff | Comparison

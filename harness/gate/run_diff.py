@@ -12,12 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.compare.verdict import CaseKey, Outcome
+from harness.compare import CaseKey, Outcome
 from harness.gate.run_causes import version_changes, why
-from harness.record import store
-from harness.record.completeness import completeness
-from harness.record.flaky import read_flaky
-from harness.record.run_info import read_run_info
+from harness.record import completeness, read_flaky, read_run_info, store
 
 #: What is looked at of each row.
 COLUMNS = [

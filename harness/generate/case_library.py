@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
-from harness.generate.operator_case import REGISTRY, OperatorCase
+from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.promotion import Promotion
 
 #: The package of operator cases that is released with the harness.
@@ -50,7 +50,7 @@ def declared_cases() -> Mapping[str, OperatorCase]:
                 importlib.import_module(f"{name}.{module.name}")
             except Exception as error:
                 raise CaseFileError(f"{name}/{module.name}.py: {type(error).__name__}: {error}") from error
-    return dict(sorted(REGISTRY.items()))
+    return dict(sorted(OPERATOR_CASES.items()))
 
 
 @cache
@@ -63,16 +63,16 @@ def load_cases() -> Mapping[str, OperatorCase]:
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:
-        for overload in REGISTRY.keys() & set(entry["overloads"]):
-            case = REGISTRY[overload]
+        for overload in OPERATOR_CASES.keys() & set(entry["overloads"]):
+            case = OPERATOR_CASES[overload]
             more = (dtype for dtype in entry["dtypes"] if dtype not in case.dtypes)
-            REGISTRY[overload] = replace(case, dtypes=(*case.dtypes, *more))
+            OPERATOR_CASES[overload] = replace(case, dtypes=(*case.dtypes, *more))
     for entry in further["promotions"]:
-        for overload in REGISTRY.keys() & set(entry["overloads"]):
-            case = REGISTRY[overload]
+        for overload in OPERATOR_CASES.keys() & set(entry["overloads"]):
+            case = OPERATOR_CASES[overload]
             pairs = tuple(Promotion(*words) for words in entry["pairs"])
-            REGISTRY[overload] = replace(case, promotions=(*case.promotions, *pairs))
-    return dict(sorted(REGISTRY.items()))
+            OPERATOR_CASES[overload] = replace(case, promotions=(*case.promotions, *pairs))
+    return dict(sorted(OPERATOR_CASES.items()))
 
 
 def _package(name: str) -> ModuleType:

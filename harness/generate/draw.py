@@ -17,9 +17,18 @@ from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-from harness.core.dtypes import FLOATS, INTS, WIDE_UNSIGNED, is_float, is_integer
-from harness.core.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
-from harness.core.values import STYLE_WEIGHTS
+from harness.core import (
+    FLOATS,
+    INTS,
+    STYLE_WEIGHTS,
+    WIDE_UNSIGNED,
+    Enumerated,
+    Recipe,
+    TensorSpec,
+    contiguous_strides,
+    is_float,
+    is_integer,
+)
 from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
 

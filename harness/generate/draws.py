@@ -8,13 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings, strategies as st
 from hypothesis.errors import HypothesisWarning
 
-from harness.core.invocation import Argument, Invocation
-from harness.core.tensors import overload
-from harness.core.values import redraw
+from harness.core import Argument, Invocation, overload, redraw
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.dtype_schedule import turns

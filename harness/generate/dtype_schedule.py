@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from itertools import count, cycle
 
-from harness.core.dtypes import WIDE_UNSIGNED
+from harness.core import WIDE_UNSIGNED
 
 #: One draw of so many is about a wide unsigned integer, which few models have and few kernels take: three
 #: dtypes more would take a quarter of the draws from those that models are made of.

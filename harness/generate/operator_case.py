@@ -17,10 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.compare.judge import CLOSE, Judge
-from harness.core.declaring_place import declaring_place
-from harness.core.invocation import Invocation
-from harness.core.overloads import normalise
+from harness.compare import CLOSE, Judge
+from harness.core import Invocation, declaring_place, normalise
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
 from harness.generate.promotion import Promotion
@@ -53,7 +51,7 @@ class OperatorCase:
 
 
 #: Every operator case by overload, filled at import of `cases`.
-REGISTRY: dict[str, OperatorCase] = {}
+OPERATOR_CASES: dict[str, OperatorCase] = {}
 
 
 class Family:
@@ -76,11 +74,13 @@ class Family:
         overload = normalise(overload)
         if overload.count(".") == 1:
             overload += ".default"
-        if overload in REGISTRY:
-            raise ValueError(f"{overload} is declared twice: {REGISTRY[overload].family} and {self.name}")
+        if overload in OPERATOR_CASES:
+            raise ValueError(
+                f"{overload} is declared twice: {OPERATOR_CASES[overload].family} and {self.name}"
+            )
         if not dtypes:
             raise ValueError(f"{overload}: no dtypes")
-        REGISTRY[overload] = OperatorCase(
+        OPERATOR_CASES[overload] = OperatorCase(
             overload=overload,
             family=self.name,
             dtypes=tuple(dtypes),
@@ -136,8 +136,8 @@ class Family:
 
 def judge_of(invocation: Invocation) -> Judge:
     """The judge of the invocation's operator case; the default where none covers it."""
-    case = REGISTRY.get(invocation.overload)
+    case = OPERATOR_CASES.get(invocation.overload)
     return case.judge if case else CLOSE
 
 
-__all__ = ["OMIT", "REGISTRY", "Arguments", "Family", "OperatorCase", "judge_of"]
+__all__ = ["OMIT", "OPERATOR_CASES", "Arguments", "Family", "OperatorCase", "judge_of"]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.core.invocation import InvalidInvocation, Invocation
-from harness.record import store
-from harness.record.errors import ResultsError
+from harness.core import InvalidInvocation, Invocation
+from harness.record import ResultsError, store
 
 
 @dataclass(frozen=True)

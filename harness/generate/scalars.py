@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from harness.core.dtypes import INT_RANGE, is_float
+from harness.core import INT_RANGE, is_float
 from harness.generate.shapes import Chooser
 
 _FLOATS = (1.0, 0.5, 2.0, -1.0, 0.0, 1.5, -0.5, 0.1, 3.0, -2.0, -0.0, 0.3, 1e-3, 10.0, 1e4, 2.5)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Protocol, TypeVar
 
-from harness.core.invocation import contiguous_strides
+from harness.core import contiguous_strides
 
 T = TypeVar("T")
 

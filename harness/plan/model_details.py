@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.plan.model_unit import ModelOutcome
-from harness.record.errors import ResultsError, reason
+from harness.record import ResultsError, reason
 
 MODELS_FILE = "models.jsonl"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from harness.execute.models.load import ModelProblem, check_word
-from harness.execute.models.names import model_name
-from harness.execute.task import Settings
+from harness.execute import ModelProblem, Settings, check_word, model_name
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options
 

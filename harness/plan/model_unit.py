@@ -6,15 +6,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
-from harness.blame.inquiry import signature
-from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
-from harness.convert.base import find_converter
-from harness.core.invocation import Invocation
-from harness.execute.models.load import ModelProblem
-from harness.execute.models.names import PREFIX, model_name
-from harness.execute.models.task import Growth, ModelCase, ModelCases, ModelTask, NoModel, Traced
-from harness.execute.supervisor import Death, Supervisor, WorkerFailed
-from harness.execute.task import OWN_FAULT, Result, Settings, Step
+from harness.blame import signature
+from harness.compare import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
+from harness.convert import find_converter
+from harness.core import Invocation
+from harness.execute import (
+    OWN_FAULT,
+    PREFIX,
+    Death,
+    Growth,
+    ModelCase,
+    ModelCases,
+    ModelProblem,
+    ModelTask,
+    NoModel,
+    Result,
+    Settings,
+    Step,
+    Supervisor,
+    Traced,
+    WorkerFailed,
+    model_name,
+)
 from harness.plan.verdict_row import verdict_of
 
 #: In the record's column of sources.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.generate.recorded_case import Replayed
+from harness.generate import Replayed
 
 
 class UsageProblem(Exception):

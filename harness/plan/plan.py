@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.convert.base import CONVERTERS, find_converter
-from harness.convert.rules.load import load_rules
-from harness.convert.rules.rule import Rule, RuleProblem
-from harness.core import overloads as schema
-from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
-from harness.core.plugins import Unavailable, UnknownName
-from harness.execute.models.load import ModelProblem
-from harness.execute.models.names import PREFIX
-from harness.execute.task import Settings
-from harness.generate import sources
-from harness.generate.case_library import CaseFileError, load_cases
-from harness.generate.operator_case import REGISTRY
-from harness.generate.recorded_case import Replayed
-from harness.generate.sources import Source
+from harness.convert import CONVERTERS, Rule, RuleProblem, find_converter, load_rules
+from harness.core import ALL, COMPLEX, WIDE_UNSIGNED, Unavailable, UnknownName, overloads as schema
+from harness.execute import PREFIX, ModelProblem, Settings
+from harness.generate import (
+    OPERATOR_CASES,
+    CaseFileError,
+    Replayed,
+    Source,
+    default_sources,
+    find_source,
+    load_cases,
+    sources_in_order,
+)
 from harness.plan.model_plan import model_units
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, distribute
 from harness.plan.unit import Unit
-from harness.record.errors import ResultsError
-from harness.run.base import BACKENDS
+from harness.record import ResultsError
+from harness.run import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +105,7 @@ def _make_plan(options: Options) -> Plan:
         )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
-    asked = tuple(entry.create(argument) for entry, argument in map(sources.find, words))
+    asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
     units = tuple(
         unit
         for overload in _choose_operators(options, asked)
@@ -143,7 +142,7 @@ def _whole(units: Sequence[Unit], shard: Shard | None) -> tuple[Mapping[str, str
     words: dict[str, str] = {}
     for unit in units:
         words[unit.overload] = f"{words.get(unit.overload, '')} {unit.word}".strip()
-    parts = distribute(words, shard.count if shard else 1, REGISTRY)
+    parts = distribute(words, shard.count if shard else 1, OPERATOR_CASES)
     return tuple({overload: words[overload] for overload in part} for part in parts)
 
 
@@ -208,11 +207,11 @@ def _choose_sources(options: Options) -> tuple[str, ...]:
             raise UsageProblem("--replay and --source both say where cases come from: give one of them")
         return ()
     for word in options.sources:
-        entry, _ = sources.find(word)
+        entry, _ = find_source(word)
         problem = entry.probe()
         if problem:
             raise UsageProblem(f"--source {word}: {problem.reason}; to get it: {problem.install}")
-    return sources.in_order(options.sources or sources.defaults())
+    return sources_in_order(options.sources or default_sources())
 
 
 def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
@@ -245,7 +244,7 @@ def _units(
     modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
     if options.replay is not None:
         modes = ("static", "dynamic")
-    case = REGISTRY.get(overload)
+    case = OPERATOR_CASES.get(overload)
     units = []
     for mode in modes:
         replay = None

@@ -10,23 +10,16 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.compare.judge import Array
-from harness.compare.verdict import Verdict
-from harness.convert.base import find_converter
-from harness.core.invocation import InvalidInvocation, Invocation
-from harness.core.tensors import bind, build_tensors
-from harness.execute.program import Exportable, export_request, varying_dims
-from harness.execute.reference import run_reference
-from harness.execute.supervisor import Supervisor
-from harness.generate.recorded_case import Replayed
+from harness.compare import Array, Verdict
+from harness.convert import find_converter
+from harness.core import InvalidInvocation, Invocation, bind, build_tensors
+from harness.execute import Exportable, Supervisor, export_request, run_reference, varying_dims
+from harness.generate import Replayed
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
-from harness.record import store
-from harness.record.errors import ResultsError, reason
-from harness.record.minimal import read_minimal
-from harness.record.run_info import read_run_info
-from harness.run.base import BACKENDS
+from harness.record import ResultsError, read_minimal, read_run_info, reason, store
+from harness.run import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,16 +14,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.blame.inquiry import with_blame
-from harness.compare.verdict import Verdict
-from harness.convert.base import find_converter
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group, Result, Settings, Task
-from harness.generate.operator_case import REGISTRY
-from harness.generate.recorded_case import Replayed
-from harness.generate.sources.base import Notice, Request, Source
-from harness.generate.sources.generated import Generated
-from harness.generate.sources.recorded import FromRecord
+from harness.blame import with_blame
+from harness.compare import Verdict
+from harness.convert import find_converter
+from harness.execute import Group, Result, Settings, Supervisor, Task
+from harness.generate import OPERATOR_CASES, FromRecord, Generated, Notice, Replayed, Request, Source
 from harness.plan.verdict_row import verdict_of
 
 
@@ -107,7 +102,7 @@ def run_part(
     Yields:
         As `run_unit` does.
     """
-    operator = REGISTRY.get(unit.overload)
+    operator = OPERATOR_CASES.get(unit.overload)
     family = operator.family if operator else ""
     converter_version = find_converter(unit.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}

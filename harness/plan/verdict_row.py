@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from harness.blame.inquiry import signature
-from harness.compare.verdict import Verdict
-from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Result
+from harness.blame import signature
+from harness.compare import Verdict
+from harness.core import Invocation
+from harness.execute import Result, Supervisor
 
 
 def verdict_of(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from harness.compare.verdict import CaseKey
+from harness.compare import CaseKey
 from harness.record import layout
 from harness.record.errors import ResultsError, reason
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compare.verdict import Outcome, Stage
+from harness.compare import Outcome, Stage
 from harness.record.errors import ResultsError, reason
 
 MINIMAL_FILE = "minimal.jsonl"

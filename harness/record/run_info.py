@@ -63,7 +63,7 @@ class RunInfo:
         basis: What verdicts rest on beside versions: `harness.plan.reuse.basis`.
         reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
             ``notes`` (why not more); None where nothing was to be reused.
-        shards: Of a run that was merged: `harness.record.completeness.Part` as plain data, and where it was
+        shards: Of a run that was merged: `harness.record.missing.Part` as plain data, and where it was
             run. Empty for others.
     """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare import Outcome, Stage, Verdict
 
 _DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("run_id", pa.string(), "the run, as in run.json"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.compare.verdict import Verdict
+from harness.compare import Verdict
 from harness.record import layout, parquet, progress
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info

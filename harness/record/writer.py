@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from harness.compare.verdict import Verdict
+from harness.compare import Verdict
 from harness.record import layout, parquet, progress
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info

@@ -13,8 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import onnx
 
-from harness.core.plugins import Registry, Unavailable
-from harness.core.snippet import RunSnippet, RunWanted
+from harness.core import Registry, RunSnippet, RunWanted, Unavailable
 
 #: Feeds and outputs. bfloat16 and float8 travel as `ml_dtypes` arrays, everything else as
 #: plain NumPy; arrays are C-contiguous.

@@ -7,7 +7,7 @@ from functools import partial
 
 from harness.analyse.argument_coverage.point import Point, Subject, family
 from harness.analyse.argument_coverage.shapes import with_size
-from harness.generate.operator_case import REGISTRY
+from harness.generate import OPERATOR_CASES
 
 #: Terms beyond which a vectorised sum is added up in another order than a plain loop's.
 LONG = 128
@@ -18,7 +18,7 @@ _SUMMING = ("reduction", "matmul", "cumulative", "softmax", "norms")
 @family("accumulation")
 def accumulation(subject: Subject) -> Iterator[Point]:
     """Of reductions, of products of matrices, and of others that sum along a dim."""
-    case = REGISTRY[subject.overload]
+    case = OPERATOR_CASES[subject.overload]
     if (case.judge.accumulates or case.judge.terms) and case.family in _SUMMING and subject.tensors:
         yield Point(
             name=f"{LONG} terms",

@@ -16,8 +16,7 @@ from harness.analyse.argument_coverage.point import (
     with_argument,
     without_argument,
 )
-from harness.core.dtypes import ALL
-from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core import ALL, Argument, Enumerated, Invocation, Recipe, TensorSpec, contiguous_strides
 
 #: Every word that some ATen operator takes as an argument; PyTorch is asked which ones take which.
 WORDS = (

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from harness.analyse.argument_coverage.acceptance import Answer
-from harness.core.invocation import Invocation
+from harness.core import Invocation
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
 _PATIENCE = 10.0
@@ -104,7 +104,7 @@ def _serve(connection: Connection) -> None:
 
 
 def _call(invocation: Invocation) -> Answer:
-    from harness.execute.reference import NothingToCompare, run_reference
+    from harness.execute import NothingToCompare, run_reference
 
     try:
         return Answer("", tuple(output.shape for output in run_reference(invocation).expected))
@@ -115,7 +115,7 @@ def _call(invocation: Invocation) -> Answer:
 
 
 def _resizable(invocation: Invocation) -> bool:
-    from harness.execute.resize import variants
+    from harness.execute import variants
 
     try:
         return bool(variants(invocation, 1))

@@ -19,9 +19,8 @@ from harness.analyse.argument_coverage.point import (
     with_specs,
 )
 from harness.analyse.argument_coverage.values import is_index
-from harness.core.dtypes import ALL, WIDE_UNSIGNED, is_float
-from harness.core.invocation import Invocation, TensorSpec
-from harness.generate.promotion import REPRESENTATIVES, Promotion, kind_of_dtype
+from harness.core import ALL, WIDE_UNSIGNED, Invocation, TensorSpec, is_float
+from harness.generate import REPRESENTATIVES, Promotion, kind_of_dtype
 
 _NAME = re.compile(r"(\w+) (float|int|bool) with (\w+) (?:other )?(float|int|bool)")
 

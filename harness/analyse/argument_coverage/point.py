@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from harness.analyse.argument_coverage.acceptance import Answer
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.core.tensors import overload
+from harness.core import Argument, Invocation, TensorSpec, overload
 
 
 def _always(base: Answer, answer: Answer) -> bool:

@@ -10,7 +10,7 @@ from operator import mul
 
 from harness.analyse.argument_coverage.acceptance import Answer
 from harness.analyse.argument_coverage.point import Point, Subject, family, specs, value_of, with_specs
-from harness.core.invocation import Invocation, TensorSpec, contiguous_strides
+from harness.core import Invocation, TensorSpec, contiguous_strides
 
 #: Vector widths around which kernels switch to their tails.
 WIDTHS = (4, 8, 16, 32, 64)

@@ -18,9 +18,8 @@ from harness.analyse.argument_coverage.asker import Asker
 from harness.analyse.argument_coverage.families import FAMILIES
 from harness.analyse.argument_coverage.point import Point, Subject
 from harness.analyse.argument_coverage.unreachable import Excuse
-from harness.core.invocation import Invocation
-from harness.generate.draws import draw_invocations
-from harness.generate.operator_case import OperatorCase
+from harness.core import Invocation
+from harness.generate import OperatorCase, draw_invocations
 
 #: Name of the point that sizes can change between export and run.
 DYNAMIC = "run sizes other than the exported ones"

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.generate.case_library import cases_directory
+from harness.generate import cases_directory
 
 
 class BadExceptions(Exception):

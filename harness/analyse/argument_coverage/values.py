@@ -9,9 +9,17 @@ from functools import lru_cache, partial
 import numpy as np
 
 from harness.analyse.argument_coverage.point import Point, Subject, family, specs, with_specs
-from harness.core import values
-from harness.core.dtypes import INT_RANGE, PRECISION, is_float
-from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core import (
+    INT_RANGE,
+    PRECISION,
+    Invocation,
+    Literal,
+    Recipe,
+    TensorSpec,
+    contiguous_strides,
+    is_float,
+    values,
+)
 
 #: Domains whose values name places along a dimension; their first parameter is its size.
 INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")

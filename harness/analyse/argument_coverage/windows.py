@@ -15,7 +15,7 @@ from harness.analyse.argument_coverage.point import (
     with_specs,
 )
 from harness.analyse.argument_coverage.shapes import reshaped
-from harness.core.invocation import Argument, Invocation, TensorSpec
+from harness.core import Argument, Invocation, TensorSpec
 
 
 def _per_dim(value: Argument, dims: int, default: int) -> tuple[int, ...]:

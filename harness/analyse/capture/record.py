@@ -12,11 +12,20 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.core.described_tensor import describe_tensor
-from harness.core.dtypes import ALL, COMPLEX, INT_RANGE, WIDE_UNSIGNED
-from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
-from harness.core.tensors import overload
-from harness.execute.models.load import LoadedModel
+from harness.core import (
+    ALL,
+    COMPLEX,
+    INT_RANGE,
+    WIDE_UNSIGNED,
+    Argument,
+    Enumerated,
+    Invocation,
+    Recipe,
+    TensorSpec,
+    describe_tensor,
+    overload,
+)
+from harness.execute import LoadedModel
 
 _DTYPES = frozenset((*ALL, *COMPLEX, *WIDE_UNSIGNED))
 
@@ -57,7 +66,7 @@ class Capture:
         return sum(call.calls for call in self.calls)
 
 
-def capture(model: LoadedModel) -> Capture:
+def capture_calls(model: LoadedModel) -> Capture:
     """Run `model` on its example inputs and take note of its calls.
 
     A composite operator, such as `linear`, is noted as it is called, which is what exporters see, and so are

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.analyse.capture.record import Capture, kind
-from harness.generate.case_library import load_cases
-from harness.generate.regressions import Corpus, CorpusEntry
-from harness.record import layout
-from harness.record.errors import ResultsError, reason
+from harness.generate import Corpus, CorpusEntry, load_cases
+from harness.record import ResultsError, layout, reason
 
 #: Models and modules named in a note.
 _NAMED = 4

@@ -12,15 +12,10 @@ from torch.fx import Node
 from harness.analyse.capture.record import CannotKeep, invocation_of
 from harness.analyse.divergence.check import judged
 from harness.analyse.divergence.graph import PyTorchGraph, Region
-from harness.convert.base import Converter
-from harness.core.described_tensor import describe_tensor
-from harness.core.invocation import Invocation, TensorSpec
-from harness.core.plain_text import describe_error
-from harness.core.tensors import bind, output_tensors
-from harness.execute.models.reference import quiet_call
-from harness.execute.program import Exportable, export_request
-from harness.execute.torch_call import to_numpy
-from harness.run.base import Backend
+from harness.convert import Converter
+from harness.core import Invocation, TensorSpec, bind, describe_error, describe_tensor, output_tensors
+from harness.execute import Exportable, export_request, quiet_call, to_numpy
+from harness.run import Backend
 
 #: Storage elements up to which an operator's arguments are kept as they are.
 _EXACT = 64

@@ -12,14 +12,10 @@ import torch
 from torch.fx import Node
 
 from harness.analyse.divergence.graph import PyTorchGraph, Region
-from harness.compare.comparison import Comparison, compare
-from harness.compare.judge import CLOSE, Array
-from harness.compare.nearness import tolerance_of
-from harness.core.dtypes import PRECISION
-from harness.core.tensors import output_tensors
-from harness.execute.models.reference import Move, RoundingOracle, quiet_call
-from harness.execute.torch_call import to_numpy
-from harness.generate.operator_case import REGISTRY
+from harness.compare import CLOSE, Array, Comparison, compare, tolerance_of
+from harness.core import PRECISION, output_tensors
+from harness.execute import Move, RoundingOracle, quiet_call, to_numpy
+from harness.generate import OPERATOR_CASES
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ def judged(
     oracle = RoundingOracle(expected, dtypes, wide)
     calls = region.operators
     if len(calls) == 1 and calls[0] is region.node:
-        case = REGISTRY.get(str(calls[0].target))
+        case = OPERATOR_CASES.get(str(calls[0].target))
         if case is not None and case.judge.rules:
             oracle.arguments = _arguments(calls[0], get)
             return compare(case.judge, oracle, got)

@@ -27,19 +27,24 @@ from harness.analyse.divergence.check import Departure, check
 from harness.analyse.divergence.graph import PyTorchGraph, Region, readers
 from harness.analyse.divergence.task import DivergeTask
 from harness.analyse.divergence.values import OfExportedSlices, OfWholeModel, Values, to_torch
-from harness.compare.comparison import compare
-from harness.compare.judge import CLOSE, Array
-from harness.compare.verdict import Stage
-from harness.convert.base import Converter, HasProgram
-from harness.core.tensors import build_tensors
-from harness.execute.models.cases import cases_of
-from harness.execute.models.export import export_of, feeds_of
-from harness.execute.models.load import LoadedModel, ModelProblem
-from harness.execute.models.model_runner import growth
-from harness.execute.models.reference import Move, RoundingOracle, quiet_call, run_model
-from harness.execute.models.task import Growth
-from harness.execute.task import Step
-from harness.run.base import Backend, HasPlain
+from harness.compare import CLOSE, Array, Stage, compare
+from harness.convert import Converter, HasProgram
+from harness.core import build_tensors
+from harness.execute import (
+    Growth,
+    LoadedModel,
+    ModelProblem,
+    Move,
+    RoundingOracle,
+    Step,
+    cases_of,
+    export_of,
+    feeds_of,
+    growth,
+    quiet_call,
+    run_model,
+)
+from harness.run import Backend, HasPlain
 
 #: Bytes of checkpoints to a slice.
 BUDGET = 256 * 2**20

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from harness.analyse.capture.record import module_path
-from harness.execute.models.reference import quiet_call
+from harness.execute import quiet_call
 
 
 @dataclass(frozen=True)

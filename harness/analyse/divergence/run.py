@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from harness.analyse.divergence.diverge import Divergence, diverge
 from harness.analyse.divergence.task import DivergeTask
-from harness.compare.verdict import Stage
-from harness.core.plugins import UnknownName
-from harness.execute.models.load import ModelProblem, load_model
-from harness.execute.models.task import NoModel
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Step
-from harness.execute.worker import WorkerProcess
+from harness.compare import Stage
+from harness.core import UnknownName
+from harness.execute import Death, ModelProblem, NoModel, Step, Supervisor, WorkerProcess, load_model
 
 
 def find_divergence(task: DivergeTask, supervisor: Supervisor) -> Divergence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.execute.task import Settings
+from harness.execute import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

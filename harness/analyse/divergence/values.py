@@ -15,11 +15,10 @@ from onnx import helper
 from torch.fx import Node
 
 from harness.analyse.divergence.graph import PyTorchGraph
-from harness.compare.judge import Array
-from harness.convert.base import Converter, ExportRequest
-from harness.execute.submodel import outer_names
-from harness.execute.torch_call import to_numpy
-from harness.run.base import Backend
+from harness.compare import Array
+from harness.convert import Converter, ExportRequest
+from harness.execute import outer_names, to_numpy
+from harness.run import Backend
 
 #: Nodes of a slice that is exported by itself: an exporter's time grows faster than a graph.
 _MOST_NODES = 60

@@ -15,15 +15,11 @@ from harness.analyse.exhibits.selection import WantedGraph
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.failure import failure_of
 from harness.analyse.repro.script import write_script
-from harness.compare.verdict import Verdict
-from harness.convert.base import Converter, find_converter
-from harness.core.invocation import Invocation
-from harness.core.tensors import bind, build_tensors
-from harness.execute.program import Exportable, emitted_opset, export_request
-from harness.execute.reference import run_reference
-from harness.record.exhibits import Graph, Script
-from harness.record.minimal import Minimal
-from harness.record.run_info import RunInfo
+from harness.compare import Verdict
+from harness.convert import Converter, find_converter
+from harness.core import Invocation, bind, build_tensors
+from harness.execute import Exportable, emitted_opset, export_request, run_reference
+from harness.record import Graph, Minimal, RunInfo, Script
 
 #: Characters of a graph's text at most: a page shows it.
 _LENGTH = 20_000

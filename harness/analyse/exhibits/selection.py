@@ -11,12 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse.failure_groups import FAILED, failure_groups
-from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.invocation import InvalidInvocation, Invocation
-from harness.record import store
-from harness.record.minimal import Minimal, read_minimal
-from harness.record.schema import to_verdicts
+from harness.analyse.grouping import FAILED, failure_groups
+from harness.compare import Outcome, Stage, Verdict
+from harness.core import InvalidInvocation, Invocation
+from harness.record import Minimal, read_minimal, store, to_verdicts
 
 _COLUMNS = (
     "overload",

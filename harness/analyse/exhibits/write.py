@@ -13,9 +13,7 @@ from typing import Any
 
 from harness.analyse.exhibits.make import make_graph, make_script, start
 from harness.analyse.exhibits.selection import wanted_failures, wanted_graphs
-from harness.record.exhibits import add_graph, add_script, read_graphs, read_scripts
-from harness.record.minimal import read_minimal
-from harness.record.run_info import read_run_info
+from harness.record import add_graph, add_script, read_graphs, read_minimal, read_run_info, read_scripts
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.analyse.explain.known import Candidate, Meaning, same_name, synonyms
 from harness.analyse.explain.onnx_operator import OnnxOperator, Slot
 from harness.analyse.explain.trial import Emitted
-from harness.convert.skeleton import Parameter, Signature
+from harness.convert import Parameter, Signature
 
 
 @dataclass(frozen=True, kw_only=True)

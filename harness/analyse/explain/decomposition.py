@@ -13,18 +13,16 @@ from typing import Any
 
 import torch
 
-from harness.convert import kept_constants
-from harness.convert.quiet import quiet
-from harness.convert.torchlib_registry import (
+from harness.convert import (
     decomposition_functions,
     decomposition_table,
     is_composite,
+    kept_constants,
+    quiet,
     registered,
 )
-from harness.core.invocation import Invocation
-from harness.core.tensors import bind, build_tensors, overload
-from harness.execute.program import Exportable, Program
-from harness.execute.torch_call import call_invocation
+from harness.core import Invocation, bind, build_tensors, overload
+from harness.execute import Exportable, Program, call_invocation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,15 +14,13 @@ from harness.analyse.explain import known, onnx_operator, skeletons, spec_tests,
 from harness.analyse.explain.alignment import Pair, align
 from harness.analyse.explain.decomposition import Decomposition, decompose
 from harness.analyse.explain.operator import Operator, Overload, find_operator
-from harness.compare.verdict import Verdict
-from harness.convert.base import CONVERTERS, find_converter
-from harness.core.plain_text import plain
-from harness.execute.supervisor import Supervisor
-from harness.generate.case_library import load_cases
-from harness.generate.operator_case import REGISTRY
-from harness.record import store
-from harness.record.run_info import read_run_info
-from harness.run.base import BACKENDS
+from harness.compare import Verdict
+from harness.convert import CONVERTERS, find_converter
+from harness.core import plain
+from harness.execute import Supervisor
+from harness.generate import OPERATOR_CASES, load_cases
+from harness.record import read_run_info, store
+from harness.run import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +106,7 @@ class Explanation:
         return data
 
 
-def explain(
+def explain_operator(
     word: str,
     *,
     run: Path | None,
@@ -194,7 +192,7 @@ def _about(
     standard: onnx_operator.OnnxOperator | None,
     candidate: known.Candidate | None,
 ) -> About:
-    case = REGISTRY.get(overload.name)
+    case = OPERATOR_CASES.get(overload.name)
     decomposition = decompose(overload.name, calls)
     own = [o for o in outcomes if o.overload == overload.name]
     return About(

@@ -14,8 +14,7 @@ from typing import Any
 import onnx
 
 from harness.analyse.explain.known import candidate
-from harness.record.errors import reason
-from harness.record.exhibits import Graph
+from harness.record import Graph, reason
 
 #: What torch.onnx.export(dynamo=True) notes on each node: the module path down to the ATen operator.
 _HIERARCHY = "pkg.torch.onnx.class_hierarchy"

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from harness.analyse.operator_coverage.functional import functional_overloads
-from harness.convert.skeleton import Parameter, Signature
-from harness.core.overloads import UnknownOperator, all_overloads, near_names, normalise, packet
-from harness.core.tensors import overload
+from harness.convert import Parameter, Signature
+from harness.core import UnknownOperator, all_overloads, near_names, normalise, overload, packet
 
 
 @dataclass(frozen=True, kw_only=True)

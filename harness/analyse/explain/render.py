@@ -13,8 +13,8 @@ from rich.text import Text
 from harness.analyse.explain.explanation import About, Explanation
 from harness.analyse.explain.onnx_operator import OnnxOperator
 from harness.analyse.explain.trial import Emitted, Outcomes
-from harness.compare.verdict import Outcome
-from harness.core.plain_text import plain, shown
+from harness.compare import Outcome
+from harness.core import plain, shown
 
 _HOW = {
     "own": "own conversion",

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from harness.analyse.explain.alignment import Pair
 from harness.analyse.explain.onnx_operator import OnnxOperator
 from harness.analyse.explain.operator import Operator
-from harness.convert.base import find_converter
-from harness.convert.skeleton import SkeletonWanted
+from harness.convert import SkeletonWanted, find_converter
 
 
 def hint(operator: OnnxOperator | None, why: str, pairs: Sequence[Pair]) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ import numpy as np
 import onnx
 
 from harness.analyse.explain import onnx_operator
-from harness.core.plain_text import plain
-from harness.run.base import BACKENDS
+from harness.core import plain
+from harness.run import BACKENDS
 
 #: As ONNX's own test runner compares.
 _RTOL, _ATOL = 1e-3, 1e-7

@@ -11,20 +11,12 @@ import onnx
 
 from harness.analyse.explain.onnx_operator import shown
 from harness.analyse.explain.operator import signature
-from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.base import find_converter
-from harness.convert.quiet import quiet
-from harness.core.invocation import Invocation
-from harness.core.plain_text import plain
-from harness.core.tensors import bind, build_tensors
-from harness.execute.program import Exportable, emitted_opset, export_request
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
-from harness.execute.torch_call import call_invocation
-from harness.generate.draws import draw_cases
-from harness.generate.operator_case import REGISTRY
-from harness.generate.recorded_case import Replayed
-from harness.plan.unit import Unit, run_unit
+from harness.compare import Outcome, Stage, Verdict
+from harness.convert import find_converter, quiet
+from harness.core import Invocation, bind, build_tensors, plain
+from harness.execute import Exportable, Settings, Supervisor, call_invocation, emitted_opset, export_request
+from harness.generate import OPERATOR_CASES, Replayed, draw_cases
+from harness.plan import Unit, run_unit
 
 #: Calls among which the one that shows most is chosen.
 _CHOICE = 32
@@ -96,7 +88,7 @@ class Emitted:
 
 def drawn(name: str, count: int) -> list[Invocation]:
     """Different calls of an overload, the one that shows most first; none where no case covers it."""
-    case = REGISTRY.get(name)
+    case = OPERATOR_CASES.get(name)
     if case is None:
         return []
     structures = draw_cases(case, seed=0, structures=max(count, _CHOICE), values=1)

@@ -20,7 +20,7 @@ from functools import cache
 
 import torch
 
-from harness.core.tensors import overload
+from harness.core import overload
 
 _AUTOGRAD = re.compile(r"backward|_jvp$|_grad$|^_fw_primal|^_make_dual|^_unpack_dual")
 

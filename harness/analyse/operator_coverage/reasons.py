@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from harness.core.tensors import overload
-from harness.generate.case_library import cases_directory
+from harness.core import overload
+from harness.generate import cases_directory
 
 FILE = cases_directory() / "not_covered.toml"
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from harness.analyse.operator_coverage import recorded, target
 from harness.analyse.operator_coverage.reasons import Reason, ReasonsError, read
 from harness.analyse.operator_coverage.sources import SourceMissing
-from harness.core.overloads import packet
-from harness.generate.operator_case import OperatorCase
+from harness.core import packet
+from harness.generate import OperatorCase
 
 #: Where an overload is filed that neither a case nor a reason says the family of.
 UNKNOWN_FAMILY = "(unknown)"
@@ -77,7 +77,7 @@ def measure(
     )
 
 
-def report(registry: Mapping[str, OperatorCase]) -> tuple[str, int]:
+def coverage_report(registry: Mapping[str, OperatorCase]) -> tuple[str, int]:
     """The text, and the exit status: 1 for an overload without case and reason, or a stale reason."""
     try:
         coverage = measure(target.target(), registry, read())

@@ -10,8 +10,8 @@ from functools import cache
 import torch
 
 from harness.analyse.operator_coverage.functional import dotted, functional_overloads
-from harness.convert.converters.torchscript import registered_symbolics
-from harness.core.tensors import overload
+from harness.convert import registered_symbolics
+from harness.core import overload
 
 
 class SourceMissing(Exception):

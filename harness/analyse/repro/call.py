@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from harness.analyse.repro import literals
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.core.tensors import bind, build_tensors, output_tensors, overload
-from harness.execute.reference import NothingToCompare
+from harness.core import Argument, Invocation, TensorSpec, bind, build_tensors, output_tensors, overload
+from harness.execute import NothingToCompare
 
 #: Names that a script uses for something else where the call is written.
 _TAKEN = frozenset({"torch", "inf", "nan", "self", "out"})

@@ -13,14 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analyse.repro.call import CallSource
-from harness.analyse.repro.failure import Failure
-from harness.compare import random_rules
-from harness.compare.judge import Array, Judge, Mask
-from harness.compare.nearness import SCALES, tolerance_of
-from harness.compare.output_rules import anything
-from harness.compare.tolerances import DEFAULT, Tolerance
-from harness.core.dtypes import PRECISION
-from harness.execute.reference import Reference
+from harness.analyse.repro.failure import ReproducibleFailure
+from harness.compare import (
+    DEFAULT,
+    SCALES,
+    Array,
+    Judge,
+    Mask,
+    Tolerance,
+    anything,
+    random_rules,
+    tolerance_of,
+)
+from harness.core import PRECISION
+from harness.execute import Reference
 
 #: The output that the harness's message names.
 _NAMED = re.compile(r"\boutput (\d+)")
@@ -69,7 +75,9 @@ class Criterion:
     runs: int = 1
 
 
-def criterion(failure: Failure, judge: Judge, reference: Reference, source: CallSource) -> Criterion:
+def criterion(
+    failure: ReproducibleFailure, judge: Judge, reference: Reference, source: CallSource
+) -> Criterion:
     """The criterion for one case.
 
     Args:

@@ -8,19 +8,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.invocation import InvalidInvocation, Invocation
-from harness.execute.models.names import refuse_model
-from harness.execute.program import varying_dims
-from harness.record import store
-from harness.record.errors import ResultsError
-from harness.record.minimal import Minimal, read_minimal
-from harness.record.rule_files import rule_files
-from harness.record.run_info import RunInfo, read_run_info
+from harness.compare import Outcome, Stage, Verdict
+from harness.core import InvalidInvocation, Invocation
+from harness.execute import refuse_model, varying_dims
+from harness.record import Minimal, ResultsError, RunInfo, read_minimal, read_run_info, rule_files, store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class ReproducibleFailure:
     """One failure with one converter and one backend.
 
     Attributes:
@@ -77,7 +72,7 @@ def find_failure(
     converter: str | None = None,
     backend: str | None = None,
     original: bool = False,
-) -> Failure:
+) -> ReproducibleFailure:
     """A failure of a recorded case, in its shrunk form where the run has one.
 
     Args:
@@ -99,7 +94,9 @@ def find_failure(
     return failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
 
 
-def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo) -> Failure:
+def failure_of(
+    results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo
+) -> ReproducibleFailure:
     """A failed row of a run, in its shrunk form where one is given.
 
     Args:
@@ -140,7 +137,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         if not isinstance(found, Minimal):
             others = _exported_together(results_dir, row)
         dims = varying_dims(exported, others)
-    return Failure(
+    return ReproducibleFailure(
         invocation=invocation,
         exported=exported,
         dynamic_dims=dims,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.analyse.repro.check import Checked
-from harness.analyse.repro.failure import Failure
+from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.script import title
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import find_converter
-from harness.run.base import BACKENDS
+from harness.compare import Outcome, Stage
+from harness.convert import find_converter
+from harness.run import BACKENDS
 
 #: Longer graphs and outputs are cut: trackers limit a report to 65,536 characters.
 _LONGEST = 12_000
@@ -31,7 +31,7 @@ class Report:
         graph: The exported model in ONNX's text format; "" where there is none.
     """
 
-    failure: Failure
+    failure: ReproducibleFailure
     script: str
     checked: Checked | None
     graph: str
@@ -103,7 +103,7 @@ class Report:
         return f"The exported model:\n\n{_fenced(self.graph.strip())}\n"
 
 
-def tracker_of(failure: Failure) -> str:
+def tracker_of(failure: ReproducibleFailure) -> str:
     """The GitHub repository that a failure is reported to; "" where nobody knows one.
 
     Where the blame is unknown it is the one of the stage at which the case ended.

@@ -15,9 +15,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from harness.core.dtypes import PRECISION, is_float, is_integer
-from harness.core.invocation import Argument, Enumerated, TensorSpec
-from harness.core.tensors import build_tensor
+from harness.core import PRECISION, Argument, Enumerated, TensorSpec, build_tensor, is_float, is_integer
 
 #: Columns of a script.
 WIDTH = 100

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from harness.analyse.repro.failure import Failure
-from harness.convert.rules.load import load_rules
-from harness.convert.rules.rule import RuleProblem
-from harness.convert.rules.source import RuleSource, rule_source
+from harness.analyse.repro.failure import ReproducibleFailure
+from harness.convert import RuleProblem, RuleSource, load_rules, rule_source
 
 
-def rules_of(failure: Failure) -> tuple[dict[str, str], RuleSource]:
+def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
     """Overload → the name of the function that converts it, and the source of these functions.
 
     Raises:

@@ -14,17 +14,14 @@ from dataclasses import dataclass
 from harness.analyse.repro import literals
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.criterion import Criterion, criterion
-from harness.analyse.repro.failure import Failure
+from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.rules import rules_of
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import find_converter
-from harness.convert.rules.rule import RuleProblem
-from harness.convert.rules.source import NotSeparable, RuleSource
-from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
-from harness.execute.reference import run_reference
-from harness.generate.case_library import load_cases
-from harness.generate.operator_case import judge_of
-from harness.run.base import BACKENDS
+from harness.compare import Outcome, Stage
+from harness.convert import NotSeparable, RuleProblem, RuleSource, find_converter
+from harness.core import ExportSnippet, ExportWanted, RunSnippet, RunWanted
+from harness.execute import run_reference
+from harness.generate import judge_of, load_cases
+from harness.run import BACKENDS
 
 THERE = "The defect is there."
 GONE = "The defect is gone."
@@ -62,7 +59,7 @@ class _Parts:
     rules: RuleSource
 
 
-def title(failure: Failure) -> str:
+def title(failure: ReproducibleFailure) -> str:
     """The failure in one line."""
     where = f"{failure.converter} → {failure.backend}"
     if failure.stage in (Stage.CONVERT, Stage.CHECK):
@@ -74,7 +71,7 @@ def title(failure: Failure) -> str:
     return f"{failure.invocation.overload} through {where}: {problem}"
 
 
-def write_script(failure: Failure) -> str:
+def write_script(failure: ReproducibleFailure) -> str:
     """The script for a failure.
 
     Raises:
@@ -95,7 +92,7 @@ def write_script(failure: Failure) -> str:
     return _assembled(failure, parts, helpers, body)
 
 
-def write_graph_script(failure: Failure) -> str:
+def write_graph_script(failure: ReproducibleFailure) -> str:
     """A script that prints the exported model as ONNX's text format.
 
     Raises:
@@ -108,7 +105,7 @@ def write_graph_script(failure: Failure) -> str:
     return _joined([*imports, "", "", *_defined(parts), "", "", *body])
 
 
-def _parts(failure: Failure) -> _Parts:
+def _parts(failure: ReproducibleFailure) -> _Parts:
     entry = _converter(failure.converter)
     source = CallSource(failure.invocation)
     dynamic, examples = None, []
@@ -145,7 +142,7 @@ def _converter(name: str) -> Callable[[ExportWanted], ExportSnippet]:
     return entry.snippet
 
 
-def _backend(failure: Failure, source: CallSource) -> RunSnippet:
+def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
     entry, argument = BACKENDS.find(failure.backend)
     if entry.snippet is None:
         raise NoScript(f"backend {failure.backend} has no stand-alone code (`snippet` of its BackendEntry)")
@@ -168,7 +165,7 @@ def _backend(failure: Failure, source: CallSource) -> RunSnippet:
     )
 
 
-def _criterion(failure: Failure, parts: _Parts) -> Criterion:
+def _criterion(failure: ReproducibleFailure, parts: _Parts) -> Criterion:
     # Operators are judged as their family files say.
     load_cases()
     reference = run_reference(failure.invocation)
@@ -195,7 +192,7 @@ def _caught(steps: list[str], expected: str) -> list[str]:
     ]
 
 
-def _raising(failure: Failure, parts: _Parts) -> list[str]:
+def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure with an exception, which is caught at the stage where it was raised."""
     export, run = list(parts.export.code), parts.run
     if failure.stage is Stage.CONVERT:
@@ -209,7 +206,7 @@ def _raising(failure: Failure, parts: _Parts) -> list[str]:
     return [*before, *run.load, *expected, *_caught(list(run.run), "the model to run")]
 
 
-def _checks(failure: Failure, parts: _Parts) -> list[str]:
+def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     opset = _OPSET.search(failure.message)
     if opset:
         return [
@@ -225,7 +222,7 @@ def _checks(failure: Failure, parts: _Parts) -> list[str]:
     return ["onnx.checker.check_model(model, full_check=True)"]
 
 
-def _comparing(failure: Failure, parts: _Parts, found: Criterion) -> list[str]:
+def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) -> list[str]:
     eager = parts.source.listed("Model()(*inputs.values())")
     if found.runs == 1:
         run = [
@@ -259,7 +256,7 @@ def _comparing(failure: Failure, parts: _Parts, found: Criterion) -> list[str]:
     ]
 
 
-def _dying(failure: Failure, parts: _Parts) -> list[str]:
+def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure that ends the process: it is left to a child."""
     steps = [*_inputs(parts), *parts.export.code]
     if failure.stage is Stage.CHECK:
@@ -301,7 +298,7 @@ def _import_order(line: str) -> tuple[bool, str]:
     return line.startswith("from"), line
 
 
-def _assembled(failure: Failure, parts: _Parts, helpers: tuple[str, ...], body: list[str]) -> str:
+def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, ...], body: list[str]) -> str:
     module = _defined(parts)
     packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
     wanted = [

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from harness.analyse.shrink.recorded import failures
 from harness.analyse.shrink.session import shrink_run
-from harness.execute.supervisor import WorkerFailed
-from harness.execute.task import OWN_FAULT
-from harness.generate.regressions import Corpus
-from harness.record.errors import ResultsError
-from harness.record.run_info import read_run_info
+from harness.execute import OWN_FAULT, WorkerFailed
+from harness.generate import Corpus
+from harness.record import ResultsError, read_run_info
 
 #: Of the time that measuring took; at most so many seconds, and none where fewer than the last are left: who
 #: tries one operator is not kept waiting.

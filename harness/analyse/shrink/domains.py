@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from harness.analyse.shrink.tensors import Number
-from harness.core.dtypes import INT_RANGE, PRECISION
-from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec
+from harness.core import INT_RANGE, PRECISION, Argument, Invocation, Recipe, TensorSpec
 
 #: Argument name → the domains of the recorded invocation's tensors there.
 Domains: TypeAlias = Mapping[str, tuple[tuple[str | int | float, ...], ...]]

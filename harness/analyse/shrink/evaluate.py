@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from harness.analyse.shrink.subject import Subject
 from harness.analyse.shrink.target import Target
-from harness.compare.verdict import Outcome, Verdict
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
-from harness.plan.unit import Unit, run_unit
+from harness.compare import Outcome, Verdict
+from harness.execute import Settings, Supervisor
+from harness.plan import Unit, run_unit
 
 #: What costs a worker process each time that it happens.
 LETHAL = frozenset({Outcome.CRASH, Outcome.TIMEOUT})

@@ -19,10 +19,8 @@ from harness.analyse.shrink.plainness import DTYPES, alternatives
 from harness.analyse.shrink.steps import Change, everywhere_in, plainer_arguments
 from harness.analyse.shrink.subject import Subject
 from harness.analyse.shrink.tensors import Number, contiguous, literal, numbers, of_tensor, with_numbers
-from harness.compare.verdict import Outcome
-from harness.core.dtypes import is_float
-from harness.core.invocation import Argument, Invocation, TensorSpec, describe
-from harness.core.tensors import build_tensor
+from harness.compare import Outcome
+from harness.core import Argument, Invocation, TensorSpec, build_tensor, describe, is_float
 
 #: From here on integers outgrow float32, and below the other float16 has no normal numbers.
 _BIG, _TINY = 2**24, 2.0**-14

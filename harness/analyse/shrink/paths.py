@@ -9,8 +9,7 @@ from typing import TypeAlias
 
 import torch
 
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.core.tensors import overload
+from harness.core import Argument, Invocation, TensorSpec, overload
 
 #: Argument name, and the place within a list of tensors; None for an argument that is a tensor.
 Path: TypeAlias = tuple[str, "int | None"]

@@ -10,7 +10,7 @@ import math
 from typing import TypeAlias
 
 from harness.analyse.shrink.tensors import Number, is_plain_layout
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, TensorSpec
+from harness.core import Argument, Enumerated, Invocation, Literal, TensorSpec
 
 Cost: TypeAlias = tuple[float, ...]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.analyse.failure_groups import FAILED, SEVERITY
+from harness.analyse.grouping import FAILED, SEVERITY
 from harness.analyse.shrink.plainness import elements
-from harness.compare.verdict import Outcome, Stage
-from harness.core.invocation import InvalidInvocation, Invocation
-from harness.execute.models.names import PREFIX, refuse_model
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation
+from harness.execute import PREFIX, refuse_model
 from harness.record import store
 
 _COLUMNS = (
@@ -27,7 +27,7 @@ _OF_BACKEND = frozenset({Stage.LOAD, Stage.RUN, Stage.COMPARE})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
+class RecordedFailure:
     """One distinct failure of one operator.
 
     Attributes:
@@ -59,7 +59,7 @@ class Failure:
     cases: int
 
 
-def failures(results_dir: Path, *, case_id: str | None = None) -> list[Failure]:
+def failures(results_dir: Path, *, case_id: str | None = None) -> list[RecordedFailure]:
     """Worst first; operators take turns among failures that are equally bad, so that none hides another.
 
     Args:
@@ -70,7 +70,7 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Failure]:
         ResultsError: the run cannot be read.
     """
     where = FAILED if case_id is None else FAILED & (pc.field("case_id") == case_id)
-    found: dict[tuple[Any, ...], Failure] = {}
+    found: dict[tuple[Any, ...], RecordedFailure] = {}
     sizes: dict[str, tuple[int, int]] = {}
     members: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     for batch in store.read(results_dir, _COLUMNS, where).to_batches(max_chunksize=1024):
@@ -85,7 +85,7 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Failure]:
             best = found.get(key)
             sizes[row["case_id"]] = size
             if best is None or (size, row["backend"]) < (sizes[best.case_id], best.backend):
-                found[key] = Failure(
+                found[key] = RecordedFailure(
                     **{**row, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])}, cases=0
                 )
     counted = [replace(failure, cases=len(members[key])) for key, failure in found.items()]
@@ -106,14 +106,14 @@ def _size(row: Mapping[str, Any]) -> tuple[int, int] | None:
         return None
 
 
-def _in_turn(found: Sequence[Failure]) -> Iterator[Failure]:
+def _in_turn(found: Sequence[RecordedFailure]) -> Iterator[RecordedFailure]:
     for outcome in SEVERITY:
-        queues: defaultdict[str, list[Failure]] = defaultdict(list)
+        queues: defaultdict[str, list[RecordedFailure]] = defaultdict(list)
         for failure in sorted((f for f in found if f.outcome is outcome), key=_commonest):
             queues[failure.overload].append(failure)
         for turn in zip_longest(*queues.values()):
             yield from (failure for failure in turn if failure is not None)
 
 
-def _commonest(failure: Failure) -> tuple[int, str, str, str, str]:
+def _commonest(failure: RecordedFailure) -> tuple[int, str, str, str, str]:
     return -failure.cases, failure.overload, failure.converter, failure.backend, failure.signature

@@ -33,8 +33,8 @@ from harness.analyse.shrink.tensors import (
     numbers,
     with_numbers,
 )
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.generate.provider import StableProvider
+from harness.core import Argument, Invocation, TensorSpec
+from harness.generate import StableProvider
 
 T = TypeVar("T")
 

@@ -14,21 +14,17 @@ from harness.analyse.shrink.domains import Domains, domains_of
 from harness.analyse.shrink.evaluate import Budget, Evaluator, Place, Test
 from harness.analyse.shrink.matters import matters
 from harness.analyse.shrink.plainness import elements
-from harness.analyse.shrink.recorded import Failure, failures
+from harness.analyse.shrink.recorded import RecordedFailure, failures
 from harness.analyse.shrink.shrinker import shrink
 from harness.analyse.shrink.subject import Subject
 from harness.analyse.shrink.target import Target
-from harness.compare.verdict import Outcome, Verdict
-from harness.convert.base import find_converter
-from harness.core.invocation import Invocation
-from harness.core.plugins import UnknownName
-from harness.execute.supervisor import Supervisor, WorkerFailed
-from harness.execute.task import OWN_FAULT, Settings
-from harness.generate.case_library import load_cases
-from harness.generate.regressions import Corpus, CorpusEntry
-from harness.record.minimal import Minimal, add_minimal, read_minimal
-from harness.record.run_info import RunInfo, read_run_info
-from harness.run.base import BACKENDS
+from harness.compare import Outcome, Verdict
+from harness.convert import find_converter
+from harness.core import Invocation, UnknownName
+from harness.execute import OWN_FAULT, Settings, Supervisor, WorkerFailed
+from harness.generate import Corpus, CorpusEntry, load_cases
+from harness.record import Minimal, RunInfo, add_minimal, read_minimal, read_run_info
+from harness.run import BACKENDS
 
 #: Seconds for one failure, so that a stubborn one leaves time for the others.
 PER_FAILURE = 20.0
@@ -41,13 +37,13 @@ def shrink_run(
     *,
     seconds: float,
     per_failure: float = PER_FAILURE,
-    chosen: Sequence[Failure] | None = None,
+    chosen: Sequence[RecordedFailure] | None = None,
     again: bool = False,
     timeout: float = 60.0,
     memory_limit: int = 4 * 2**30,
     rules: Sequence[str] = (),
     corpus: Corpus | None = None,
-    on_skipped: Callable[[Failure, str], None] | None = None,
+    on_skipped: Callable[[RecordedFailure, str], None] | None = None,
 ) -> Iterator[Minimal]:
     """Shrink failures until there are no more or the time is over; each is written as it is found.
 
@@ -107,7 +103,11 @@ def shrink_run(
 
 
 def _shrink_one(
-    failure: Failure, before: Minimal | None, settings: Settings, supervisor: Supervisor, budget: Budget
+    failure: RecordedFailure,
+    before: Minimal | None,
+    settings: Settings,
+    supervisor: Supervisor,
+    budget: Budget,
 ) -> Minimal | str:
     """The minimal case, or why there is none."""
     place = Place(
@@ -190,7 +190,7 @@ def _last_blamed_alike(start: Subject, test: Test) -> Subject:
     return way[alike - 1] if alike else start
 
 
-def _fails_again(failure: Failure, verdict: Verdict) -> bool:
+def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
     """Whether the recorded case does what was recorded.
 
     An exporter may list what it knows in another order in another process: of an error of the very same
@@ -225,7 +225,7 @@ def _entry(minimal: Minimal) -> CorpusEntry:
     )
 
 
-def _settings(run: RunInfo, failure: Failure, rules: Sequence[str]) -> Settings:
+def _settings(run: RunInfo, failure: RecordedFailure, rules: Sequence[str]) -> Settings:
     """As the run exported."""
     opset = run.options.get("opset")
     return Settings(
@@ -236,7 +236,7 @@ def _settings(run: RunInfo, failure: Failure, rules: Sequence[str]) -> Settings:
     )
 
 
-def _missing(failure: Failure, rules: Sequence[str]) -> str:
+def _missing(failure: RecordedFailure, rules: Sequence[str]) -> str:
     """Why the failure cannot be evaluated here; "" where it can."""
     if failure.rule and not rules:
         return f"the rule {failure.rule} took part: give its file with --rules"

@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, Verbosity, find, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, Verbosity, find, settings, strategies as st
 from hypothesis.errors import HypothesisWarning, NoSuchExample
 
 from harness.analyse.shrink import paths
@@ -20,10 +19,8 @@ from harness.analyse.shrink.plainness import elements
 from harness.analyse.shrink.reductions import ORIGINAL, reductions
 from harness.analyse.shrink.subject import Subject
 from harness.analyse.shrink.tensors import literal
-from harness.core.invocation import Invocation
-from harness.generate import provider
-from harness.generate.draws import invocations
-from harness.generate.operator_case import REGISTRY
+from harness.core import Invocation
+from harness.generate import OPERATOR_CASES, invocations, provider
 
 #: Candidates that Hypothesis may run for one failure, one export each.
 _COMBINATIONS = 120
@@ -76,7 +73,7 @@ def _combined(subject: Subject, test: Test, domains: Domains) -> Subject:
 
 def _drawn_smaller(subject: Subject, test: Test) -> Subject | None:
     """A smaller failure among the operator case's own calls, which fit together by construction."""
-    case = REGISTRY.get(subject.invocation.overload)
+    case = OPERATOR_CASES.get(subject.invocation.overload)
     if case is None or subject.invocation.dtype not in case.dtypes:
         return None
     size = elements(subject.invocation)

@@ -24,8 +24,7 @@ from harness.analyse.shrink.tensors import (
     with_numbers,
     without_dim,
 )
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.core.tensors import build_tensor
+from harness.core import Argument, Invocation, TensorSpec, build_tensor
 
 Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
 #: Dimensions that shrink together.

@@ -26,8 +26,7 @@ from harness.analyse.shrink.tensors import (
     numbers,
     with_numbers,
 )
-from harness.core.dtypes import is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
+from harness.core import Argument, Enumerated, Invocation, TensorSpec, is_float
 
 Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analyse.shrink.plainness import Cost, cost
-from harness.core.invocation import Invocation
-from harness.generate.recorded_case import Replayed
+from harness.core import Invocation
+from harness.generate import Replayed
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.dtypes import PRECISION
+from harness.compare import Outcome, Stage, Verdict
+from harness.core import PRECISION
 
 #: Blame that says nothing.
 _OPEN = frozenset({"", "unknown"})

@@ -10,9 +10,7 @@ from typing import TypeAlias
 
 import torch
 
-from harness.core.dtypes import INT_RANGE, is_float
-from harness.core.invocation import Literal, TensorSpec, contiguous_strides
-from harness.core.tensors import build_tensor
+from harness.core import INT_RANGE, Literal, TensorSpec, build_tensor, contiguous_strides, is_float
 
 Number: TypeAlias = "bool | int | float | complex"
 

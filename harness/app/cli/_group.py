@@ -10,7 +10,7 @@ import click
 
 import harness
 import harness.app.cli
-from harness.record.errors import ResultsError
+from harness.record import ResultsError
 
 
 class _CannotBeDone(click.ClickException):

@@ -9,7 +9,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from harness.core.json_text import json_text
+from harness.core import json_text
 
 #: A file or a pipe has no width; lines of a hundred columns read well in both.
 _PLAIN_WIDTH = 100

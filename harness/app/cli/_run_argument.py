@@ -10,10 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from harness.record import layout
-from harness.record.completeness import completeness
-from harness.record.errors import ResultsError
-from harness.record.run_info import newest
+from harness.record import ResultsError, completeness, layout, newest
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

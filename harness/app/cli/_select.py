@@ -8,8 +8,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from harness.compare.verdict import Outcome, Stage
-from harness.record.select import Selection
+from harness.compare import Outcome, Stage
+from harness.record import Selection
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

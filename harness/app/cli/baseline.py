@@ -36,9 +36,8 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
 
     With --json: out, cells, operators, cases, passed, failed, bytes, kept.
     """
-    from harness.gate.baseline.file import is_baseline, of_run, read_baseline, updated, write_baseline
-    from harness.record.completeness import completeness
-    from harness.record.errors import ResultsError
+    from harness.gate import is_baseline, of_run, read_baseline, updated, write_baseline
+    from harness.record import ResultsError, completeness
 
     missing = completeness(run).said
     if missing:

@@ -1,4 +1,4 @@
-"""`conformance capture`: the operator calls that a model makes, as a corpus to run."""
+"""`conformance capture_calls`: the operator calls that a model makes, as a corpus to run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from rich.text import Text
 
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import find_run, json_option
-from harness.record.errors import ResultsError
+from harness.record import ResultsError
 
 
 @click.command(
     epilog=example(
-        "conformance capture my_model.py:make_model",
-        "conformance capture exported.pt2 --out my_corpus.jsonl --run results/RUN",
-        "conformance capture resnet50 llama-decoder",
-        "conformance capture all --out cases/corpus",
+        "conformance capture_calls my_model.py:make_model",
+        "conformance capture_calls exported.pt2 --out my_corpus.jsonl --run results/RUN",
+        "conformance capture_calls resnet50 llama-decoder",
+        "conformance capture_calls all --out cases/corpus",
     )
     + statuses("0")
 )
@@ -41,32 +41,38 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
     With --json: saved, entries, models. A model has calls, kinds, left_out, run, operators (overload, calls,
     kinds, modules, places); a place has converter, backend, own_cases, own_failures, cases, failures, how.
     """
-    from harness.analyse.capture import report, save
-    from harness.analyse.capture.record import capture
-    from harness.core.plugins import UnknownName
-    from harness.execute.models.entry import load_models
-    from harness.execute.models.load import ModelProblem, load_model
+    from harness.analyse import (
+        capture_calls,
+        capture_data,
+        entries_of,
+        operator_uses,
+        render_capture,
+        save_directory,
+        save_file,
+    )
+    from harness.core import UnknownName
+    from harness.execute import ModelProblem, load_model, load_models
 
     names = [name for word in words for name in (load_models() if word == "all" else (word,))]
     looked_up = _run(run)
     try:
-        captures = [capture(load_model(name)) for name in names]
+        captures = [capture_calls(load_model(name)) for name in names]
     except (UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    entries = save.entries_of(captures)
+    entries = entries_of(captures)
     path = Path(out or (f"{captures[0].model}.jsonl" if len(captures) == 1 else "models.jsonl"))
     directory = path.is_dir() or (not path.suffix and out is not None)
     if directory:
-        save.save_directory(path, entries)
+        save_directory(path, entries)
     else:
-        save.save_file(path, entries)
-    uses = [report.operators(one, looked_up) for one in captures]
+        save_file(path, entries)
+    uses = [operator_uses(one, looked_up) for one in captures]
     if as_json:
-        found = [report.to_data(c, u, looked_up) for c, u in zip(captures, uses, strict=True)]
+        found = [capture_data(c, u, looked_up) for c, u in zip(captures, uses, strict=True)]
         print_json({"saved": str(path), "entries": len(entries), "models": found})
         return
     for one, its in zip(captures, uses, strict=True):
-        emit(*report.render(one, its, looked_up), Text())
+        emit(*render_capture(one, its, looked_up), Text())
     emit(Text(f"{len(entries)} calls kept in {path}"))
     if not directory:
         emit(line(f"pytest harness --source corpus:{path}"))

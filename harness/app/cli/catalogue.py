@@ -10,9 +10,9 @@ from rich.text import Text
 from harness.analyse import known_issues
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import find_run, json_option
-from harness.core.plain_text import count
-from harness.present.report.catalogue import catalogue, markdown
-from harness.record.errors import reason
+from harness.core import count
+from harness.present import catalogue, markdown
+from harness.record import reason
 
 
 @click.command(

@@ -39,7 +39,7 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     With --json: site, runs, aside, seconds, summary.
     """
     # NumPy and Arrow take a while to import.
-    from harness.present.dashboard.site import write_site
+    from harness.present import write_site
 
     started = time.perf_counter()
     site = write_site(runs_in(runs), out)

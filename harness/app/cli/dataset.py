@@ -13,11 +13,19 @@ from rich.text import Text
 
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import json_option
-from harness.core.plain_text import count, plain
-from harness.record.archive.archive import Addition, Dataset, require_run
-from harness.record.archive.contents import Aside, Contents, Damaged, Entry
-from harness.record.archive.retention import Rules, keeping
-from harness.record.errors import ResultsError
+from harness.core import count, plain
+from harness.record import (
+    Addition,
+    Aside,
+    Contents,
+    Damaged,
+    Dataset,
+    Entry,
+    ResultsError,
+    Rules,
+    keeping,
+    require_run,
+)
 
 _dataset = click.argument("dataset", metavar="DATASET")
 _last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")

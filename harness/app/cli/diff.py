@@ -45,9 +45,8 @@ def command(
 
     With --json: counts, missing, versions, and overloads (case by case) or differences.
     """
-    from harness.gate.comparands import compare_as_fits, find_side
-    from harness.gate.run_diff import Change, Diff
-    from harness.present.report import changes, gate
+    from harness.gate import Change, Diff, compare_as_fits, find_side
+    from harness.present import gate_report as gate, run_changes as changes
 
     first = find_side(before)
     second = find_side(after) if after is not None else find_side(str(find_run(None)))

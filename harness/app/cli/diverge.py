@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.analyse.divergence.task import DivergeTask
+from harness.analyse import DivergeTask
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import json_option
 
@@ -63,14 +63,11 @@ def command(
     With --json: model, converter, backend, change, kind, problem, module, operators, node, onnx_node, detail,
     alone, checked, checkpoints, not_run, growth, verdict.
     """
-    from harness.analyse.divergence import report
-    from harness.analyse.divergence.run import find_divergence
-    from harness.core.plugins import UnknownName
-    from harness.execute.models.load import ModelProblem
-    from harness.execute.supervisor import Supervisor
-    from harness.generate.regressions import Corpus
-    from harness.plan.options import Options, UsageProblem
-    from harness.plan.plan import make_plan
+    from harness.analyse import divergence_entries, divergence_lines, find_divergence
+    from harness.core import UnknownName
+    from harness.execute import ModelProblem, Supervisor
+    from harness.generate import Corpus
+    from harness.plan import Options, UsageProblem, make_plan
 
     try:
         plan = make_plan(
@@ -91,14 +88,14 @@ def command(
             found = find_divergence(task, supervisor)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    kept = report.entries(found) if keep else []
+    kept = divergence_entries(found) if keep else []
     corpus = Corpus.default()
     for entry in kept:
         corpus.add(entry)
     if as_json:
         print_json(found.to_data())
     else:
-        emit(*(Text(text) for text in report.lines(found)))
+        emit(*(Text(text) for text in divergence_lines(found)))
         for entry in kept:
             emit(line(f"  kept in {corpus.local / (entry.overload + '.jsonl')}"))
     ctx.exit(int(found.kind != "none"))

@@ -1,4 +1,4 @@
-"""`conformance explain`: what there is for an operator on its way to ONNX, and what is missing."""
+"""`conformance explain_operator`: what there is for an operator on its way to ONNX, and what is missing."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from rich.text import Text
 
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import find_run
-from harness.record import layout
-from harness.record.run_info import newest
+from harness.record import layout, newest
 
 
 @click.command(
     epilog=example(
-        "conformance explain aten::celu",
-        "conformance explain max_unpool2d --out my_rules.py",
-        "conformance explain upsample_bilinear2d.vec --backend ort-cpu --json",
+        "conformance explain_operator aten::celu",
+        "conformance explain_operator max_unpool2d --out my_rules.py",
+        "conformance explain_operator upsample_bilinear2d.vec --backend ort-cpu --json",
     )
     + statuses("0 where every converter here has a conversion; 1 where one is missing")
 )
@@ -66,12 +65,10 @@ def command(
     With --json: operator, overloads, onnx, candidate, emits, spec, source, unavailable, missing, skeleton.
     """
     # PyTorch takes seconds to import.
-    from harness.analyse.explain.explanation import explain
-    from harness.analyse.explain.render import render
-    from harness.convert.base import find_converter
-    from harness.core.overloads import UnknownOperator
-    from harness.core.plugins import UnknownName
-    from harness.run.base import BACKENDS
+    from harness.analyse import explain_operator, render
+    from harness.convert import find_converter
+    from harness.core import UnknownName, UnknownOperator
+    from harness.run import BACKENDS
 
     if out is not None and out.exists():
         raise click.UsageError(f"--out {out}: the file is there already; name another")
@@ -84,7 +81,7 @@ def command(
         for name in converters:
             if problem := find_converter(name).probe():
                 raise click.UsageError(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
-        found = explain(
+        found = explain_operator(
             operator,
             run=recorded,
             examples=examples,

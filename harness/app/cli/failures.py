@@ -8,15 +8,12 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.analyse import failure_groups as failures
-from harness.analyse import known_issues
+from harness.analyse import grouping as failures, known_issues
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import json_option, run_argument
 from harness.app.cli._select import selecting
-from harness.present.report.reproduce import shown_path
-from harness.record import store
-from harness.record.minimal import read_minimal
-from harness.record.select import Selection
+from harness.present import shown_path
+from harness.record import Selection, read_minimal, store
 
 #: Distinct failures that a person is shown unasked.
 _SHOWN = 20

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import click
 
-from harness.core import overloads as schema
-from harness.core.plugins import UnknownName
-from harness.gate.golden.check import Change, Checked, check
-from harness.gate.golden.export import export
-from harness.gate.golden.golden import Golden
-from harness.gate.golden.manifest import Manifest, read_manifest
-from harness.gate.golden.outcome import Ending, Key
-from harness.gate.golden.store import read_set
-from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS
+from harness.core import UnknownName, overloads as schema
+from harness.gate import (
+    Checked,
+    Ending,
+    Golden,
+    GoldenChange,
+    Key,
+    Manifest,
+    check,
+    export,
+    read_manifest,
+    read_set,
+)
+from harness.generate import load_cases
+from harness.run import BACKENDS
 
 #: Where the goldens of this repository are.
 _DEFAULT = "golden"
@@ -72,8 +77,8 @@ def record(
     By default the models of every converter that can run here are stored, and the outcomes of ONNX Runtime
     on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
     """
-    from harness.convert.base import CONVERTERS, find_converter
-    from harness.gate.golden.record import record as record_goldens
+    from harness.convert import CONVERTERS, find_converter
+    from harness.gate import record as record_goldens
 
     known = list(load_cases())
     names = _backends(backends) if backends else _available(("ort-cpu", "onnx-reference", "openvino"))
@@ -147,9 +152,9 @@ def check_command(
         check(manifest, goldens, endings, backends=names, converters=converters or None, timeout=timeout)
     )
     for change, title in (
-        (Change.NEW, "newly failing"),
-        (Change.OTHER, "ending otherwise than recorded"),
-        (Change.FIXED, "passing now (record again to keep it so)"),
+        (GoldenChange.NEW, "newly failing"),
+        (GoldenChange.OTHER, "ending otherwise than recorded"),
+        (GoldenChange.FIXED, "passing now (record again to keep it so)"),
     ):
         _print_checked(title, [c for c in found if c.change is change], show_all)
     click.echo(_counts(found, goldens, names, manifest))
@@ -167,7 +172,7 @@ def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
     Exit status 1 if an output is no longer right by the operator's judge; one that moved in its last places
     is listed only.
     """
-    from harness.gate.golden.verify import verify as verify_goldens
+    from harness.gate import verify as verify_goldens
 
     manifest, goldens, _ = _read(directory, ops)
     differences = list(verify_goldens(goldens))
@@ -291,9 +296,9 @@ def _counts(
         recorded = manifest.backends.get(backend)
         known = f"recorded with {recorded}" if recorded else "nothing recorded of it: every failure is new"
         lines.append(
-            f"{backend} ({known}): {counts[Change.PASS]} pass, {counts[Change.KNOWN]} fail as recorded, "
-            f"{counts[Change.FIXED]} pass now, {counts[Change.NEW]} newly fail, "
-            f"{counts[Change.OTHER]} end otherwise"
+            f"{backend} ({known}): {counts[GoldenChange.PASS]} pass, {counts[GoldenChange.KNOWN]} fail as recorded, "
+            f"{counts[GoldenChange.FIXED]} pass now, {counts[GoldenChange.NEW]} newly fail, "
+            f"{counts[GoldenChange.OTHER]} end otherwise"
         )
     unmade = sum(not golden.models for golden in goldens)
     lines.append(f"{len(goldens)} goldens, {unmade} of them without a model to run")

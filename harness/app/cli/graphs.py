@@ -9,7 +9,7 @@ import click
 
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import json_option, run_argument
-from harness.core.plain_text import count
+from harness.core import count
 
 
 @click.command(
@@ -36,8 +36,8 @@ def command(run: Path, ops: tuple[str, ...], again: bool, timeout: float, as_jso
 
     With --json: run, graphs, scripts, failed.
     """
-    from harness.analyse.exhibits.write import write_evidence
-    from harness.core.overloads import UnknownOperator, match
+    from harness.analyse import write_evidence
+    from harness.core import UnknownOperator, match
     from harness.record import store
 
     known = sorted(set(store.read(run, ["overload"])["overload"].to_pylist())) if ops else []

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import json_option
-from harness.core.plain_text import count, listed, plain
+from harness.core import count, listed, plain
 
 
 @click.command(
@@ -47,9 +47,7 @@ def command(
     With --json: run, run_id, verdicts, complete, set_aside, shards (index, count, state, operators,
     unfinished).
     """
-    from harness.record import store
-    from harness.record.completeness import State, completeness
-    from harness.record.merge import merge
+    from harness.record import State, completeness, merge, store
 
     merged = merge(shards, out, different_versions=allow_different_versions)
     there = completeness(out)

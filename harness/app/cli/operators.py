@@ -9,9 +9,8 @@ import click
 
 from harness.app.cli._output import example, print_json, statuses
 from harness.app.cli._run_argument import find_run
-from harness.core.plain_text import count
-from harness.record import layout
-from harness.record.run_info import newest
+from harness.core import count
+from harness.record import layout, newest
 
 
 @click.command(
@@ -41,9 +40,9 @@ def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> 
 
     With --json: model, kind, operators (name, nodes, how, covered), unmapped (node, nodes).
     """
-    from harness.analyse.explain.of_model import ModelError, operators_of
-    from harness.generate.case_library import load_cases
-    from harness.record.exhibits import read_graphs
+    from harness.analyse import ModelError, operators_of
+    from harness.generate import load_cases
+    from harness.record import read_graphs
 
     covered = list(load_cases())
     recorded = find_run(run) if run else newest(Path.cwd() / layout.DEFAULT_PARENT)

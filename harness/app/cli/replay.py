@@ -14,11 +14,11 @@ from rich.text import Text
 
 from harness.app.cli._output import emit, example, print_json, statuses
 from harness.app.cli._run_argument import find_run, json_option
-from harness.compare.verdict import Stage, Verdict
-from harness.core.plain_text import count, shown
+from harness.compare import Stage, Verdict
+from harness.core import count, shown
 
 if TYPE_CHECKING:
-    from harness.plan.reexecute import Again, Outputs
+    from harness.plan import Again, Outputs
 
 #: Outputs with more elements than this are not printed whole.
 _MOST = 64
@@ -65,8 +65,7 @@ def command(
     With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
     three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
     """
-    from harness.plan import reexecute as rerun
-    from harness.plan.options import UsageProblem
+    from harness.plan import UsageProblem, reexecute as rerun
 
     if Path(case).is_file():
         again = rerun.from_file(Path(case))
@@ -114,8 +113,8 @@ def _is(case: Any, verdict: Verdict) -> bool:
 
 
 def _parts(again: Again, verdict: Verdict) -> Iterator[RenderableType]:
-    from harness.analyse.failure_groups import call
-    from harness.present.report.case import verdict_table
+    from harness.analyse import call
+    from harness.present import verdict_table
 
     yield Text.assemble((f"case {verdict.case_id}", "bold"))
     yield shown(call(verdict.invocation), style="cyan")
@@ -152,8 +151,8 @@ def _plain(value: Any) -> Any:
 
 
 def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
-    from harness.analyse.failure_groups import call
-    from harness.present.report.case import verdict_data
+    from harness.analyse import call
+    from harness.present import verdict_data
 
     outputs = _outputs(again, verdict)
 

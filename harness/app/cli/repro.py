@@ -12,8 +12,7 @@ import click
 from harness.app.cli._run_argument import json_option, run_option
 
 if TYPE_CHECKING:
-    from harness.analyse.repro.check import Checked
-    from harness.analyse.repro.failure import Failure
+    from harness.analyse import Checked, ReproducibleFailure
 
 
 @click.command("repro")
@@ -59,7 +58,7 @@ def command(
       conformance repro 3f9c --backend ort-cpu --issue --out report.md
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
-    from harness.analyse.repro.failure import find_failure
+    from harness.analyse import find_failure
 
     failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
     if rules:
@@ -92,12 +91,10 @@ def command(
         click.echo("it fails by itself, as recorded", err=path is None)
 
 
-def _written(failure: Failure, issue: bool, check: bool) -> tuple[str, Checked | None, str]:
+def _written(failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, Checked | None, str]:
     """The script, how it ended, and what is to be written."""
-    from harness.analyse.repro.check import run_text
-    from harness.analyse.repro.issue import Report, write_issue
-    from harness.analyse.repro.script import NoScript, write_graph_script, write_script
-    from harness.compare.verdict import Stage
+    from harness.analyse import NoScript, Report, run_text, write_graph_script, write_issue, write_script
+    from harness.compare import Stage
 
     try:
         script = write_script(failure)
@@ -113,7 +110,7 @@ def _written(failure: Failure, issue: bool, check: bool) -> tuple[str, Checked |
     return script, checked, write_issue(Report(failure, script, checked, graph))
 
 
-def _place(out: str | None, failure: Failure, issue: bool) -> Path | None:
+def _place(out: str | None, failure: ReproducibleFailure, issue: bool) -> Path | None:
     if out == "-":
         return None
     return Path(out or f"repro_{failure.case_id[:8]}.{'md' if issue else 'py'}")

@@ -11,8 +11,7 @@ import click
 
 import harness
 from harness.app.cli._output import example, print_json
-from harness.record import layout, store
-from harness.record.run_info import newest, read_run_info
+from harness.record import layout, newest, read_run_info, store
 
 
 @click.command(

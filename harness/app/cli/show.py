@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from harness.analyse.known_issues import read_known_issues
+from harness.analyse import read_known_issues
 from harness.app.cli._output import emit, example, print_json, statuses
 from harness.app.cli._run_argument import json_option, run_option
-from harness.present.report import case
+from harness.present import case_report as case
 
 
 @click.command(

@@ -9,16 +9,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from harness.analyse.shrink.recorded import Failure, failures
-from harness.analyse.shrink.session import PER_FAILURE, shrink_run
+from harness.analyse import PER_FAILURE, RecordedFailure, failures, shrink_run
 from harness.app.cli._run_argument import json_option, run_argument
-from harness.core.overloads import UnknownOperator, match
-from harness.core.plain_text import count
-from harness.generate.regressions import Corpus
-from harness.present.report import minimal as report
-from harness.record.rule_files import rule_files
-from harness.record.run_info import read_run_info
-from harness.record.store import resolve_case
+from harness.core import UnknownOperator, count, match
+from harness.generate import Corpus
+from harness.present import minimal_report as report
+from harness.record import read_run_info, resolve_case, rule_files
 
 
 @click.command()
@@ -80,7 +76,7 @@ def command(
     wanted = _chosen(run, case, op)
     console = Console(stderr=as_json)
 
-    def skipped(failure: Failure, why: str) -> None:
+    def skipped(failure: RecordedFailure, why: str) -> None:
         console.print(f"{failure.overload} {failure.case_id}: {why}", style="yellow", markup=False)
 
     done = 0
@@ -110,7 +106,7 @@ def _corpus(run: Path) -> Corpus | None:
     return Corpus.default() if isinstance(asked, list) and (not asked or "corpus" in asked) else None
 
 
-def _chosen(run: Path, case: str | None, op: tuple[str, ...]) -> list[Failure]:
+def _chosen(run: Path, case: str | None, op: tuple[str, ...]) -> list[RecordedFailure]:
     found = failures(run, case_id=None if case is None else resolve_case(run, case))
     if case is not None and not found:
         raise click.ClickException(f"case {case} did not fail in {run}")

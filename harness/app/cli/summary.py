@@ -8,7 +8,7 @@ import click
 
 from harness.app.cli._output import example, print_json, statuses
 from harness.app.cli._run_argument import json_option, run_argument
-from harness.core.json_text import json_text
+from harness.core import json_text
 from harness.record import layout
 
 
@@ -46,8 +46,7 @@ def command(
     With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, reused,
     against, worse, differences.
     """
-    from harness.present.report import digest_text
-    from harness.present.report.digest import digest
+    from harness.present import digest, digest_text
 
     found = digest(run, against)
     if chat_out is not None:

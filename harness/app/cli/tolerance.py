@@ -11,11 +11,9 @@ from rich.text import Text
 from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import find_run, json_option, run_argument
 from harness.app.cli._select import selecting
-from harness.core.plain_text import plain
-from harness.present.report import movement, tolerance
-from harness.present.report.reproduce import shown_path
-from harness.record.run_info import read_run_info
-from harness.record.select import Selection
+from harness.core import plain
+from harness.present import numeric_movement as movement, shown_path, tolerance_report as tolerance
+from harness.record import Selection, read_run_info
 
 
 @click.command(

@@ -62,12 +62,9 @@ def command(
     With --json: worse, versions, goldens, baseline, run, accepted.
     """
     from harness.app.cli.run import pytest_main
-    from harness.gate.baseline.file import of_run, read_baseline, updated, write_baseline
-    from harness.gate.upgrade.goldens import look
-    from harness.gate.upgrade.sweep import sweep
-    from harness.present.report import upgrade
-    from harness.record import layout
-    from harness.record.run_info import RunInfo
+    from harness.gate import look, of_run, read_baseline, sweep, updated, write_baseline
+    from harness.present import upgrade_report as upgrade
+    from harness.record import RunInfo, layout
 
     expected = read_baseline(baseline)
     names = _operators(ops, sorted({key[0] for key in expected.cells}))
@@ -86,7 +83,7 @@ def command(
     write_baseline(baseline, updated(expected, of_run(run)))
     click.echo(f"wrote {baseline}", err=True)
     if goldens is not None:
-        from harness.gate.golden.record import record
+        from harness.gate import record
 
         held = list(goldens.manifest.goldens) if names is None else names
         done = record(

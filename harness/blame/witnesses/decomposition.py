@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.comparison import compare
-from harness.core.tensors import bind, build_tensors, output_tensors, overload
-from harness.execute.torch_call import to_numpy
+from harness.compare import compare
+from harness.core import bind, build_tensors, output_tensors, overload
+from harness.execute import to_numpy
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
 _DEEPEST = 16

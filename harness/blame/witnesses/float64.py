@@ -9,10 +9,8 @@ import numpy as np
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.judge import CLOSE, Array, Mask
-from harness.compare.nearness import tolerance_of
-from harness.compare.verdict import Outcome
-from harness.core.dtypes import PRECISION
+from harness.compare import CLOSE, Array, Mask, Outcome, tolerance_of
+from harness.core import PRECISION
 
 #: PyTorch bears witness against a backend that is off so many times as far as PyTorch itself.
 _FAR_NEARER = 100

@@ -12,10 +12,9 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.judge import Array, Mask
-from harness.compare.verdict import Outcome
-from harness.execute.task import Settings
-from harness.run.base import BACKENDS
+from harness.compare import Array, Mask, Outcome
+from harness.execute import Settings
+from harness.run import BACKENDS
 
 #: Attributes that name an element type.
 _TYPES = frozenset({"to", "dtype", "output_dtype"})

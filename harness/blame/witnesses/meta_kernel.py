@@ -9,7 +9,7 @@ import torch
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.core.tensors import bind, build_tensors, output_tensors
+from harness.core import bind, build_tensors, output_tensors
 
 
 class MetaKernel:

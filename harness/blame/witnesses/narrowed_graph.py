@@ -13,12 +13,9 @@ from onnx import TensorProto, numpy_helper
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.judge import Array
-from harness.compare.verdict import Outcome
-from harness.core.invocation import Argument, Invocation
-from harness.core.tensors import overload
-from harness.execute.reference import run_reference
-from harness.execute.torch_call import map_arguments
+from harness.compare import Array, Outcome
+from harness.core import Argument, Invocation, overload
+from harness.execute import map_arguments, run_reference
 
 _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: Tensors of more elements are data, not the numbers of a call.

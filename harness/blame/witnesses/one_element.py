@@ -10,8 +10,8 @@ import torch
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.core.tensors import build_tensors, overload
-from harness.execute.torch_call import call_invocation, to_numpy
+from harness.core import build_tensors, overload
+from harness.execute import call_invocation, to_numpy
 
 #: Wrong elements that are computed again; of a case with more nothing is said.
 _MOST = 64

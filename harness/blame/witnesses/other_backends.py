@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.verdict import Outcome
-from harness.execute.task import Settings
-from harness.run.base import BACKENDS
+from harness.compare import Outcome
+from harness.execute import Settings
+from harness.run import BACKENDS
 
 
 @dataclass(frozen=True)

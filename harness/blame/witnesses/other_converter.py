@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.verdict import Outcome
-from harness.convert.base import UnsupportedOperator, find_converter
+from harness.compare import Outcome
+from harness.convert import UnsupportedOperator, find_converter
 
 #: PyTorch's two exporters; the first that is not the failing one is asked.
 _ASKED = ("dynamo", "torchscript")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.comparison import compare
-from harness.execute.reference import run_reference
+from harness.compare import compare
+from harness.execute import run_reference
 
 _TIMES = 3
 

@@ -11,12 +11,8 @@ from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.comparison import compare
-from harness.compare.judge import Array
-from harness.compare.verdict import Outcome
-from harness.execute.program import emitted_opset
-from harness.execute.reference import Reference, run_reference
-from harness.execute.submodel import extract
+from harness.compare import Array, Outcome, compare
+from harness.execute import Reference, emitted_opset, extract, run_reference
 
 #: Who computes the values inside the graph, in this order.
 _EVALUATORS = ("onnx-reference", "ort-cpu")

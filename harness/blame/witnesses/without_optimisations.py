@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare.verdict import Outcome
+from harness.compare import Outcome
 
 
 class WithoutOptimisations:

@@ -12,12 +12,10 @@ import torch
 
 from harness.convert import kept_constants
 from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.quiet import quiet
 from harness.convert.rules.load import RuleBook
+from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
-from harness.core.plugins import Unavailable
-from harness.core.snippet import ExportSnippet, ExportWanted
-from harness.core.tensors import overload
+from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
 
 
 class DynamoConverter:

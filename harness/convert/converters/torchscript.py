@@ -15,12 +15,10 @@ import torch
 from torch.onnx import utils
 
 from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.quiet import quiet
 from harness.convert.rules.load import RuleBook
+from harness.convert.silence import quiet
 from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
-from harness.core.overloads import packet
-from harness.core.plugins import Unavailable
-from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core import ExportSnippet, ExportWanted, Unavailable, packet
 
 
 class TorchScriptConverter:

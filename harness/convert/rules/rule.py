@@ -7,8 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from harness.core.declaring_place import declaring_place
-from harness.core.overloads import all_overloads, near_names, normalise, packet
+from harness.core import all_overloads, declaring_place, near_names, normalise, packet
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -111,6 +110,6 @@ def _overloads(operator: str) -> list[str]:
 
 
 def _writes(name: str) -> bool:
-    from harness.core.tensors import overload
+    from harness.core import overload
 
     return bool(overload(name)._schema.is_mutable)

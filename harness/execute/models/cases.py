@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.core.described_tensor import describe_tensor
-from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core import Invocation, Literal, Recipe, TensorSpec, contiguous_strides, describe_tensor
 from harness.execute.models.entry import Axis
 from harness.execute.models.load import LoadedModel
 from harness.execute.models.task import ModelCase

@@ -59,7 +59,7 @@ class ModelEntry:
 
 
 #: Filled at import by `model`.
-REGISTRY: dict[str, ModelEntry] = {}
+MODELS: dict[str, ModelEntry] = {}
 
 
 def _place(make: Callable[[], Made]) -> tuple[str, str]:
@@ -76,10 +76,10 @@ def model(
     """
 
     def register(make: Callable[[], Made]) -> Callable[[], Made]:
-        known = REGISTRY.get(name)
+        known = MODELS.get(name)
         if known is not None and _place(known.make) != _place(make):
             raise ValueError(f"model {name!r} is registered twice")
-        REGISTRY[name] = ModelEntry(name=name, make=make, axes=axes, source=source)
+        MODELS[name] = ModelEntry(name=name, make=make, axes=axes, source=source)
         return make
 
     return register
@@ -96,4 +96,4 @@ def load_models() -> Mapping[str, ModelEntry]:
     for module in pkgutil.iter_modules(package.__path__):
         if not module.name.startswith("_"):
             importlib.import_module(f"{HOME}.{module.name}")
-    return dict(sorted(REGISTRY.items()))
+    return dict(sorted(MODELS.items()))

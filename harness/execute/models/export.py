@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import onnx
 import torch
 
-from harness.compare.judge import Array
-from harness.convert.base import ExportRequest
+from harness.compare import Array
+from harness.convert import ExportRequest
 from harness.execute.models.load import LoadedModel
 from harness.execute.models.reference import ModelReference, quiet_call
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from harness.core.plugins import UnknownName
-from harness.execute.models.entry import REGISTRY, SEED, Axis, ModelEntry, load_models
+from harness.core import UnknownName
+from harness.execute.models.entry import MODELS, SEED, Axis, ModelEntry, load_models
 from harness.execute.models.names import PREFIX, split_word
 
 
@@ -141,7 +141,7 @@ def _entry_in(file: Path, function: str) -> ModelEntry:
     if not callable(make):
         known = [n for n, value in vars(sys.modules[name]).items() if inspect.isfunction(value)]
         raise ModelProblem(f"{file} has no function {function!r}; it has {', '.join(known) or 'none'}")
-    registered = [entry for entry in REGISTRY.values() if entry.make is make]
+    registered = [entry for entry in MODELS.values() if entry.make is make]
     return registered[0] if registered else ModelEntry(name=function, make=make)
 
 

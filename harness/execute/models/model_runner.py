@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.compare.comparison import compare
-from harness.compare.judge import Array
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import Converter, UnsupportedOperator
-from harness.convert.rules.load import RuleBook
-from harness.core.dtypes import PRECISION
-from harness.core.plain_text import describe_error
+from harness.compare import Array, Outcome, Stage, compare
+from harness.convert import Converter, RuleBook, UnsupportedOperator
+from harness.core import PRECISION, describe_error
 from harness.execute.batch_export import check_opset
 from harness.execute.models.cases import cases_of
 from harness.execute.models.export import export_of, feeds_of, input_names
@@ -26,7 +22,7 @@ from harness.execute.models.task import Growth, ModelCases, ModelTask
 from harness.execute.models.traced import explanations
 from harness.execute.program import emitted_opset
 from harness.execute.task import Result, Step
-from harness.run.base import Backend, DeviceLost, Session, ShapeRange, UnsupportedModel
+from harness.run import Backend, DeviceLost, Session, ShapeRange, UnsupportedModel
 
 #: Seconds of a forward pass up to which the error of a result that passes is looked into.
 _QUICK = 0.5

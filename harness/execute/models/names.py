@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.record.errors import ResultsError
-from harness.record.run_info import read_run_info
+from harness.record import ResultsError, read_run_info
 
 #: What the overload column of the record begins with for a whole model.
 PREFIX = "model."

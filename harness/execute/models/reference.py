@@ -24,14 +24,11 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.compare.judge import Array, Judge, Mask
-from harness.compare.nearness import Sensitivity
-from harness.core.dtypes import PRECISION
-from harness.core.invocation import Invocation
-from harness.core.tensors import build_tensors
+from harness.compare import Array, Judge, Mask, Sensitivity
+from harness.core import PRECISION, Invocation, build_tensors
 from harness.execute.models.load import LoadedModel
 from harness.execute.torch_call import default_dtype, to_numpy
-from harness.generate.operator_case import REGISTRY
+from harness.generate import OPERATOR_CASES
 
 #: Runs with perturbed results; twice their root mean square is taken for the most that chance explains.
 _RUNS = 6
@@ -245,7 +242,7 @@ def computes(target: torch._ops.OpOverload) -> bool:
     name = str(target)
     if name in _MOVES:
         return False
-    case = REGISTRY.get(name.replace("_.", "."))
+    case = OPERATOR_CASES.get(name.replace("_.", "."))
     if case is None:
         return True
     # A rule in place of a tolerance accepts several choices of elements, none of them computed.
@@ -259,7 +256,7 @@ _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tenso
 
 def accumulates(target: torch._ops.OpOverload) -> bool:
     """Whether results are sums of products, whose magnitudes the call on absolute values sums."""
-    case = REGISTRY.get(str(target))
+    case = OPERATOR_CASES.get(str(target))
     if case is None:
         return False
     return (case.judge.accumulates and case.judge.terms is None) or str(target) in _ADDED_PRODUCTS

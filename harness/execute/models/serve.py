@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.core.plugins import UnknownName
+from harness.core import UnknownName
 from harness.execute.models.load import ModelProblem
 from harness.execute.models.model_runner import ModelExecutor
 from harness.execute.models.task import ModelTask, NoModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from harness.core.invocation import Invocation
+from harness.core import Invocation
 from harness.execute.task import Settings
 
 #: A case's index, and a backend's name: what a verdict is on.

@@ -13,18 +13,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.compare.comparison import compare
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import Converter
-from harness.core.invocation import Invocation
-from harness.core.tensors import build_tensors
+from harness.compare import Outcome, Stage, compare
+from harness.convert import Converter
+from harness.core import Invocation, build_tensors
 from harness.execute.models.cases import cases_of
 from harness.execute.models.export import export_of, feeds_of
 from harness.execute.models.load import LoadedModel
 from harness.execute.models.reference import ModelReference, quiet_call
 from harness.execute.models.task import ModelCase, ModelTask, Traced
 from harness.execute.task import Result
-from harness.run.base import Backend
+from harness.run import Backend
 
 CONTROL_FLOW, SIZES = "control flow", "sizes"
 

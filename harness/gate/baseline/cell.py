@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from harness.compare.verdict import CaseKey, Outcome, Verdict
+from harness.compare import CaseKey, Outcome, Verdict
 from harness.gate.baseline import ulps
 from harness.gate.baseline.ulps import Ulps
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.compare.verdict import Stage
+from harness.compare import Stage
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.baseline.gate import Difference, Draws, Finding, draws
 from harness.gate.run_causes import version_changes, why
-from harness.record.run_info import JSON
+from harness.record import JSON
 
 _BEFORE_BACKENDS = (Stage.REFERENCE, Stage.CONVERT, Stage.CHECK)
 

@@ -15,10 +15,7 @@ from typing import Any
 
 from harness.gate.baseline import text
 from harness.gate.baseline.cell import Cell, CellKey, cells_of, scope
-from harness.record import layout, store
-from harness.record.errors import ResultsError, reason
-from harness.record.flaky import read_flaky
-from harness.record.run_info import JSON, read_run_info
+from harness.record import JSON, ResultsError, layout, read_flaky, read_run_info, reason, store
 
 INFO_FILE = "baseline.json"
 #: Where a repository keeps its baseline.

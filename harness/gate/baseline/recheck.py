@@ -7,15 +7,15 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.compare.verdict import CaseKey, Outcome, Verdict
-from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
+from harness.compare import CaseKey, Outcome, Verdict
+from harness.core import Invocation
+from harness.execute import Supervisor
 from harness.gate.baseline import ulps
 from harness.gate.baseline.cell import CellKey, cells_of, digest_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import DRIFT, Difference, Finding, compare
-from harness.generate.recorded_case import Replayed
-from harness.plan.unit import Unit, run_unit
+from harness.generate import Replayed
+from harness.plan import Unit, run_unit
 
 #: Cases of a difference that are run again, and how often.
 _CASES = 16

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from harness.compare.verdict import Outcome, Stage
+from harness.compare import Outcome, Stage
 from harness.gate.baseline.cell import FLAKY, Cell, Failure
 from harness.gate.baseline.ulps import ROUNDED, Ulps, word
 

@@ -13,7 +13,7 @@ from harness.gate.golden.outcome import PASSED, Ending, Key
 from harness.gate.golden.run import ending_of
 
 
-class Change(StrEnum):
+class GoldenChange(StrEnum):
     """What a check says of one golden with one converter and one backend.
 
     `NEW` failures passed when they were recorded, or nothing was recorded of that backend; `OTHER` ones
@@ -30,7 +30,7 @@ class Change(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether a check fails for it."""
-        return self in (Change.NEW, Change.OTHER)
+        return self in (GoldenChange.NEW, GoldenChange.OTHER)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Checked:
     backend: str
     now: Ending
     recorded: Ending | None
-    change: Change
+    change: GoldenChange
 
 
 def check(
@@ -86,11 +86,13 @@ def check(
                     yield Checked(golden, converter, backend, now, recorded, _change(now, recorded))
 
 
-def _change(now: Ending, recorded: Ending | None) -> Change:
+def _change(now: Ending, recorded: Ending | None) -> GoldenChange:
     if now.words == PASSED.words:
-        return Change.PASS if recorded is None or recorded.words == PASSED.words else Change.FIXED
+        return GoldenChange.PASS if recorded is None or recorded.words == PASSED.words else GoldenChange.FIXED
     if recorded is None:
-        return Change.NEW if now.outcome.is_failure else Change.KNOWN
+        return GoldenChange.NEW if now.outcome.is_failure else GoldenChange.KNOWN
     if now.words == recorded.words:
-        return Change.KNOWN
-    return Change.NEW if recorded.words == PASSED.words and now.outcome.is_failure else Change.OTHER
+        return GoldenChange.KNOWN
+    return (
+        GoldenChange.NEW if recorded.words == PASSED.words and now.outcome.is_failure else GoldenChange.OTHER
+    )

@@ -18,14 +18,12 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from harness.compare.judge import Array
-from harness.compare.nearness import tolerance_of
-from harness.compare.tolerances import ROUNDINGS
-from harness.core.dtypes import PRECISION, is_float
+from harness.compare import ROUNDINGS, Array, tolerance_of
+from harness.core import PRECISION, is_float
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.manifest import Manifest
 from harness.gate.golden.outcome import PASSED, Ending, Key
-from harness.record.errors import ResultsError, reason
+from harness.record import ResultsError, reason
 
 #: The directory that ONNX's loader is asked for by name.
 KIND = "aten"

@@ -10,10 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.judge import CLOSE, Array, Judge
-from harness.compare.nearness import Sensitivity
-from harness.core.invocation import Invocation
-from harness.generate.operator_case import REGISTRY
+from harness.compare import CLOSE, Array, Judge, Sensitivity
+from harness.core import Invocation
+from harness.generate import OPERATOR_CASES
 
 #: One array per output; None for an output that it says nothing of, or as a whole.
 Answers: TypeAlias = "tuple[Array | None, ...] | None"
@@ -73,7 +72,7 @@ class Golden:
     @property
     def judge(self) -> Judge:
         """The operator case's, as it is today; the default where none covers the overload."""
-        case = REGISTRY.get(self.overload)
+        case = OPERATOR_CASES.get(self.overload)
         return case.judge if case else CLOSE
 
     @cached_property

@@ -12,24 +12,16 @@ import numpy as np
 import onnx
 import torch
 
-from harness.compare.judge import Judge
-from harness.compare.nearness import SCALES
-from harness.compare.output_rules import anything
-from harness.compare.signatures import normalise
-from harness.compare.verdict import Outcome
-from harness.convert.base import Converter, find_converter
-from harness.core.dtypes import is_float
-from harness.core.invocation import Invocation
-from harness.execute.case_runner import Executor
-from harness.execute.reference import Reference, run_reference
-from harness.execute.task import Group, Result, Settings, Task
+from harness.compare import SCALES, Judge, Outcome, anything, normalise
+from harness.convert import Converter, find_converter
+from harness.core import Invocation, is_float
+from harness.execute import Executor, Group, Reference, Result, Settings, Task, run_reference
 from harness.gate.golden.golden import Answers, Golden
 from harness.gate.golden.model import standalone
 from harness.gate.golden.outcome import Ending, Key
 from harness.gate.golden.select import drawn, free_outputs, select, settled
-from harness.generate.case_library import load_cases
-from harness.generate.operator_case import OperatorCase
-from harness.run.base import Array, ShapeRange
+from harness.generate import OperatorCase, load_cases
+from harness.run import Array, ShapeRange
 
 _CAPTURE = "capture"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.record.errors import ResultsError, reason
+from harness.record import ResultsError, reason
 
 MANIFEST_FILE = "manifest.json"
 #: Of the files' layout.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
-from harness.execute.submodel import extract
+from harness.execute import extract
 
 _DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 

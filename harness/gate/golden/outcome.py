@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.compare.verdict import Outcome, Stage
+from harness.compare import Outcome, Stage
 
 #: (case id, converter, backend). The backend is "" for an end before any backend took part.
 Key: TypeAlias = tuple[str, str, str]

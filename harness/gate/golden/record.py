@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 
 import harness
-from harness.compare.signatures import normalise
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import find_converter
+from harness.compare import Outcome, Stage, normalise
+from harness.convert import find_converter
 from harness.gate.golden.dispute import disputed, undisputed
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.isolated import Died, Isolated
@@ -23,8 +22,8 @@ from harness.gate.golden.outcome import Ending, Key
 from harness.gate.golden.run import ending_of, version_of
 from harness.gate.golden.store import read_set, write_set
 from harness.gate.golden.verify import Difference
-from harness.generate.case_library import load_cases
-from harness.record.errors import ResultsError
+from harness.generate import load_cases
+from harness.record import ResultsError
 
 #: What decides on the bytes of a set, beside backends.
 _DISTRIBUTIONS = ("torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir", "hypothesis", "pyarrow")

@@ -6,14 +6,12 @@ from functools import cache
 
 import onnx
 
-from harness.compare.comparison import compare
-from harness.compare.signatures import normalise
-from harness.compare.verdict import Outcome, Stage
+from harness.compare import Outcome, Stage, compare, normalise
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.isolated import Died, Isolated
 from harness.gate.golden.outcome import PASSED, Ending
-from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS, Backend, DeviceLost, UnsupportedModel
+from harness.generate import load_cases
+from harness.run import BACKENDS, Backend, DeviceLost, UnsupportedModel
 
 
 def ending_of(golden: Golden, converter: str, backend: str, process: Isolated) -> Ending:

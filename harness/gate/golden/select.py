@@ -9,14 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import Array, Judge
-from harness.compare.output_rules import anything
-from harness.compare.tolerances import MIN_EXPONENT
-from harness.core.dtypes import INT_RANGE
-from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
-from harness.execute.reference import Reference, run_reference
-from harness.generate.draws import draw_cases
-from harness.generate.operator_case import OperatorCase
+from harness.compare import MIN_EXPONENT, Array, Judge, anything
+from harness.core import INT_RANGE, Argument, Enumerated, Invocation, TensorSpec
+from harness.execute import Reference, run_reference
+from harness.generate import OperatorCase, draw_cases
 
 #: Structures and value draws among which goldens are chosen.
 _STRUCTURES, _VALUES = 32, 3

@@ -17,14 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.compare.verdict import Outcome, Stage
-from harness.core.invocation import Invocation
+from harness.compare import Outcome, Stage
+from harness.core import Invocation
 from harness.gate.golden import arrays
 from harness.gate.golden.golden import ANSWERS, Golden
 from harness.gate.golden.manifest import MANIFEST_FILE, Listed, Manifest, read_manifest
 from harness.gate.golden.outcome import PASSED, Ending, Key
-from harness.record.errors import ResultsError, reason
-from harness.record.layout import replacing
+from harness.record import ResultsError, reason, replacing
 
 _ARRAYS = ("inputs", "expected", *ANSWERS)
 _MODEL = pa.struct([("converter", pa.string()), ("model", pa.binary())])

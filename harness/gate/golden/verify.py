@@ -9,17 +9,12 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.compare.comparison import compare
-from harness.compare.judge import Array, Mask
-from harness.compare.nearness import ulp
-from harness.compare.output_rules import anything
-from harness.core.dtypes import is_float
-from harness.core.invocation import TensorSpec
-from harness.core.tensors import build_tensor
-from harness.execute.torch_call import call_invocation, to_numpy
+from harness.compare import Array, Mask, anything, compare, ulp
+from harness.core import TensorSpec, build_tensor, is_float
+from harness.execute import call_invocation, to_numpy
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.isolated import Died, Isolated
-from harness.generate.case_library import load_cases
+from harness.generate import load_cases
 
 #: The fields of a `Difference` but for the golden; None where there is none.
 Said: TypeAlias = "tuple[bool, str, float | None] | None"

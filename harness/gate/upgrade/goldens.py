@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from harness.convert.base import find_converter
-from harness.core.plugins import UnknownName
-from harness.gate.golden.check import Change, Checked, check
+from harness.convert import find_converter
+from harness.core import UnknownName
+from harness.gate.golden.check import Checked, GoldenChange, check
 from harness.gate.golden.manifest import MANIFEST_FILE, Manifest
 from harness.gate.golden.store import read_set
 from harness.gate.golden.verify import Difference, verify
 from harness.gate.run_causes import version_changes
-from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS
+from harness.generate import load_cases
+from harness.run import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Goldens:
         """What fails and did not, or fails in another way."""
         return [one for one in self.checked if one.change.is_failure]
 
-    def counts(self, backend: str) -> Mapping[Change, int]:
+    def counts(self, backend: str) -> Mapping[GoldenChange, int]:
         """Of one backend's models."""
         return Counter(one.change for one in self.checked if one.backend == backend)
 

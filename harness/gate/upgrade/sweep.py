@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 from harness.gate.baseline.difference import Comparison
 from harness.gate.baseline.file import read_baseline
-from harness.generate.case_library import load_cases
-from harness.record.errors import ResultsError
-from harness.record.run_info import read_run_info
+from harness.generate import load_cases
+from harness.record import ResultsError, read_run_info
 
 #: What pytest ends with where every item had its turn.
 _CARRIED_OUT = (0, 1)

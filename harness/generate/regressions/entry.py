@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from harness.compare.verdict import Outcome, Stage
-from harness.core.invocation import InvalidInvocation, Invocation
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation
 
 #: Why an invocation is kept: a run found that it fails, shrinking left it, a model makes the call.
 ORIGINS = ("failure", "minimal", "captured")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from harness.compare.verdict import Outcome, Verdict
-from harness.core.invocation import Invocation
+from harness.compare import Outcome, Verdict
+from harness.core import Invocation
 from harness.generate.regressions.entry import CorpusEntry, Key
 from harness.generate.regressions.store import Corpus
 

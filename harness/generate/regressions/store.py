@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.generate.case_library import cases_directory
 from harness.generate.regressions.entry import CorpusEntry, InvalidEntry
-from harness.record.errors import ResultsError, reason
+from harness.record import ResultsError, reason
 
 _SUFFIX = ".jsonl"
 

@@ -17,10 +17,20 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from harness.core.dtypes import ALL, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
-from harness.core.overloads import all_overloads
-from harness.core.tensors import bind, build_tensors, overload
+from harness.core import (
+    ALL,
+    Argument,
+    Enumerated,
+    Invocation,
+    Literal,
+    Recipe,
+    TensorSpec,
+    all_overloads,
+    bind,
+    build_tensors,
+    is_float,
+    overload,
+)
 
 #: A tensor up to this many storage elements keeps its values: most samples are smaller, and indices,
 #: boundaries and matrices with a property lie below. A larger floating one is drawn in its range.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness.core.invocation import Invocation
+from harness.core import Invocation
 from harness.generate.regressions import Contents, Corpus, CorpusEntry, read_contents
 from harness.generate.sources.base import Finding, Notice, Request, grouped
 

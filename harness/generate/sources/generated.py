@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.generate.draws import Drawn, draw_cases
-from harness.generate.operator_case import REGISTRY
+from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.base import Finding, Request, Structure, resized
 
 #: Sizes that a dynamic export is run with beside the exported ones.
@@ -24,11 +24,11 @@ class Generated:
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.base.Source`."""
-        return REGISTRY
+        return OPERATOR_CASES
 
     def find(self, request: Request) -> Finding:
         """See `harness.generate.sources.base.Source`."""
-        if request.overload not in REGISTRY:
+        if request.overload not in OPERATOR_CASES:
             return Finding()
         if not request.dynamic:
             drawn = _draw(request, -(-request.examples // request.values), request.values)
@@ -39,7 +39,7 @@ class Generated:
 
 def _draw(request: Request, structures: int, values: int) -> list[Drawn]:
     return draw_cases(
-        REGISTRY[request.overload],
+        OPERATOR_CASES[request.overload],
         seed=request.seed,
         structures=structures,
         values=values,

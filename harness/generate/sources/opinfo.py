@@ -14,8 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from harness.core.plugins import Unavailable
-from harness.generate.operator_case import REGISTRY
+from harness.core import Unavailable
+from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources import _op_db
 from harness.generate.sources.base import Finding, Notice, Request, grouped, resized
 
@@ -51,13 +51,13 @@ class OpInfo:
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.base.Source`."""
-        return REGISTRY
+        return OPERATOR_CASES
 
     def find(self, request: Request) -> Finding:
         """See `harness.generate.sources.base.Source`."""
-        if request.overload not in REGISTRY:
+        if request.overload not in OPERATOR_CASES:
             return Finding()
-        dtypes = request.dtypes or REGISTRY[request.overload].dtypes
+        dtypes = request.dtypes or OPERATOR_CASES[request.overload].dtypes
         wanted = _op_db.Wanted(
             overload=request.overload,
             dtypes=dtypes,
@@ -70,7 +70,7 @@ class OpInfo:
         captured = _process().ask(wanted)
         if isinstance(captured, str):
             return Finding(notices=(Notice("opinfo", f"opinfo: {captured}"),))
-        notices = tuple(Notice("uncovered", name) for name in captured.others if name not in REGISTRY)
+        notices = tuple(Notice("uncovered", name) for name in captured.others if name not in OPERATOR_CASES)
         if not request.dynamic:
             return Finding(grouped([(i, None) for i in captured.invocations]), notices)
         bases = captured.invocations[: -(-request.examples // (1 + _SHAPES_PER_EXPORT))]

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.convert.base import find_converter
-from harness.generate.case_library import cases_directory
-from harness.generate.operator_case import REGISTRY
+from harness.convert import find_converter
+from harness.generate import OPERATOR_CASES, cases_directory
 from harness.plan.unit import Unit
-from harness.record.run_info import DISTRIBUTIONS, RULES, SOURCE
-from harness.run.base import BACKENDS
+from harness.record import DISTRIBUTIONS, RULES, SOURCE
+from harness.run import BACKENDS
 
 #: Rooms of the harness that read records or are asked beside a run: no verdict hangs on them.
 VIEWS = frozenset({"app", "present", "gate", "analyse"})
@@ -130,7 +129,7 @@ def _file_of_cases(file: Path) -> tuple[bytes, ...]:
 
 
 def _case(overload: str) -> str:
-    case = REGISTRY.get(overload)
+    case = OPERATOR_CASES.get(overload)
     if case is None:
         return "none"
     # A table of its own adds to what the file says.

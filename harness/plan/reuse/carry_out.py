@@ -13,17 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from harness.compare.verdict import Verdict
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group
-from harness.generate.sources.base import Notice
-from harness.generate.sources.corpus import FromCorpus, FromFile
-from harness.generate.sources.recorded import FromRecord
+from harness.compare import Verdict
+from harness.execute import Group, Supervisor
+from harness.generate import FromCorpus, FromFile, FromRecord, Notice
 from harness.plan.reuse.keys import Place, drawing, witnesses
 from harness.plan.reuse.library import EarlierRun, Library
 from harness.plan.unit import Unit, find_groups, run_part, run_unit
-from harness.record.errors import ResultsError
-from harness.record.run_info import RunInfo
+from harness.record import ResultsError, RunInfo
 
 #: Sources that only read: asking them costs nothing.
 _READING = (FromCorpus, FromFile, FromRecord)

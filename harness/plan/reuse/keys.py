@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from harness.plan.reuse.basis import CASE, DRAWING, GRAPHICS, PLUGIN
-from harness.record.run_info import RULES, SOURCE, RunInfo
+from harness.record import RULES, SOURCE, RunInfo
 
 #: Name → (what it was, what it is); None for what is not known.
 Differences: TypeAlias = Mapping[str, tuple[str | None, str | None]]

@@ -11,15 +11,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.compare.verdict import CaseKey, Outcome, Verdict
-from harness.execute.task import OWN_FAULT
+from harness.compare import CaseKey, Outcome, Verdict
+from harness.execute import OWN_FAULT
 from harness.plan.reuse.keys import Place, differences
-from harness.record import layout, progress, store
-from harness.record.completeness import completeness
-from harness.record.errors import ResultsError
-from harness.record.flaky import read_flaky
-from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info
-from harness.record.schema import to_verdicts
+from harness.record import (
+    RULES,
+    SOURCE,
+    ResultsError,
+    RunInfo,
+    completeness,
+    layout,
+    progress,
+    read_flaky,
+    read_run_info,
+    store,
+    to_verdicts,
+)
 
 #: Directories below a data set in which runs are looked for.
 _DEPTH = 3

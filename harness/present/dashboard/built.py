@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.dtypes import ALL
+from harness.core import ALL
 from harness.present.dashboard.cells import Tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
-from harness.present.dashboard.compare import Changes, compare
 from harness.present.dashboard.missing import lost_operators, without
+from harness.present.dashboard.run_comparison import Changes, compare
 from harness.present.dashboard.runs import Gathered, SiteRun, gather
 from harness.present.dashboard.vocabulary import Numbers
-from harness.record.errors import ResultsError
+from harness.record import ResultsError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.verdict import Outcome
+from harness.compare import Outcome
 from harness.present.dashboard.coded import Bucket, CodedRun
 from harness.present.dashboard.vocabulary import Numbers
 

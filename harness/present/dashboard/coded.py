@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.compare.verdict import CaseKey, Outcome, Stage
+from harness.compare import CaseKey, Outcome, Stage
 from harness.present.dashboard.runs import SiteRun, rows
 from harness.present.dashboard.vocabulary import Numbers, Vocabulary, column_numbers, combined_numbers
-from harness.record.errors import ResultsError
+from harness.record import ResultsError
 
 COLUMNS = (
     "case_id",

@@ -13,16 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.analyse.failure_groups import FailureGroup
-from harness.core.json_text import json_text
-from harness.gate.run_diff import Change
+from harness.analyse import FailureGroup
+from harness.core import json_text
+from harness.gate import Change
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, column_standings, matrix_data
 from harness.present.dashboard.coded import CodedRun
-from harness.present.dashboard.compare import CHANGES
 from harness.present.dashboard.embed import write_text
-from harness.present.report.tolerance import SCHEMA as TOLERANCE_SCHEMA
-from harness.present.report.tolerance import Distribution
+from harness.present.dashboard.run_comparison import CHANGES
+from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, Distribution
 from harness.record import layout
 
 _TEXT, _WHOLE = pa.string(), pa.int64()

@@ -12,8 +12,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from harness.record import layout
-from harness.record.errors import ResultsError, reason
+from harness.record import ResultsError, layout, reason
 
 #: What a script or the HTML parser around one would take for something else, inside a string literal.
 _ESCAPES = (

@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from harness.analyse.known_issues import KnownIssue
-from harness.core.overloads import all_overloads
-from harness.gate.run_diff import Change
+from harness.analyse import KnownIssue
+from harness.core import all_overloads
+from harness.gate import Change
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.compare import CHANGES
 from harness.present.dashboard.operator_data import COLUMNS, Beside, operator_data
+from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.runs import SiteRun
-from harness.present.report.tolerance import Distribution
-from harness.record import store
-from harness.record.errors import ResultsError
-from harness.record.exhibits import read_graphs, read_scripts
-from harness.record.minimal import read_minimal
+from harness.present.tolerance_report import Distribution
+from harness.record import ResultsError, read_graphs, read_minimal, read_scripts, store
 
 #: Changed cases that an operator's page lists, so that the comparison can link to them.
 _CHANGED = 40

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 import harness
-from harness.gate.run_causes import version_changes, why
-from harness.gate.run_diff import DRIFT, MOVED, ROUNDING, Change
+from harness.gate import DRIFT, MOVED, ROUNDING, Change, version_changes, why
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, column_standings
-from harness.present.dashboard.compare import CHANGES, Changes
+from harness.present.dashboard.run_comparison import CHANGES, Changes
 from harness.present.dashboard.runs import SiteRun
 
 #: Lines of what moved that the overview shows; the comparison shows all.

@@ -10,15 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.analyse.failure_groups import SPEC, FailureGroup, call, failure_groups
-from harness.analyse.known_issues import KnownIssue
-from harness.compare.verdict import Outcome, Stage
-from harness.core.invocation import InvalidInvocation, Invocation
+from harness.analyse import SPEC, FailureGroup, KnownIssue, call, failure_groups
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation
+from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import Call, findings
-from harness.present.report.call_text import torch_call
-from harness.record.exhibits import Graph, Script
-from harness.record.minimal import Minimal
+from harness.record import Graph, Minimal, Script
 
 COLUMNS = (
     "case_id",

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.compare.verdict import CaseKey
-from harness.core.plain_text import count
-from harness.record import layout, store
-from harness.record.errors import ResultsError
-from harness.record.flaky import read_flaky
-from harness.record.run_info import RunInfo, read_run_info
+from harness.compare import CaseKey
+from harness.core import count
+from harness.record import ResultsError, RunInfo, layout, read_flaky, read_run_info, store
 
 #: States of a run: every case that was to be drawn is there; some are lost, or still to come.
 COMPLETE, PARTIAL = "complete", "partial"

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analyse.failure_groups import COLUMNS, FAILED, FailureGroup, failure_groups
-from harness.analyse.known_issues import KnownIssue, read_known_issues
+from harness.analyse import COLUMNS, FAILED, FailureGroup, KnownIssue, failure_groups, read_known_issues
 from harness.present.dashboard.built import Built, build
 from harness.present.dashboard.cases import CaseIndex
 from harness.present.dashboard.cells import matrix_data
@@ -20,11 +19,9 @@ from harness.present.dashboard.embed import write_script
 from harness.present.dashboard.evidence import Damaged, operator_files
 from harness.present.dashboard.index import index_data
 from harness.present.dashboard.runs import SetAside
-from harness.present.dashboard.summary import write_summary
+from harness.present.dashboard.site_summary import write_summary
 from harness.present.dashboard.tolerance_data import read_distributions, tolerance_data
-from harness.record import store
-from harness.record.errors import ResultsError, reason
-from harness.record.minimal import read_minimal
+from harness.record import ResultsError, read_minimal, reason, store
 
 _HERE = Path(__file__).parent
 #: Files of a site that tell it from a directory that holds something else.

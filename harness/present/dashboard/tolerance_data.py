@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.verdict import Outcome
+from harness.compare import Outcome
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.embed import endless, few
-from harness.present.report.tolerance import COLUMNS, COMPARED, Distribution, distributions
+from harness.present.tolerance_report import COLUMNS, COMPARED, Distribution, distributions
 from harness.record import store
 
 #: Upper ends of the bins of a distribution, in ULP; the last bin has no end.

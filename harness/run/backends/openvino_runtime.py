@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core.plugins import Unavailable
-from harness.core.snippet import RunSnippet, RunWanted
+from harness.core import RunSnippet, RunWanted, Unavailable
 from harness.run import node_names as _messages
 from harness.run.base import (
     Array,

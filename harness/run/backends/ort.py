@@ -14,10 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.core.plugins import Unavailable
-from harness.core.snippet import RunSnippet, RunWanted
-from harness.run import cuda as _cuda
-from harness.run import node_names as _messages
+from harness.core import RunSnippet, RunWanted, Unavailable
+from harness.run import cuda as _cuda, node_names as _messages
 from harness.run.base import (
     Array,
     Backend,

@@ -13,7 +13,7 @@ from harness.convert.base import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
 from harness.convert.converters.torchscript import TorchScriptConverter
 from harness.convert.kept_constants import kept
-from harness.convert.quiet import quiet
+from harness.convert.silence import quiet
 from harness.core.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
 from planted.translations import symbolics, translations

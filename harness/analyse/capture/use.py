@@ -1,0 +1,173 @@
+"""Which operator_uses of a model fail in a run, and how often the model calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.analyse.capture.record import Capture
+from harness.compare import Outcome
+from harness.core import count
+from harness.record import store
+
+_COLUMNS = ("case_id", "overload", "dtype", "converter", "backend", "stage", "outcome", "blame", "signature")
+
+
+@dataclass(frozen=True)
+class Place:
+    """How an operator does with one converter and one backend.
+
+    Attributes:
+        converter: Name.
+        backend: Name.
+        own_cases: Kinds of the model's own calls that the run has.
+        own_failures: Those of them that fail.
+        cases: All of the operator's cases in the run that have the dtypes of the model's calls.
+        failures: Those of them that fail; what a specification leaves open is no failure.
+        how: The commonest failure, of the model's own calls where one of these fails.
+        case_id: A case of that failure.
+    """
+
+    converter: str
+    backend: str
+    own_cases: int
+    own_failures: int
+    cases: int
+    failures: int
+    how: str
+    case_id: str
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """An operator of the model.
+
+    Attributes:
+        overload: Dotted name.
+        calls: How often the model calls it in one forward pass.
+        kinds: Kinds of call.
+        modules: Modules that call it, the first few.
+        places: What a run says of it; none where the run has no case of it.
+    """
+
+    overload: str
+    calls: int
+    kinds: int
+    modules: tuple[str, ...]
+    places: tuple[Place, ...] = ()
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Worst first: failures of the model's own calls, then of the operator, then calls."""
+        own = max((p.own_failures for p in self.places), default=0)
+        failures = max((p.failures for p in self.places), default=0)
+        return -int(own > 0) * self.calls, -failures, -self.calls
+
+
+def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
+    """The operator_uses of a model, worst first.
+
+    Args:
+        captured: The model's calls.
+        run: A recorded run to look them up in; None for none.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    if run is not None:
+        for row in store.read(run, _COLUMNS).to_pylist():
+            rows.setdefault(row["overload"], []).append(row)
+    uses: dict[str, list[Any]] = {}
+    for call in captured.calls:
+        uses.setdefault(call.invocation.overload, []).append(call)
+    found = []
+    for overload, calls in uses.items():
+        own = {call.invocation.case_id for call in calls}
+        dtypes = {call.invocation.dtype for call in calls}
+        recorded = [row for row in rows.get(overload, ()) if row["dtype"] in dtypes]
+        modules = dict.fromkeys(place for call in calls for place in call.places if place)
+        found.append(
+            OperatorUse(
+                overload,
+                sum(call.calls for call in calls),
+                len(calls),
+                tuple(modules)[:3],
+                tuple(_places(recorded, own)),
+            )
+        )
+    return sorted(found, key=lambda use: use.rank)
+
+
+def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[Place]:
+    by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_place.setdefault((row["converter"], row["backend"]), []).append(row)
+    for (converter, backend), cases in sorted(by_place.items()):
+        failures = [r for r in cases if Outcome(r["outcome"]).is_failure and r["blame"] != "spec"]
+        own_failures = [r for r in failures if r["case_id"] in own]
+        kinds: dict[str, list[Mapping[str, Any]]] = {}
+        for row in own_failures or failures:
+            kinds.setdefault(f"{row['outcome']} at {row['stage']}: {row['signature']}", []).append(row)
+        how, examples = max(kinds.items(), key=lambda item: len(item[1]), default=("", []))
+        yield Place(
+            converter,
+            backend,
+            len({r["case_id"] for r in cases if r["case_id"] in own}),
+            len({r["case_id"] for r in own_failures}),
+            len(cases),
+            len(failures),
+            how,
+            examples[0]["case_id"] if examples else "",
+        )
+
+
+def capture_data(captured: Capture, uses: Sequence[OperatorUse], run: Path | None) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "model": captured.model,
+        "calls": captured.total,
+        "kinds": len(captured.calls),
+        "left_out": dict(captured.left_out),
+        "run": str(run) if run is not None else None,
+        "operator_uses": [asdict(use) for use in uses],
+    }
+
+
+def render_capture(
+    captured: Capture, uses: Sequence[OperatorUse], run: Path | None
+) -> Iterator[RenderableType]:
+    """For people."""
+    kinds, operators_ = count(len(captured.calls), "kind"), count(len(uses), "operator")
+    yield Text(
+        f"{captured.model}: {count(captured.total, 'call')} of {operators_}, {kinds} of call", style="bold"
+    )
+    table = Table(box=None, pad_edge=False)
+    for name in ("operator", "calls", "kinds", "its own", "any of its dtype", "converter → backend"):
+        table.add_column(name, justify="right" if name in ("calls", "kinds") else "left", no_wrap=True)
+    reasons: dict[str, list[str]] = {}
+    for use in uses:
+        head = [use.overload, str(use.calls), str(use.kinds)]
+        for place in use.places or (None,):
+            table.add_row(*head, *(_cells(place) if place is not None else ("not in the run", "", "")))
+            head = ["", "", ""]
+            if place is not None and place.own_failures:
+                reasons.setdefault(f"{place.how} ({place.case_id})", []).append(use.overload)
+    yield table
+    for how, names in reasons.items():
+        yield Text(f"{', '.join(dict.fromkeys(names))}: {how}")
+    for why, calls in sorted(captured.left_out.items()):
+        yield Text(f"left out: {count(calls, 'call')}: {why}")
+    if run is None:
+        yield Text("No run to look them up in: make one with `pytest harness`, or name one with --run.")
+
+
+def _cells(place: Place) -> tuple[str, str, str]:
+    own = f"{place.own_failures} of {place.own_cases} fail" if place.own_cases else "not run"
+    return own, f"{place.failures} of {place.cases} fail", f"{place.converter} → {place.backend}"

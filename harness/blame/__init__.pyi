@@ -1,0 +1,6 @@
+# The names that other rooms import from here; `__init__.py` loads each at first use.
+
+from .inquiry import (
+    signature as signature,
+    with_blame as with_blame,
+)

@@ -1,0 +1,38 @@
+# The names that other rooms import from here; `__init__.py` loads each at first use.
+
+from . import kept_constants as kept_constants
+from .base import (
+    CONVERTERS as CONVERTERS,
+    Converter as Converter,
+    ExportRequest as ExportRequest,
+    HasProgram as HasProgram,
+    HasUnoptimised as HasUnoptimised,
+    UnsupportedOperator as UnsupportedOperator,
+    find_converter as find_converter,
+)
+from .converters.torchscript import registered_symbolics as registered_symbolics
+from .rules.load import (
+    RuleBook as RuleBook,
+    load_rules as load_rules,
+)
+from .rules.rule import (
+    Rule as Rule,
+    RuleProblem as RuleProblem,
+)
+from .rules.source import (
+    NotSeparable as NotSeparable,
+    RuleSource as RuleSource,
+    rule_source as rule_source,
+)
+from .silence import quiet as quiet
+from .skeleton import (
+    Parameter as Parameter,
+    Signature as Signature,
+    SkeletonWanted as SkeletonWanted,
+)
+from .torchlib_registry import (
+    decomposition_functions as decomposition_functions,
+    decomposition_table as decomposition_table,
+    is_composite as is_composite,
+    registered as registered,
+)

@@ -1,0 +1,80 @@
+# The names that other rooms import from here; `__init__.py` loads each at first use.
+
+from . import (
+    overloads as overloads,
+    values as values,
+)
+from .declaration import declaring_place as declaring_place
+from .described_tensor import describe_tensor as describe_tensor
+from .dtypes import (
+    ALL as ALL,
+    BOOL as BOOL,
+    COMPLEX as COMPLEX,
+    FLOATS as FLOATS,
+    FULL_FLOATS as FULL_FLOATS,
+    INT_RANGE as INT_RANGE,
+    INTEGRAL as INTEGRAL,
+    INTS as INTS,
+    NUMBERS as NUMBERS,
+    PARTS as PARTS,
+    PRECISION as PRECISION,
+    SIGNED_INTS as SIGNED_INTS,
+    UNSIGNED as UNSIGNED,
+    WIDE_UNSIGNED as WIDE_UNSIGNED,
+    is_float as is_float,
+    is_integer as is_integer,
+    wider_float as wider_float,
+)
+from .invocation import (
+    Argument as Argument,
+    Enumerated as Enumerated,
+    InvalidInvocation as InvalidInvocation,
+    Invocation as Invocation,
+    Literal as Literal,
+    Recipe as Recipe,
+    TensorSpec as TensorSpec,
+    contiguous_strides as contiguous_strides,
+    describe as describe,
+)
+from .json_output import json_text as json_text
+from .overloads import (
+    UnknownOperator as UnknownOperator,
+    all_overloads as all_overloads,
+    match as match,
+    near_names as near_names,
+    normalise as normalise,
+    packet as packet,
+)
+from .plain_text import (
+    count as count,
+    describe_error as describe_error,
+    listed as listed,
+    markdown_cell as markdown_cell,
+    plain as plain,
+    shown as shown,
+)
+from .plugins import (
+    Registry as Registry,
+    Unavailable as Unavailable,
+    UnknownName as UnknownName,
+)
+from .snippet import (
+    ExportSnippet as ExportSnippet,
+    ExportWanted as ExportWanted,
+    RunSnippet as RunSnippet,
+    RunWanted as RunWanted,
+    numpy_exchange as numpy_exchange,
+)
+from .tensors import (
+    Call as Call,
+    bind as bind,
+    build_tensor as build_tensor,
+    build_tensors as build_tensors,
+    fed_shape as fed_shape,
+    output_tensors as output_tensors,
+    overload as overload,
+)
+from .values import (
+    STYLE_WEIGHTS as STYLE_WEIGHTS,
+    redraw as redraw,
+)

@@ -1,0 +1,67 @@
+# The names that other rooms import from here; `__init__.py` loads each at first use.
+
+from . import provider as provider
+from .case_library import (
+    CaseFileError as CaseFileError,
+    cases_directory as cases_directory,
+    load_cases as load_cases,
+)
+from .draw import (
+    ANY as ANY,
+    DISTINCT as DISTINCT,
+    FINITE as FINITE,
+    NONZERO as NONZERO,
+    OMIT as OMIT,
+    Domain as Domain,
+    Draw as Draw,
+    ascending as ascending,
+    between as between,
+    index_into as index_into,
+    unique_below as unique_below,
+)
+from .draws import (
+    draw_cases as draw_cases,
+    draw_invocations as draw_invocations,
+    invocations as invocations,
+)
+from .operator_case import (
+    OPERATOR_CASES as OPERATOR_CASES,
+    Arguments as Arguments,
+    Family as Family,
+    OperatorCase as OperatorCase,
+    judge_of as judge_of,
+)
+from .promotion import (
+    REPRESENTATIVES as REPRESENTATIVES,
+    Promotion as Promotion,
+    kind_of_dtype as kind_of_dtype,
+)
+from .provider import StableProvider as StableProvider
+from .recorded_case import (
+    Replayed as Replayed,
+    read_replay as read_replay,
+)
+from .regressions import (
+    Corpus as Corpus,
+    CorpusEntry as CorpusEntry,
+)
+from .regressions.remember import (
+    Memory as Memory,
+    Remembered as Remembered,
+)
+from .sources.base import (
+    Notice as Notice,
+    Request as Request,
+    Source as Source,
+)
+from .sources.corpus import (
+    FromCorpus as FromCorpus,
+    FromFile as FromFile,
+)
+from .sources.generated import Generated as Generated
+from .sources.recorded import FromRecord as FromRecord
+from .sources.registry import (
+    default_sources as default_sources,
+    find_source as find_source,
+    sources_in_order as sources_in_order,
+)

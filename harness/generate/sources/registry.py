@@ -1,0 +1,70 @@
+"""Where invocations come from: one file per source; `base.py` is the protocol.
+
+A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
+``corpus:FILE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.core import Unavailable, UnknownName
+from harness.generate.sources import corpus, generated, opinfo
+from harness.generate.sources.base import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceEntry:
+    """A registered source.
+
+    Attributes:
+        name: Of the option and of the record.
+        create: From what follows the colon of a word, "" without one.
+        probe: Why it cannot be used here; None if it can.
+        argument: What may follow a colon, for messages; "" for nothing.
+        default: Whether a run without ``--source`` asks it.
+    """
+
+    name: str
+    create: Callable[[str], Source]
+    probe: Callable[[], Unavailable | None] = lambda: None
+    argument: str = ""
+    default: bool = False
+
+
+#: In the order in which they are asked: what failed before comes first.
+_ENTRIES = (
+    SourceEntry(name="corpus", create=corpus.create, argument="FILE", default=True),
+    SourceEntry(name="generated", create=lambda argument: generated.Generated(), default=True),
+    SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
+)
+
+
+def source_names() -> tuple[str, ...]:
+    """The words that ``--source`` takes, without their arguments."""
+    return tuple(entry.name for entry in _ENTRIES)
+
+
+def default_sources() -> tuple[str, ...]:
+    """The words of a run that names none."""
+    return tuple(entry.name for entry in _ENTRIES if entry.default)
+
+
+def find_source(word: str) -> tuple[SourceEntry, str]:
+    """The entry that `word` names, and its argument.
+
+    Raises:
+        UnknownName: there is none; near ones are named.
+    """
+    name, colon, argument = word.partition(":")
+    for entry in _ENTRIES:
+        if entry.name == name and (entry.argument or not colon):
+            return entry, argument
+    raise UnknownName("source", word, source_names())
+
+
+def sources_in_order(words: tuple[str, ...]) -> tuple[str, ...]:
+    """`words`, each once, in the order in which their sources are asked."""
+    order = source_names()
+    return tuple(sorted(dict.fromkeys(words), key=lambda word: order.index(find_source(word)[0].name)))

@@ -1,0 +1,28 @@
+# The names that other rooms import from here; `__init__.py` loads each at first use.
+
+from . import (
+    case_report as case_report,
+    digest_text as digest_text,
+    gate_report as gate_report,
+    generator_report as generator_report,
+    minimal_report as minimal_report,
+    numeric_movement as numeric_movement,
+    run_changes as run_changes,
+    tolerance_report as tolerance_report,
+    upgrade_report as upgrade_report,
+)
+from .afterwords import Afterwords as Afterwords
+from .case_report import (
+    verdict_data as verdict_data,
+    verdict_table as verdict_table,
+)
+from .dashboard.site import write_site as write_site
+from .defect_catalogue import (
+    catalogue as catalogue,
+    markdown as markdown,
+)
+from .progress_line import Progress as Progress
+from .reproduce import shown_path as shown_path
+from .run_digest import digest as digest
+from .session_header import header as header
+from .terminal_summary import print_summary as print_summary

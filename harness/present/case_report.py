@@ -1,0 +1,206 @@
+"""One case of a run: the call, what became of it everywhere, whose defect it is, what it shrinks to."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.analyse import KnownIssue, call, minimal_data
+from harness.compare import Outcome, Verdict
+from harness.core import InvalidInvocation, Invocation, plain, shown
+from harness.execute import PREFIX, model_word
+from harness.present.call_text import torch_call
+from harness.present.reproduce import shown_path
+from harness.record import Minimal, ResultsError, read_minimal, read_run_info, store
+
+_FAILED, _PASSED = "red", "green"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseView:
+    """Everything that a run knows of a case.
+
+    Attributes:
+        run: Its directory.
+        case_id: Of the case.
+        invocation: JSON.
+        versions: Of what took part in the run.
+        verdicts: Per converter, backend and export.
+        minimal: What it was shrunk to, where it was.
+        known: Known defects that match a failure of it, in the order of their list.
+    """
+
+    run: Path
+    case_id: str
+    invocation: str
+    versions: dict[str, str]
+    verdicts: tuple[Verdict, ...]
+    minimal: tuple[Minimal, ...]
+    known: tuple[KnownIssue, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed anywhere."""
+        return any(verdict.outcome.is_failure for verdict in self.verdicts)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data, as ``conformance show --json`` prints it."""
+        return {
+            "run": str(self.run),
+            "case_id": self.case_id,
+            "call": call(self.invocation),
+            "torch": _torch_call(self.invocation),
+            "invocation": self.invocation,
+            "versions": self.versions,
+            "verdicts": [verdict_data(verdict) for verdict in self.verdicts],
+            "minimal": [minimal_data(minimal) for minimal in self.minimal],
+            "known": [issue.to_data() for issue in self.known],
+        }
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """One verdict as plain JSON data, without what the case states itself."""
+    names = (
+        "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
+        "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",
+        "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
+        "exported_invocation",
+    )  # fmt: skip
+    return {name: getattr(verdict, name) for name in names}
+
+
+def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseView:
+    """A case of a run, by its id, the beginning of it, or the id of what it was shrunk to.
+
+    Raises:
+        ResultsError: no such case, with near ones; or the run cannot be read.
+    """
+    minimal = read_minimal(run)
+    try:
+        case_id = store.resolve_case(run, wanted)
+    except ResultsError:
+        origin = [m for m in minimal if wanted and m.minimal_id.startswith(wanted)]
+        if not origin:
+            raise
+        case_id = origin[0].case_id
+    verdicts = tuple(store.case(run, case_id))
+    rows = [vars(v) for v in verdicts if v.outcome.is_failure]
+    return CaseView(
+        run=run,
+        case_id=case_id,
+        invocation=verdicts[0].invocation,
+        versions=dict(read_run_info(run).versions),
+        verdicts=verdicts,
+        minimal=tuple(m for m in minimal if m.case_id == case_id),
+        known=tuple(issue for issue in known if any(map(issue.matches, rows))),
+    )
+
+
+def render(view: CaseView) -> Iterator[RenderableType]:
+    """The case for a terminal, part by part."""
+    first = view.verdicts[0]
+    yield Text.assemble((f"case {view.case_id}", "bold"), f"  {first.family}  {first.dtype}")
+    yield shown(call(view.invocation), style="cyan")
+    yield Text()
+    model = model_word(view.run, (first.overload,))
+    if model is None:
+        yield Text("In PyTorch", style="bold")
+        yield from _copied(_torch_call(view.invocation))
+        yield Text()
+    yield verdict_table(view.verdicts)
+    for verdict in view.verdicts:
+        yield from _details(verdict)
+    for issue in view.known:
+        yield Text(f"known: {plain(issue.note)}", style="bold")
+        yield Text(f"  {plain(issue.link)}", no_wrap=True)
+    for minimal in view.minimal:
+        yield Text()
+        yield Text(
+            f"Minimal case {minimal.minimal_id}, {minimal.converter} → {minimal.backend}", style="bold"
+        )
+        yield shown(call(minimal.invocation), style="cyan")
+        yield from (Padding(shown(sentence), (0, 0, 0, 2)) for sentence in minimal.matters)
+        yield Padding(shown(minimal.message, limit=400), (0, 0, 0, 2))
+        yield from _copied(_torch_call(minimal.invocation))
+    yield Text()
+    yield Text("Versions", style="bold")
+    yield Padding(
+        Text(", ".join(f"{name} {version}" for name, version in view.versions.items())), (0, 0, 0, 2)
+    )
+    yield Text()
+    if model is not None:
+        yield Text("Again, and where it begins", style="bold")
+        options = ["--converter", first.converter, "--backend", first.backend]
+        for words in (["pytest", "harness", "--model", model], ["conformance", "diverge", model]):
+            yield Text(f"  {shlex.join([*words, *options])}", no_wrap=True)
+        return
+    yield Text("Again, and as a script of its own", style="bold")
+    for verb in ("replay", "repro"):
+        words = ["conformance", verb, view.case_id, "--run", shown_path(view.run)]
+        yield Text(f"  {shlex.join(words)}", no_wrap=True)
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> RenderableType:
+    """Converter × backend: how the case ended there, and how far from PyTorch."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in ("converter", "backend", "shapes", "opset", "outcome", "blame"):
+        table.add_column(name)
+    for name in ("wrong", "max abs", "max rel", "max ULP"):
+        table.add_column(name, justify="right")
+    for v in verdicts:
+        wrong = f"{v.mismatched_elements}/{v.total_elements}" if v.total_elements else ""
+        ended = (
+            str(v.outcome) if v.outcome in (Outcome.PASS, Outcome.MISMATCH) else f"{v.outcome} at {v.stage}"
+        )
+        errors = (v.max_abs_error, v.max_rel_error, v.max_ulp_error)
+        table.add_row(
+            *(plain(v.converter), plain(v.backend), v.shape_mode, "" if v.opset is None else str(v.opset)),
+            *(ended, v.blame, wrong, *map(number, errors)),
+            style=_FAILED if v.outcome.is_failure else _PASSED if v.outcome is Outcome.PASS else "yellow",
+        )
+    return table
+
+
+def number(value: float | None) -> str:
+    """A measured error: three digits; "" where there is none."""
+    return "" if value is None else f"{value:.3g}"
+
+
+def _details(verdict: Verdict) -> Iterator[RenderableType]:
+    if not (verdict.message or verdict.evidence):
+        return
+    yield Text()
+    yield Text(
+        f"{plain(verdict.converter)} → {plain(verdict.backend)}: {verdict.outcome} at {verdict.stage}", "bold"
+    )
+    lines = [plain(text) for text in verdict.message.splitlines()]
+    yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
+    if verdict.blame:
+        yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
+    if verdict.evidence:
+        yield Padding(Group(*map(shown, verdict.evidence.splitlines())), (0, 0, 0, 4))
+    if verdict.exported_invocation:
+        yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
+
+
+def _copied(code: str) -> Iterator[Text]:
+    for text in code.splitlines():
+        yield Text(f"  {text}", no_wrap=True)
+
+
+def _torch_call(invocation: str) -> str:
+    try:
+        if Invocation.from_json(invocation).overload.startswith(PREFIX):
+            return ""
+        return torch_call(Invocation.from_json(invocation))
+    except InvalidInvocation:
+        return ""

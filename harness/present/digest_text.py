@@ -1,0 +1,174 @@
+"""A digest as Markdown, as a chat message and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from harness.core import count, listed, markdown_cell, plain
+from harness.gate import Comparison, Diff
+from harness.plan import reuse_lines as reuse_lines
+from harness.present import gate_report as gate, run_changes as changes
+from harness.present.run_digest import Digest, Standing
+
+#: Most rows of a table of the job page, and lines of each kind in a chat, where a message is read on a phone.
+_ROWS = 20
+_LINES = 5
+
+
+def markdown(found: Digest, link: str = "") -> str:
+    """The digest for the page of a CI job.
+
+    Args:
+        found: It.
+        link: Of the dashboard; "" for none.
+    """
+    return "\n".join(_markdown(found, link)) + "\n"
+
+
+def _markdown(found: Digest, link: str) -> Iterator[str]:
+    yield f"## Conformance is {markdown_cell(found.headline)}"
+    yield ""
+    yield f"Run `{plain(found.info.run_id)}`, {_when(found)}, seed {found.info.seed}." + (
+        f" [Dashboard]({link})" if link else ""
+    )
+    what, *why = reuse_lines(found.info) or [""]
+    if what:
+        yield f"\n{markdown_cell(what[0].upper() + what[1:])}."
+    yield from (f"- {markdown_cell(line)}" for line in why)
+    if not found.there.complete:
+        yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
+        yield from _parts(found)
+    yield ""
+    yield f"| | operators | {' | '.join(Standing)} | lack verdicts | cases that pass |"
+    yield f"| --- | ---: |{' ---: |' * (len(Standing) + 2)}"
+    lacking = len(found.there.unfinished)
+    for column in found.columns:
+        numbers = [
+            column.operators.total() + lacking,
+            *(column.operators[standing] for standing in Standing),
+            lacking,
+        ]
+        cells = [markdown_cell(column.name), *(f"{number:,}" for number in numbers)]
+        yield f"| {' | '.join(cells)} | {_share(column.passed, column.total)} |"
+    if isinstance(found.found, Comparison):
+        yield "\n" + gate.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
+    elif isinstance(found.found, Diff):
+        yield "\n" + changes.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
+    yield from _failures(found)
+
+
+def _parts(found: Digest) -> Iterator[str]:
+    if len(found.there.parts) > 1:
+        yield "| shard | state | operators | lack verdicts |"
+        yield "| --- | --- | ---: | ---: |"
+        for part in found.there.parts:
+            cells = f"{part.index}/{part.count} | {part.state} | {len(part.operators):,}"
+            yield f"| {cells} | {len(part.unfinished):,} |"
+
+
+def _failures(found: Digest) -> Iterator[str]:
+    if not found.groups:
+        return
+    yield f"\n### {count(len(found.groups), 'distinct failure')}, worst first\n"
+    yield "| outcome | whose | operators | cases | smallest |"
+    yield "| --- | --- | --- | ---: | --- |"
+    for group in found.groups[:_ROWS]:
+        smallest = f"{group.minimal.minimal_id if group.minimal else group.case_id} {group.call}"
+        cells = [
+            f"{group.outcome} at {group.stage}",
+            group.blame,
+            listed(group.overloads, 3),
+            f"{group.cases:,}",
+            smallest,
+        ]
+        yield f"| {' | '.join(map(markdown_cell, cells))} |"
+    if len(found.groups) > _ROWS:
+        yield f"\nand {len(found.groups) - _ROWS:,} more"
+
+
+def chat(found: Digest, link: str = "") -> dict[str, Any]:
+    """The digest as the payload of an incoming webhook: Slack, Mattermost and Google Chat take ``text``.
+
+    Args:
+        found: It.
+        link: Of the dashboard; "" for none.
+    """
+    return {"text": "\n".join(_chat(found, link))}
+
+
+def _chat(found: Digest, link: str) -> Iterator[str]:
+    yield f"Conformance is {plain(found.headline, 300)}"
+    for column in found.columns:
+        whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
+        words = f"{whole:,} of {column.operators.total() + lacking:,} operators pass wholly"
+        yield f"{plain(column.name)}: {words}" + (f", {lacking:,} lack verdicts" if lacking else "")
+    worse = _worse(found)
+    yield from (f"• {plain(line, 200)}" for line in worse[:_LINES])
+    if len(worse) > _LINES:
+        yield f"and {len(worse) - _LINES:,} more"
+    if link:
+        yield link
+
+
+def _worse(found: Digest) -> list[str]:
+    """What is worse, a line each."""
+    if isinstance(found.found, Comparison):
+        return [f"{one.where}: {one.what}" for one in found.found.told if one.finding.fails]
+    if isinstance(found.found, Diff):
+        return [
+            f"{line.overload}, {line.converter} → {line.backend}: {number:,} {change}"
+            for line in found.found.overloads
+            for change, number in line.counts.items()
+            if change.is_worse
+        ]
+    return []
+
+
+def as_json(found: Digest) -> dict[str, Any]:
+    """The digest as plain data."""
+    return {
+        "headline": found.headline,
+        "red": found.red,
+        "run_id": found.info.run_id,
+        "started": found.info.started,
+        "complete": found.there.complete,
+        "missing": found.there.said,
+        "shards": [
+            {
+                "index": part.index,
+                "count": part.count,
+                "state": str(part.state),
+                "operators": len(part.operators),
+                "unfinished": list(part.unfinished),
+            }
+            for part in found.there.parts
+        ],
+        "columns": [
+            {
+                "converter": column.converter,
+                "backend": column.backend,
+                "operators": {str(standing): column.operators[standing] for standing in Standing},
+                "passed": column.passed,
+                "total": column.total,
+            }
+            for column in found.columns
+        ],
+        "failures": len(found.groups),
+        "reused": found.info.reused,
+        "against": found.against,
+        "worse": found.worse,
+        "differences": found.differences,
+    }
+
+
+def _when(found: Digest) -> str:
+    try:
+        return f"{datetime.fromisoformat(found.info.started):%-d %B %Y %H:%M} UTC"
+    except ValueError:
+        return plain(found.info.started)
+
+
+def _share(passed: int, total: int) -> str:
+    return f"{passed:,} of {total:,} ({passed / total:.1%})" if total else "none"

@@ -1,0 +1,177 @@
+"""Operators × (converter, backend): how many cases passed, worst operators first."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import pyarrow as pa
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.compare import Outcome
+from harness.core import count, shown
+
+#: Converter and backend.
+Column: TypeAlias = tuple[str, str]
+
+COLUMNS = ("overload", "converter", "backend", "outcome", "blame")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What became of one operator's cases in one column.
+
+    Only `Outcome.PASS` is a pass. A skipped case is not in the total: PyTorch rejects it, so that
+    there is nothing to conform to. Everything else is, whether it counts as a failure or not.
+
+    Attributes:
+        outcomes: Outcome → cases, without those that are `open`.
+        open: Cases that would have failed but for a specification that leaves the result open.
+    """
+
+    outcomes: Mapping[Outcome, int]
+    open: int = 0
+
+    @property
+    def passes(self) -> int:
+        """Cases that passed."""
+        return self.outcomes.get(Outcome.PASS, 0)
+
+    @property
+    def total(self) -> int:
+        """Cases that could have passed."""
+        drawn = sum(number for outcome, number in self.outcomes.items() if outcome is not Outcome.SKIP)
+        return drawn + self.open
+
+    @property
+    def failures(self) -> int:
+        """Cases that failed."""
+        return sum(number for outcome, number in self.outcomes.items() if outcome.is_failure)
+
+    def __str__(self) -> str:
+        notes = [
+            f"{number} {outcome}"
+            for outcome, number in self.outcomes.items()
+            if number
+            and not outcome.is_failure
+            and outcome is not Outcome.PASS
+            # A few skips are in the nature of drawing; all of them hide an operator.
+            and (outcome is not Outcome.SKIP or not self.total)
+        ]
+        if self.open:
+            notes.append(f"{self.open} open")
+        return f"{self.passes}/{self.total}" + (f" ({', '.join(notes)})" if notes else "")
+
+    @property
+    def style(self) -> str:
+        """For rich."""
+        if self.failures:
+            return "red"
+        return "green" if self.passes and self.passes == self.total else "yellow"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator."""
+
+    overload: str
+    cells: Mapping[Column, Cell]
+
+    @cached_property
+    def failing(self) -> bool:
+        """Whether a case of it failed anywhere."""
+        return any(cell.failures for cell in self.cells.values())
+
+    @cached_property
+    def passing(self) -> bool:
+        """Whether it ran everywhere and everything passed."""
+        return all(cell.passes and cell.passes == cell.total for cell in self.cells.values())
+
+    @cached_property
+    def badness(self) -> tuple[float, int, float]:
+        """Sorts worst first: share of failures, their number, share of cases that did not pass."""
+        total = sum(cell.total for cell in self.cells.values())
+        failures = sum(cell.failures for cell in self.cells.values())
+        passes = sum(cell.passes for cell in self.cells.values())
+        return -failures / max(total, 1), -failures, passes / max(total, 1)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The whole of it, operators worst first."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    totals: Mapping[Column, Cell]
+
+
+def matrix(verdicts: pa.Table) -> Matrix:
+    """Count a record's rows; only the columns `COLUMNS` are looked at."""
+    counted = verdicts.select(COLUMNS).group_by(list(COLUMNS)).aggregate([([], "count_all")])
+    by_cell: defaultdict[tuple[str, Column], Counter[Outcome | None]] = defaultdict(Counter)
+    totals: defaultdict[Column, Counter[Outcome | None]] = defaultdict(Counter)
+    for row in counted.to_pylist():
+        column = row["converter"], row["backend"]
+        outcome = None if row["blame"] == "spec" else Outcome(row["outcome"])
+        by_cell[row["overload"], column][outcome] += row["count_all"]
+        totals[column][outcome] += row["count_all"]
+    by_row: defaultdict[str, dict[Column, Cell]] = defaultdict(dict)
+    for (overload, column), outcomes in by_cell.items():
+        by_row[overload][column] = _cell(outcomes)
+    rows = [Row(overload, cells) for overload, cells in by_row.items()]
+    return Matrix(
+        columns=tuple(sorted(totals)),
+        rows=tuple(sorted(rows, key=lambda row: (*row.badness, row.overload))),
+        totals={column: _cell(outcomes) for column, outcomes in totals.items()},
+    )
+
+
+def render(counts: Matrix, limit: int = 20) -> RenderableType:
+    """The matrix for a terminal.
+
+    Args:
+        counts: The matrix.
+        limit: Most operators to show; those that pass everywhere are one line whatever it is.
+    """
+    open_rows = [row for row in counts.rows if not row.passing]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
+    table.add_column("operator", footer=f"all {count(len(counts.rows), 'operator')}", overflow="fold")
+    for column in counts.columns:
+        total = counts.totals[column]
+        heading = Text("\n").join(shown(word) for word in column)
+        table.add_column(
+            heading, footer=Text(str(total), style=total.style), justify="right", overflow="fold"
+        )
+    for row in open_rows[:limit]:
+        cells = (row.cells.get(column) for column in counts.columns)
+        table.add_row(
+            shown(row.overload),
+            *(Text("-") if cell is None else Text(str(cell), style=cell.style) for cell in cells),
+        )
+    return Group(table, *_footnotes(counts.rows, open_rows[limit:]))
+
+
+def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
+    failing = sum(row.failing for row in hidden)
+    if failing:
+        yield Text(f"and {count(failing, 'more operator')} with failures", style="red")
+    if len(hidden) > failing:
+        number = count(len(hidden) - failing, "more operator")
+        yield Text(f"and {number} without failures, but not all passed", style="yellow")
+    passing = sum(row.passing for row in rows)
+    if passing:
+        yield Text(
+            f"{count(passing, 'operator')} not shown: every case passed in every column", style="green"
+        )
+
+
+def _cell(outcomes: Mapping[Outcome | None, int]) -> Cell:
+    """None stands for what the specification leaves open."""
+    known = {outcome: outcomes[outcome] for outcome in Outcome if outcomes.get(outcome)}
+    return Cell(known, outcomes.get(None, 0))

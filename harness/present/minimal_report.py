@@ -1,0 +1,74 @@
+"""Minimal cases for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation, plain, shown
+from harness.record import Minimal
+
+
+def minimal_of(
+    minimals: Iterable[Minimal],
+    *,
+    overloads: Iterable[str],
+    converter: str,
+    stage: Stage,
+    outcome: Outcome,
+    signature: str,
+    backend: str = "",
+) -> Minimal | None:
+    """The plainest of the minimal cases that belong to a group of failures; None without any.
+
+    Args:
+        minimals: A run's, as `harness.record.minimal.read_minimal` gives them.
+        overloads: The operators that the group touches.
+        converter: Its name.
+        stage: Where the group's cases end; likewise the next two.
+        outcome: How.
+        signature: In what words.
+        backend: Its name; "" for a failure that comes before any backend.
+    """
+    touched = frozenset(overloads)
+    wanted = converter, stage, outcome, signature
+    found = [
+        m
+        for m in minimals
+        if (m.converter, m.stage, m.outcome, m.signature) == wanted
+        and m.overload in touched
+        and backend in ("", m.backend)
+    ]
+    return min(found, key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None)
+
+
+def call(minimal: Minimal) -> str:
+    """The minimal invocation as a person would write it."""
+    try:
+        return str(Invocation.from_json(minimal.invocation))
+    except InvalidInvocation:
+        return minimal.invocation
+
+
+def render(minimal: Minimal) -> RenderableType:
+    """One minimal case with what it says and what it depends on."""
+    return Group(*_blocks(minimal))
+
+
+def _blocks(minimal: Minimal) -> Iterator[RenderableType]:
+    yield Text.assemble(
+        (f"{minimal.outcome}", "bold red"),
+        f" at {minimal.stage}, {plain(minimal.converter)} → {plain(minimal.backend)}, from {minimal.case_id}",
+    )
+    details: list[RenderableType] = [shown(f"{minimal.minimal_id} {call(minimal)}", style="cyan", limit=400)]
+    first = minimal.message.strip().splitlines()
+    if first:
+        details.append(shown(first[0], limit=240))
+    details += [shown(sentence, limit=240) for sentence in minimal.matters]
+    if not minimal.finished:
+        details.append(Text("more budget may find a smaller one", style="dim"))
+    yield Padding(Group(*details), (0, 0, 0, 4))

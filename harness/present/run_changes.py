@@ -1,0 +1,129 @@
+"""A comparison of two runs, for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from harness.core import count, markdown_cell, plain
+from harness.gate import CaseChange, Change, Diff, OverloadChanges
+
+#: What is told apart, most urgent first; what did not change is only counted.
+ORDER = tuple(change for change in Change if change is not Change.UNCHANGED)
+
+_STYLES = {
+    Change.REGRESSED: "bold red",
+    Change.FAILS_OTHERWISE: "bold red",
+    Change.DRIFTED: "bold red",
+    Change.IMPROVED: "bold green",
+}
+
+
+def summary(found: Diff) -> str:
+    """``3 improved, 1 regressed, 60 unchanged``."""
+    parts = [f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, Change.UNCHANGED) if found.counts[kind]]
+    return ", ".join(parts) or "no case in either"
+
+
+def render(found: Diff, limit: int = 20) -> RenderableType:
+    """The comparison for a terminal.
+
+    Args:
+        found: What changed.
+        limit: Most lines of each kind of change.
+    """
+    return Group(*_lines(found, limit))
+
+
+def _lines(found: Diff, limit: int) -> Iterator[RenderableType]:
+    for name, (before, after) in found.versions.items():
+        yield Text(f"{plain(name)}: {plain(before) or 'absent'} → {plain(after) or 'absent'}")
+    for kind in ORDER:
+        lines = [line for line in found.overloads if line.counts.get(kind)]
+        if not lines:
+            continue
+        yield Text(f"{kind}: {count(found.counts[kind], 'case')}", style=_STYLES.get(kind, "bold"))
+        for line in lines[:limit]:
+            why = f" [{plain(line.why, 200)}]" if line.why else ""
+            yield Text(f"  {line.counts[kind]:>4} {plain(_path(line))}{why}")
+            yield Text(f"       {plain(example(line.examples[kind]), 240)}")
+        if len(lines) > limit:
+            yield Text(f"  and {count(len(lines) - limit, 'more operator')}")
+    if found.missing:
+        yield Text(f"not checked: {plain(found.missing)}", style="bold red")
+    yield Text(summary(found))
+
+
+def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
+    """The comparison for a pull request.
+
+    Args:
+        found: What changed.
+        before: What to call the first run.
+        after: What to call the second.
+        limit: Most rows of each kind of change.
+    """
+    lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
+    if found.missing:
+        lines += ["", f"**Not checked**: {markdown_cell(found.missing)}."]
+    if found.versions:
+        lines += ["", "| | before | after |", "| --- | --- | --- |"]
+        lines += [
+            f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |"
+            for n, (a, b) in found.versions.items()
+        ]
+    for kind in ORDER:
+        rows = [line for line in found.overloads if line.counts.get(kind)]
+        if rows:
+            lines += ["", f"#### {str(kind).capitalize()}: {found.counts[kind]:,}", ""]
+            lines += ["| cases | operator | example | why |", "| ---: | --- | --- | --- |"]
+            for row in rows[:limit]:
+                cells = (_path(row), example(row.examples[kind]), row.why)
+                lines.append(f"| {row.counts[kind]} | {' | '.join(map(markdown_cell, cells))} |")
+            if len(rows) > limit:
+                lines.append(f"\nand {count(len(rows) - limit, 'more operator')}")
+    return "\n".join(lines) + "\n"
+
+
+def example(change: CaseChange) -> str:
+    """One case in words: how it ended before and after, and the case."""
+    before, after = change.before, change.after
+    words = f"{change.row['case_id']}: "
+    if change.change in (Change.MOVED, Change.DRIFTED) and before is not None and after is not None:
+        return f"{words}{before['max_ulp_error']:.3g} ULP → {after['max_ulp_error']:.3g} ULP"
+    ends = [
+        f"{row['outcome']}{' at ' + row['stage'] if row['signature'] else ''}"
+        for row in (before, after)
+        if row
+    ]
+    said = next((row["message"] for row in (after, before) if row and row["message"]), "")
+    return words + " → ".join(ends) + (f": {said}" if said else "")
+
+
+def _path(line: OverloadChanges) -> str:
+    mode = "" if line.shape_mode == "static" else f", {line.shape_mode}"
+    return f"{line.overload}, {line.converter} → {line.backend}{mode}"
+
+
+def as_json(found: Diff) -> dict[str, Any]:
+    """The comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
+    return {
+        "counts": {str(kind): found.counts[kind] for kind in Change},
+        "missing": found.missing,
+        "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
+        "overloads": [
+            {
+                "overload": line.overload,
+                "converter": line.converter,
+                "backend": line.backend,
+                "shape_mode": line.shape_mode,
+                "counts": {str(kind): n for kind, n in line.counts.items()},
+                "examples": {str(k): example(c) for k, c in line.examples.items() if k in ORDER},
+                "why": line.why,
+            }
+            for line in found.overloads
+        ],
+    }

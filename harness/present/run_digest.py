@@ -1,0 +1,152 @@
+"""A run in a few lines, for the page of a CI job and for a chat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from harness.analyse import FailureGroup, grouping as failures, known_issues
+from harness.core import count
+from harness.gate import Comparison, Diff, Found, Side, compare_as_fits, find_side
+from harness.present import gate_report as gate, matrix, run_changes as changes
+from harness.record import Completeness, RunInfo, completeness, read_minimal, read_run_info, store
+
+
+class Standing(StrEnum):
+    """How an operator stands in one column; only `WHOLE` is a pass.
+
+    `UNJUDGED`: none of its cases passed and none failed, such as an engine that was built and not run.
+    """
+
+    WHOLE = "pass wholly"
+    PART = "in part"
+    NONE = "not at all"
+    UNJUDGED = "not judged"
+
+    @classmethod
+    def of(cls, cell: matrix.Cell) -> Standing:
+        """How the operator of a cell stands."""
+        if not cell.passes:
+            return cls.NONE if cell.failures else cls.UNJUDGED
+        return cls.WHOLE if cell.passes == cell.total else cls.PART
+
+
+@dataclass(frozen=True)
+class Column:
+    """One converter and backend.
+
+    Attributes:
+        converter: Name.
+        backend: Name.
+        operators: How many stand how; those that the run lacks verdicts of are not among them.
+        passed: Cases.
+        total: Cases that could have passed.
+    """
+
+    converter: str
+    backend: str
+    operators: Counter[Standing]
+    passed: int
+    total: int
+
+    @property
+    def name(self) -> str:
+        """``dynamo → ort-cpu``."""
+        return f"{self.converter} → {self.backend}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digest:
+    """What there is to say of a run.
+
+    Attributes:
+        info: Its ``run.json``.
+        there: How much of it there is.
+        columns: By converter and backend.
+        groups: The distinct failures, worst first, but for what a specification leaves open.
+        against: What it was compared with, by name; "" for nothing.
+        found: What differs from that; None for nothing compared.
+    """
+
+    info: RunInfo
+    there: Completeness
+    columns: tuple[Column, ...]
+    groups: tuple[FailureGroup, ...]
+    against: str = ""
+    found: Found | None = None
+
+    @property
+    def worse(self) -> int:
+        """How much is worse than what it was compared with."""
+        if isinstance(self.found, Comparison):
+            return self.found.worse
+        if isinstance(self.found, Diff):
+            return sum(number for change, number in self.found.counts.items() if change.is_worse)
+        return 0
+
+    @property
+    def red(self) -> bool:
+        """Whether somebody has to look: something is worse, or something is missing."""
+        return bool(self.worse) or not self.there.complete
+
+    @property
+    def headline(self) -> str:
+        """``red: shard 2/4 is missing; 2 worse than golden/baseline``."""
+        parts = [] if self.there.complete else [self.there.said.partition(" (")[0]]
+        if self.worse:
+            parts.append(f"{self.worse:,} worse than {self.against}")
+        elif self.against:
+            parts.append("nothing else is worse" if parts else "nothing is worse")
+        else:
+            parts.append(count(len(self.groups), "distinct failure"))
+        word = "red" if self.red else "green" if self.against else "not compared"
+        return f"{word}: {'; '.join(parts)}"
+
+    @property
+    def differences(self) -> str:
+        """``2 regression, 1 flaky``; "" where nothing was compared."""
+        if isinstance(self.found, Comparison):
+            return gate.summary(self.found)
+        return changes.summary(self.found) if isinstance(self.found, Diff) else ""
+
+
+def digest(run: Path, against: str | None = None) -> Digest:
+    """Sum up a run.
+
+    Args:
+        run: Its directory.
+        against: A run, a baseline or a git revision, as `conformance diff` takes it.
+
+    Raises:
+        ResultsError: one of them cannot be read.
+    """
+    there = completeness(run)
+    rows = store.read(run, matrix.COLUMNS)
+    groups = failures.failure_groups(
+        store.read(run, failures.COLUMNS, failures.FAILED),
+        read_minimal(run),
+        known_issues.read_known_issues(),
+    )
+    side = find_side(against) if against is not None else None
+    return Digest(
+        info=read_run_info(run),
+        there=there,
+        columns=tuple(_columns(matrix.matrix(rows), set(there.unfinished))),
+        groups=tuple(group for group in groups if group.blame != failures.SPEC),
+        against=side.name if side else "",
+        found=compare_as_fits(side, Side(run.name, run=run)) if side else None,
+    )
+
+
+def _columns(counts: matrix.Matrix, lacking: Collection[str]) -> Iterator[Column]:
+    for name in counts.columns:
+        cells = [row.cells[name] for row in counts.rows if name in row.cells and row.overload not in lacking]
+        yield Column(
+            *name,
+            operators=Counter(map(Standing.of, cells)),
+            passed=sum(cell.passes for cell in cells),
+            total=sum(cell.total for cell in cells),
+        )

@@ -1,0 +1,120 @@
+"""What is printed at the end of a session: matrix, counts, failures, how to go on from there."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from harness.analyse import grouping as failures, known_issues
+from harness.core import count, plain
+from harness.execute import model_word
+from harness.gate import compare_runs
+from harness.present import counts, matrix, rejections, run_changes as changes
+from harness.present.reproduce import command, shown_path
+from harness.record import ResultsError, layout, read_minimal, store
+
+_COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
+
+
+def print_summary(
+    console: Console, results_dir: Path, *, operators: int = 20, groups: int = 10, cwd: Path | None = None
+) -> None:
+    """Print a run's summary.
+
+    Args:
+        console: Any; its width is kept to, its colours are used if it has them.
+        results_dir: The run, finished or not.
+        operators: Most rows of the matrix.
+        groups: Most groups of failures.
+        cwd: What paths are relative to; None for the current directory.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    for part in _parts(results_dir, operators, groups, cwd):
+        # What is there to be copied is never wrapped.
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
+
+
+def summary_text(
+    results_dir: Path,
+    *,
+    width: int,
+    colour: bool = False,
+    operators: int = 20,
+    groups: int = 10,
+    cwd: Path | None = None,
+) -> str:
+    """What `print_summary` prints, `width` columns wide; escape sequences only with `colour`."""
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
+    )
+    with console.capture() as capture:
+        print_summary(console, results_dir, operators=operators, groups=groups, cwd=cwd)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> Iterator[RenderableType]:
+    rows = store.read(results_dir, _COLUMNS)
+    where = shown_path(results_dir, cwd)
+    if not rows.num_rows:
+        yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
+        return
+    yield matrix.render(matrix.matrix(rows), operators)
+    yield Text()
+    yield counts.render(counts.counts(rows))
+    yield Text()
+    known, complaint = _known_issues()
+    if complaint:
+        yield Text(plain(complaint), style="bold red")
+    found = failures.failure_groups(
+        store.read(results_dir, failures.COLUMNS, failures.FAILED), read_minimal(results_dir), known
+    )
+    if found:
+        yield failures.render(found, groups)
+        yield Text()
+    without = results_dir / layout.WITHOUT_RULES_DIRECTORY
+    if without.is_dir():
+        yield Text("With the rules, compared to the converter's own conversions:", style="bold")
+        yield changes.render(compare_runs(without, results_dir))
+        yield Text()
+    defective = rejections.rejections(
+        rows, store.read(results_dir, rejections.REJECTED_COLUMNS, rejections.REJECTED)
+    )
+    if defective:
+        yield rejections.render(defective)
+        yield Text()
+    if found:
+        worst = found[0]
+        again = command(
+            results_dir,
+            worst.case_id,
+            converter=worst.converter,
+            backend=worst.backend or None,
+            model=model_word(results_dir, worst.overloads),
+            cwd=cwd,
+        )
+        yield Text("Reproduce the first failure:")
+        yield Text(f"  {again}", no_wrap=True)
+    gone = known_issues.no_longer_failing(known, store.read(results_dir, known_issues.COLUMNS))
+    if gone:
+        yield known_issues.render(gone)
+    cases = pc.count_distinct(rows["case_id"]).as_py()
+    name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
+    yield Text(
+        f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
+        no_wrap=True,
+    )
+
+
+def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:
+    """The known defects, or what is wrong with their file: a typing error there costs no one a summary."""
+    try:
+        return known_issues.read_known_issues(), ""
+    except ResultsError as error:
+        return (), str(error)

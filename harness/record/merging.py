@@ -1,0 +1,323 @@
+"""One run from the shards of it, with what is missing named."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from harness.record import layout, parquet, store
+from harness.record.errors import ResultsError, reason
+from harness.record.flaky import FLAKY_FILE, read_flaky, write_flaky
+from harness.record.minimal import MINIMAL_FILE
+from harness.record.missing import Part, State, completeness
+from harness.record.rules_used import OPTION
+from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info, write_run_info
+
+#: Rows that are in memory at once.
+_ROW_GROUP = 10_000
+
+#: Below the merged run: what a shard's directory holds beside a run, by its number.
+SHARDS_DIRECTORY = "shards"
+
+_OF_A_RUN = {
+    layout.RUN_FILE,
+    layout.VERDICTS_FILE,
+    layout.PARTS_DIRECTORY,
+    layout.WITHOUT_RULES_DIRECTORY,
+    FLAKY_FILE,
+    MINIMAL_FILE,
+}
+
+
+@dataclass(frozen=True)
+class ShardRun:
+    """What one shard left.
+
+    Attributes:
+        directory: Where.
+        info: Its ``run.json``.
+        part: How much of it there is.
+    """
+
+    directory: Path
+    info: RunInfo
+    part: Part
+
+    @property
+    def index(self) -> int:
+        """From 1."""
+        return self.part.index
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"shard {self.part.index}/{self.part.count} ({self.directory})"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merge came to.
+
+    Attributes:
+        info: Of the merged run.
+        set_aside: Directories that gave nothing, each with why, in one line.
+    """
+
+    info: RunInfo
+    set_aside: tuple[str, ...]
+
+
+def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = False) -> Merged:
+    """Write the run that `directories` hold shards of to `out`.
+
+    A directory that holds no run, or a damaged one, is set aside, and its shard is missing then.
+
+    Args:
+        directories: Of shards, in any order.
+        out: May exist, with anything in it but a run.
+        different_versions: Merge what ran with different versions all the same.
+
+    Raises:
+        ResultsError: there is no shard at all, they do not belong together, one is given twice, or `out`
+            holds a run or cannot be written.
+    """
+    shards, set_aside = _found(directories)
+    if not shards:
+        raise ResultsError(f"nothing to merge: {'; '.join(set_aside) or 'no shard is given'}")
+    _check(shards, different_versions)
+    if layout.holds_run(out):
+        raise ResultsError(
+            f"{out} already holds a run; nothing was overwritten: give another --out, or delete it"
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"cannot write {out}: {reason(error)}") from None
+    info = _info(shards)
+    _write(shards, [shard.directory for shard in shards], out, info)
+    without = [shard.directory / layout.WITHOUT_RULES_DIRECTORY for shard in shards]
+    if any(map(layout.holds_run, without)):
+        (out / layout.WITHOUT_RULES_DIRECTORY).mkdir()
+        _write(shards, without, out / layout.WITHOUT_RULES_DIRECTORY, info)
+    _copy_others(shards, out)
+    return Merged(info, tuple(set_aside))
+
+
+def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
+    shards: dict[tuple[int, int], ShardRun] = {}
+    set_aside: list[str] = []
+    for directory in directories:
+        try:
+            info = read_run_info(directory)
+            found = completeness(directory).parts[0]
+            for _ in _tables([directory]):
+                pass
+            read_flaky(directory)
+        except ResultsError as error:
+            set_aside.append(str(error))
+            continue
+        if info.shard is None:
+            what = (
+                "was merged already"
+                if info.shards
+                else "is a whole run, not a shard (pytest harness --shard I/N)"
+            )
+            raise ResultsError(f"{directory} {what}: leave it away")
+        shard = ShardRun(directory, info, found)
+        twice = shards.setdefault((shard.index, found.count), shard)
+        if twice is not shard:
+            raise ResultsError(
+                f"shard {shard.index}/{found.count} is given twice, in {twice.directory} and in {directory}: "
+                "leave one away"
+            )
+    return [shards[place] for place in sorted(shards)], set_aside
+
+
+def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
+    """That all are of one run.
+
+    Raises:
+        ResultsError: they are not; says which two, and what differs.
+    """
+    first = shards[0]
+    for other in shards[1:]:
+        pair = f"{first.name} and {other.name} are not of one run"
+        if first.part.count != other.part.count:
+            raise ResultsError(f"{pair}: of {first.part.count} shards and of {other.part.count}")
+        if first.info.seed != other.info.seed:
+            raise ResultsError(f"{pair}: seed {first.info.seed} and seed {other.info.seed}")
+        # Where their rules were may differ, what these say may not.
+        for name, a, b in _differing(*({**s.info.options, OPTION: None} for s in (first, other))):
+            raise ResultsError(f"{pair}: --{name.replace('_', '-')} {_said(a)} and {_said(b)}")
+        # An empty shard says nothing of rules.
+        rules = {shard.info.basis[RULES] for shard in (first, other) if RULES in shard.info.basis}
+        if len(rules) > 1:
+            raise ResultsError(f"{pair}: their --rules say other things")
+        sources = ({SOURCE: info.basis.get(SOURCE)} for info in (first.info, other.info))
+        versions = [*_differing(first.info.versions, other.info.versions), *_differing(*sources)]
+        for name, a, b in () if different_versions else versions:
+            raise ResultsError(
+                f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them all the "
+                "same"
+            )
+        if first.info.planned != other.info.planned:
+            raise ResultsError(
+                f"{pair}: they planned other operators ({_other_operators(first.info, other.info)}); run all "
+                "shards from one state of the project and with one corpus"
+            )
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for name in sorted({*a, *b}):
+        if a.get(name) != b.get(name):
+            yield name, a.get(name), b.get(name)
+
+
+def _said(value: Any) -> str:
+    if value is None or value == []:
+        return "(none)"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _other_operators(a: RunInfo, b: RunInfo) -> str:
+    one, two = ({(o, w) for part in info.planned for o, w in part.items()} for info in (a, b))
+    names = sorted({name for name, _ in one ^ two})
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") if names else "distributed otherwise"
+
+
+def _info(shards: Sequence[ShardRun]) -> RunInfo:
+    first = shards[0].info
+    here = {shard.index: shard for shard in shards}
+    parts: list[dict[str, Any]] = []
+    for index, planned in enumerate(first.planned, start=1):
+        shard = here.get(index)
+        if shard is None:
+            lost = tuple(planned)
+            parts.append(Part(index, len(first.planned), State.MISSING, lost, lost).to_data())
+            continue
+        of_it = {name: getattr(shard.info, name) for name in ("run_id", "started", "finished", "exit_status")}
+        parts.append({**shard.part.to_data(), **of_it, "host": dict(shard.info.host)})
+    statuses = [shard.info.exit_status for shard in shards if shard.info.exit_status is not None]
+    whole = all(part["state"] == State.COMPLETE for part in parts)
+    ids = " ".join(shard.info.run_id for shard in shards)
+    began = min(shard.info.run_id for shard in shards).rsplit("-", 1)[0]
+    return dataclasses.replace(
+        first,
+        run_id=f"{began}-{hashlib.sha256(ids.encode()).hexdigest()[:6]}",
+        started=min(shard.info.started for shard in shards),
+        finished=max(shard.info.finished or shard.info.started for shard in shards),
+        versions=_together([shard.info.versions for shard in shards]),
+        host=_shared([shard.info.host for shard in shards]),
+        basis=_shared([shard.info.basis for shard in shards], own=True),
+        reused=_reused([shard.info.reused for shard in shards if shard.info.reused]),
+        # What is missing is no success.
+        exit_status=max([*statuses, 0 if whole else 1]),
+        shard=None,
+        operators=tuple(sorted(name for part in parts for name in part["operators"])),
+        unfinished=tuple(sorted(name for part in parts for name in part["unfinished"])),
+        shards=tuple(parts),
+    )
+
+
+def _together(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """All versions of each name: one, where the shards agree."""
+    names = dict.fromkeys(name for some in versions for name in some)
+    return {n: ", ".join(dict.fromkeys(some[n] for some in versions if n in some)) for n in names}
+
+
+def _shared(facts: Sequence[Mapping[str, Any]], own: bool = False) -> dict[str, Any]:
+    """What all shards say alike; with `own` also what only some have anything to say of."""
+    names = dict.fromkeys(name for some in facts for name in some)
+    found = {}
+    for name in names:
+        said = [some[name] for some in facts if name in some]
+        if all(value == said[0] for value in said) and (own or len(said) == len(facts)):
+            found[name] = said[0]
+    return found
+
+
+def _reused(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if not reports:
+        return None
+    runs: Counter[str] = Counter()
+    for report in reports:
+        runs.update(report["runs"])
+    notes = dict.fromkeys(note for report in reports for note in report["notes"])
+    of = sum(report["of"] for report in reports)
+    return {"verdicts": runs.total(), "of": of, "runs": dict(runs), "notes": list(notes)}
+
+
+def _write(shards: Sequence[ShardRun], directories: Sequence[Path], out: Path, info: RunInfo) -> None:
+    runs = [directory for directory in directories if layout.holds_run(directory)]
+    with layout.replacing(out / layout.VERDICTS_FILE) as temporary, parquet.open_writer(temporary) as file:
+        for table in _tables(runs):
+            place = table.schema.get_field_index("run_id")
+            ids = pa.repeat(pa.scalar(info.run_id), table.num_rows)
+            file.write_table(table.set_column(place, table.schema.field(place), ids))
+    write_flaky(out, frozenset().union(*map(read_flaky, runs)))
+    _append(MINIMAL_FILE, runs, out)
+    # Last: from now on it is a run.
+    write_run_info(out, info)
+
+
+def _tables(runs: Sequence[Path]) -> Iterator[pa.Table]:
+    """The rows of some runs, in tables of about `_ROW_GROUP`."""
+    waiting: list[pa.Table] = []
+    for run in runs:
+        for file in store.files(run):
+            waiting.append(parquet.read(file))
+            if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
+                yield pa.concat_tables(waiting)
+                waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _append(name: str, runs: Sequence[Path], out: Path) -> None:
+    """Put the JSON lines of all runs in one file, without those that a crash cut short."""
+    lines: dict[str, None] = {}
+    for run in runs:
+        try:
+            text = (run / name).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ResultsError(f"cannot read {run / name}: {reason(error)}") from None
+        lines.update(dict.fromkeys(line for line in text.splitlines() if _is_json(line)))
+    if lines:
+        with layout.replacing(out / name) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _copy_others(shards: Sequence[ShardRun], out: Path) -> None:
+    """Keep what is in a shard's directory and no part of a run: logs, reports of other tools."""
+    for shard in shards:
+        for path in sorted(shard.directory.iterdir()):
+            if path.name in _OF_A_RUN or path.name.startswith(".") or path.resolve() == out.resolve():
+                continue
+            target = out / SHARDS_DIRECTORY / str(shard.index) / path.name
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                if path.is_dir():
+                    shutil.copytree(path, target)
+                else:
+                    shutil.copy2(path, target)
+            except (OSError, shutil.Error) as error:
+                raise ResultsError(f"cannot copy {path} to {target}: {reason(error)}") from None
