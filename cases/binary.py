@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Array, Judge, Mask, overflow_undefined
+from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Judge, Mask, overflow_undefined
 from harness.core import (
     ALL,
     FLOATS,
@@ -19,6 +19,7 @@ from harness.core import (
     NUMBERS,
     UNSIGNED,
     WIDE_UNSIGNED,
+    Array,
     Recipe,
     is_float,
 )

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Array, Judge, Mask
-from harness.core import INT_RANGE, INTEGRAL, INTS
+from harness.compare import EXACT, Judge, Mask
+from harness.core import INT_RANGE, INTEGRAL, INTS, Array
 from harness.generate import ANY, Arguments, Draw, Family, between
 
 ops = Family("bitwise")

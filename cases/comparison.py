@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EQUAL, EXACT, Array, Judge, Mask
-from harness.core import ALL, NUMBERS, WIDE_UNSIGNED, is_float
+from harness.compare import EQUAL, EXACT, Judge, Mask
+from harness.core import ALL, NUMBERS, WIDE_UNSIGNED, Array, is_float
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("comparison")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import Array, Judge, Mask, factor_rules as rules, wide
-from harness.core import FLOATS, FULL_FLOATS, INTS, UNSIGNED, TensorSpec
+from harness.compare import Judge, Mask, factor_rules as rules, wide
+from harness.core import FLOATS, FULL_FLOATS, INTS, UNSIGNED, Array, TensorSpec
 from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
 
 ops = Family("conditioned")

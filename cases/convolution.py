@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, Array, Judge, Mask
-from harness.core import FLOATS, INTS, TensorSpec
+from harness.compare import ACCUMULATES, Judge, Mask
+from harness.core import FLOATS, INTS, Array, TensorSpec
 from harness.generate import OMIT, Arguments, Draw, Family
 
 ops = Family("convolution")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, Array, Judge, Mask, equal, running_index
-from harness.core import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, is_float
+from harness.compare import ACCUMULATES, Judge, Mask, equal, running_index
+from harness.core import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, Array, is_float
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
 ops = Family("cumulative")

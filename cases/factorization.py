@@ -12,7 +12,6 @@ import numpy as np
 
 from harness.compare import (
     EXACT,
-    Array,
     Evidence,
     Judge,
     Mask,
@@ -23,7 +22,7 @@ from harness.compare import (
     transposed,
     wide,
 )
-from harness.core import FULL_FLOATS, TensorSpec
+from harness.core import FULL_FLOATS, Array, TensorSpec
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("factorization")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Array, Judge
-from harness.core import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, TensorSpec, is_float
+from harness.compare import EXACT, Judge
+from harness.core import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, Array, TensorSpec, is_float
 from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
 
 ops = Family("fourier")

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Array, Judge, Mask, Tolerance
-from harness.core import FLOATS, FULL_FLOATS, INTS
+from harness.compare import EXACT, Judge, Mask, Tolerance
+from harness.core import FLOATS, FULL_FLOATS, INTS, Array
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
 ops = Family("interpolation")

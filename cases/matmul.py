@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, EXACT, Array, Judge, Mask
-from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, TensorSpec, is_float
+from harness.compare import ACCUMULATES, EXACT, Judge, Mask
+from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, Array, TensorSpec, is_float
 from harness.generate import OMIT, Arguments, Draw, Family
 
 ops = Family("matmul")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import Array, Judge, anything, infinite_mean
-from harness.core import FLOATS
+from harness.compare import Judge, anything, infinite_mean
+from harness.core import FLOATS, Array
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("normalization")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EQUAL, EXACT, IEEE, Array, Judge, Mask, overflow_undefined
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS
+from harness.compare import EQUAL, EXACT, IEEE, Judge, Mask, overflow_undefined
+from harness.core import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS, Array
 from harness.generate import OMIT, Draw, Family
 
 ops = Family("pointwise")

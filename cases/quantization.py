@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Array, Judge, Mask
-from harness.core import ALL, FLOATS, PRECISION
+from harness.compare import EXACT, Judge, Mask
+from harness.core import ALL, FLOATS, PRECISION, Array
 from harness.generate import Arguments, Draw, Family, between
 
 ops = Family("quantization")

@@ -11,7 +11,6 @@ import numpy as np
 from harness.compare import (
     ACCUMULATES,
     EXACT,
-    Array,
     Evidence,
     Judge,
     Mask,
@@ -22,7 +21,7 @@ from harness.compare import (
     unique_counts,
     unique_inverse,
 )
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, TensorSpec
+from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, Array, TensorSpec
 from harness.generate import DISTINCT, OMIT, Arguments, Draw, Family, ascending, between
 
 ops = Family("sorting")

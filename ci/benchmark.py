@@ -27,9 +27,9 @@ import onnx
 import psutil
 import torch
 
-from harness.compare.comparison import Comparison, compare
+from harness.compare.comparison import OutputComparison, compare
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.base import Converter, UnsupportedOperator, find_converter
+from harness.convert.converter import Converter, UnsupportedOperator, find_converter
 from harness.core.invocation import Invocation
 from harness.core.tensors import bind, build_tensors
 from harness.execute.program import Exportable, emitted_opset, export_request
@@ -42,7 +42,7 @@ from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.run.base import BACKENDS, Backend, UnsupportedModel
+from harness.run.backend import BACKENDS, Backend, UnsupportedModel
 
 BACKEND = "ort-cpu"
 
@@ -98,7 +98,7 @@ def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Sai
         if stage is Stage.CHECK:
             opset = emitted_opset(model)
         return Said(stage.value, outcome.value, opset, "", (None, None, None, 0))
-    comparison: Comparison = compare(judge_of(invocation), reference, outputs)
+    comparison: OutputComparison = compare(judge_of(invocation), reference, outputs)
     return Said(
         Stage.COMPARE.value,
         (Outcome.MISMATCH if comparison.problem else Outcome.PASS).value,

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from harness.analyse.argument_coverage.asker import Asker
-from harness.analyse.argument_coverage.dtypes import named
+from harness.analyse.argument_coverage.dtype_points import named
 from harness.analyse.argument_coverage.survey import ACCEPTED, survey
 from harness.analyse.argument_coverage.unreachable import excuses
 from harness.core.dtypes import ALL, WIDE_UNSIGNED

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from harness.run import cuda as _cuda
-from harness.run.base import BACKENDS, Backend
+from harness.run.backend import BACKENDS, Backend
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 Info = onnx.ValueInfoProto

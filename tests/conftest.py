@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from harness.convert.base import CONVERTERS
-from harness.run.base import BACKENDS
+from harness.convert.converter import CONVERTERS
+from harness.run.backend import BACKENDS
 
 #: By how long they take, as measured with ``--durations=0``; the rest take less than 20 seconds each.
 LONGEST = (

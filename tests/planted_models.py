@@ -8,7 +8,7 @@ import time
 import torch
 from torch import nn
 
-from harness.execute.models.entry import Axis, Made, model
+from harness.execute.models.model_entry import Axis, ModelAndInputs, model
 
 
 class Small(nn.Module):
@@ -24,7 +24,7 @@ class Small(nn.Module):
         return scores.masked_fill(mask, -torch.inf)
 
 
-def small() -> Made:
+def small() -> ModelAndInputs:
     return Small(), (torch.randn(2, 2, 6, 6), torch.tensor([[True, False, False]]))
 
 
@@ -44,12 +44,12 @@ class Killer(nn.Module):
 
 
 @model("aborts", axes=(Axis("length", {"x": 0}, (5, 9)),))
-def aborts() -> Made:
+def aborts() -> ModelAndInputs:
     return Killer("abort"), (torch.arange(3.0) + torch.rand(3) * 0.5,)
 
 
 @model("hangs", axes=(Axis("length", {"x": 0}, (5, 9)),))
-def hangs() -> Made:
+def hangs() -> ModelAndInputs:
     return Killer("hang"), (torch.arange(3.0) + torch.rand(3) * 0.5,)
 
 
@@ -57,7 +57,7 @@ def returns_nothing() -> nn.Module:
     return nn.Identity()
 
 
-def fails() -> Made:
+def fails() -> ModelAndInputs:
     raise RuntimeError("no weights here")
 
 

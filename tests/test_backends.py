@@ -8,7 +8,7 @@ import pytest
 from backend_models import F32, I64, exact, info, model_of, node, run, start, unary
 from onnx import TensorProto, helper
 
-from harness.run.base import BACKENDS, Backend, ShapeRange, UnsupportedModel
+from harness.run.backend import BACKENDS, Backend, ShapeRange, UnsupportedModel
 from harness.run.trt_execution import _to_numpy, _to_torch
 
 RUNNERS = ["ort-cpu", "onnx-reference", "openvino", "onnx-api:onnxruntime.backend"]

@@ -9,7 +9,7 @@ import pytest
 from backend_models import DET, DET_IO, F32, I64, info, model_of, node, start, unary
 
 from harness.run import cuda as _cuda
-from harness.run.base import Backend, BackendFailure, InvalidModel, UnsupportedModel
+from harness.run.backend import Backend, BackendFailure, InvalidModel, UnsupportedModel
 
 
 @pytest.fixture(scope="module")

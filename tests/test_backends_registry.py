@@ -12,7 +12,7 @@ from backend_models import needs_no_gpu
 
 from harness.core.plugins import UnknownName
 from harness.run import cuda as _cuda
-from harness.run.base import BACKENDS
+from harness.run.backend import BACKENDS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -97,13 +97,13 @@ def python(code: str, *paths: Path) -> str:
 
 def test_importing_the_package_imports_no_runtime() -> None:
     runtimes = ["onnxruntime", "openvino", "tensorrt", "tensorrt_rtx_bindings", "torch"]
-    code = f"import sys; from harness.run.base import BACKENDS; BACKENDS.entries(); print([m for m in {runtimes} if m in sys.modules])"
+    code = f"import sys; from harness.run.backend import BACKENDS; BACKENDS.entries(); print([m for m in {runtimes} if m in sys.modules])"
     assert python(code) == "[]\n"
 
 
 PLUGIN = """
 import numpy as np
-from harness.run.base import BackendEntry, register
+from harness.run.backend import BackendEntry, register
 
 class Echo:
     runnable = True
@@ -137,7 +137,7 @@ def plug_in(folder: Path, name: str, content: str, target: str) -> None:
 def test_third_party_backend_is_one_file(tmp_path: Path, target: str) -> None:
     plug_in(tmp_path, "echo", PLUGIN, target)
     code = (
-        "import numpy as np, harness.run.base as base\n"
+        "import numpy as np, harness.run.backend as base\n"
         "entry, argument = base.BACKENDS.find('echo')\n"
         "print(entry.create(argument).load(None, None).run({'x': np.ones(2)}))"
     )
@@ -147,7 +147,7 @@ def test_third_party_backend_is_one_file(tmp_path: Path, target: str) -> None:
 def test_a_broken_plug_in_is_listed_as_unavailable(tmp_path: Path) -> None:
     plug_in(tmp_path, "broken", "import no_such_runtime\n", "broken")
     code = (
-        "import harness.run.base as base\n"
+        "import harness.run.backend as base\n"
         "print(base.BACKENDS.find('broken')[0].probe('').reason)\n"
         "print(base.BACKENDS.find('ort-cpu')[0].name)"
     )

@@ -10,7 +10,7 @@ import pytest
 from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, node, start, unary
 from onnx import TensorProto, helper
 
-from harness.run.base import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
+from harness.run.backend import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
 
 
 @pytest.fixture(scope="module")

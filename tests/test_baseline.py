@@ -18,7 +18,7 @@ from harness.compare.verdict import Verdict
 from harness.execute.supervisor import Supervisor
 from harness.gate.baseline.cell import cells_of
 from harness.gate.baseline.file import Baseline, of_run, read_baseline
-from harness.gate.baseline.gate import Finding
+from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.baseline.recheck import rechecked
 from harness.generate.case_library import load_cases
 from harness.plan.unit import Unit, run_unit
@@ -27,12 +27,12 @@ Told = dict[str, set[str]]
 
 
 def told(text: str) -> Told:
-    """Finding → overloads, as the terminal has them."""
+    """BaselineFinding → overloads, as the terminal has them."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     finding = ""
     for line in text.partition("Compared with the baseline")[2].splitlines():
         heading = re.fullmatch(r"  (\S.*): \d+", line)
-        if heading and heading[1] in list(Finding):
+        if heading and heading[1] in list(BaselineFinding):
             finding = heading[1]
         elif line.startswith("    aten."):
             found[finding].add(line.split()[0])
@@ -199,7 +199,9 @@ def test_an_unchanged_tree_reports_nothing_with_ten_seeds() -> None:
             for unit in units:
                 drawn = replace(unit, seed=seed)
                 found = rechecked(baseline, run, verdicts(drawn), drawn, supervisor)
-                assert [d.message for d in found.differences if d.finding is not Finding.NEW_FINDING] == []
+                assert [
+                    d.message for d in found.differences if d.finding is not BaselineFinding.NEW_FINDING
+                ] == []
                 other += found.other
     assert other > SEEDS * len(SOME)
 

@@ -17,7 +17,7 @@ from harness.app import baseline_option
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.baseline import text
-from harness.gate.baseline.cell import Cell, cells_of
+from harness.gate.baseline.cell import BaselineCell, cells_of
 from harness.gate.baseline.file import Baseline, read_baseline, updated, write_baseline
 from harness.plan.options import UsageProblem
 from harness.record.errors import ResultsError
@@ -56,7 +56,7 @@ def diff(*words: str | Path) -> Any:
     return CliRunner().invoke(conformance, ["diff", *map(str, words)])
 
 
-def every_kind_of_cell() -> list[Cell]:
+def every_kind_of_cell() -> list[BaselineCell]:
     """Cells that use every part of the format."""
     rows = verdicts()
     dynamic = [replace(v, shape_mode="dynamic", exported_invocation=v.invocation) for v in rows]

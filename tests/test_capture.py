@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from harness_runs import output, record_of, rows, run_harness
 
 from harness.analyse.capture import save
-from harness.analyse.capture.record import capture_calls
+from harness.analyse.capture.call_capture import capture_calls
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.core.described_tensor import describe_tensor
 from harness.core.invocation import Literal, Recipe
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensor
-from harness.execute.models.load import ModelProblem, load_model
+from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.reference import run_reference
 from harness.generate.case_library import cases_directory, load_cases
 from harness.generate.regressions import Corpus, read_file

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from harness.compare.comparison import compare
-from harness.compare.judge import ACCUMULATES, CLOSE, EXACT, IEEE, Array, Judge, Mask
+from harness.compare.judge import ACCUMULATES, CLOSE, EXACT, IEEE, Judge, Mask
 from harness.compare.nearness import Sensitivity, tolerance_of
 from harness.compare.tolerances import DEFAULT
+from harness.core import Array
 
 INF, NAN = float("inf"), float("nan")
 DTYPES: dict[str, Any] = {

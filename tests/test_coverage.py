@@ -12,7 +12,12 @@ import pytest
 import torch
 from harness_runs import output, run_harness
 
-from harness.analyse.operator_coverage import capture, reasons, recorded, sources
+from harness.analyse.operator_coverage import (
+    reasons,
+    recorded_lists as recorded,
+    slow_sources as capture,
+    sources,
+)
 from harness.analyse.operator_coverage.functional import functional_overloads
 from harness.analyse.operator_coverage.reasons import Kind, Reason, ReasonsError
 from harness.analyse.operator_coverage.report import Coverage, coverage_report, measure
@@ -86,7 +91,7 @@ def test_another_pytorch_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings = outdated()
     assert len(warnings) == 2
     assert all(
-        "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.capture" in line
+        "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.slow_sources" in line
         for line in warnings
     )
     assert "WARNING: opinfo.txt" in coverage_report(load_cases())[0]

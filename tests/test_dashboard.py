@@ -21,7 +21,7 @@ from harness.gate.run_diff import COLUMNS, case_changes
 from harness.present.dashboard.badges import badge, file_name
 from harness.present.dashboard.built import build
 from harness.present.dashboard.embed import script
-from harness.present.dashboard.findings import Call, findings
+from harness.present.dashboard.findings import RecordedCall, findings
 from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.site import write_site
 from harness.record import store
@@ -271,19 +271,21 @@ def test_a_script_holds_no_word_that_ends_it(text: str) -> None:
 
 
 def test_findings_name_the_argument_that_the_failures_share() -> None:
-    def call(number: int, ceil: bool, size: int, fails: bool) -> Call:
+    def call(number: int, ceil: bool, size: int, fails: bool) -> RecordedCall:
         tensor = {"shape": [size, 2], "dtype": "float32", "strides": [2, 1], "offset": 0, "values": []}
         arguments = {"self": {"tensor": tensor}, "ceil_mode": ceil, "padding": [number % 2]}
-        return Call(f"s{number}", json.dumps({"overload": "aten.x.default", "arguments": arguments}), fails)
+        return RecordedCall(
+            f"s{number}", json.dumps({"overload": "aten.x.default", "arguments": arguments}), fails
+        )
 
     calls = [call(n, n % 3 == 0, 1 + n % 4, n % 3 == 0) for n in range(24)]
     found = findings(calls)
     assert found[0].sentence == "fails exactly with ceil_mode=True"
     assert (found[0].fails, found[0].cases, found[0].other_fails, found[0].other_cases) == (8, 8, 0, 16)
     # Many draws of one structure are one call.
-    assert findings([Call("s", one.invocation, one.fails) for one in calls]) == []
+    assert findings([RecordedCall("s", one.invocation, one.fails) for one in calls]) == []
     assert findings([call(n, n % 2 == 0, 3, n % 5 == 0) for n in range(40)]) == []
-    assert findings([Call(str(n), "{}", n < 5) for n in range(9)]) == []
+    assert findings([RecordedCall(str(n), "{}", n < 5) for n in range(9)]) == []
 
 
 def test_badges_are_images_with_their_words() -> None:

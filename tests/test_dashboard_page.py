@@ -19,7 +19,7 @@ from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites,
 from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from harness.gate.run_diff import COLUMNS, Change, case_changes, compare_runs
+from harness.gate.run_diff import COLUMNS, ChangeKind, case_changes, compare_runs
 from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.exhibits import read_graphs, read_scripts
@@ -204,9 +204,9 @@ def test_comparing_says_what_the_diff_says(visit: Visit, sites: Sites, turned: b
     tiles = [tile.inner_text().split("\n") for tile in page.locator("button.figure").all()]
     said = {name: int(number) for number, name in tiles}
     assert said == {
-        str(change): expected.counts[change] for change in Change if change is not Change.UNCHANGED
+        str(change): expected.counts[change] for change in ChangeKind if change is not ChangeKind.UNCHANGED
     }
-    kind = Change.IMPROVED if turned else Change.REGRESSED
+    kind = ChangeKind.IMPROVED if turned else ChangeKind.REGRESSED
     assert said[kind] > 0
     page.locator("button.figure", has_text=kind).click()
     page.locator(".tabulator-row", has_text="celu").first.get_by_role("button").click()

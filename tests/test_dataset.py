@@ -23,7 +23,7 @@ from harness_runs import row_of, unary
 from harness.app.cli._group import conformance
 from harness.record import layout, store
 from harness.record.archive.archive import Became, Dataset
-from harness.record.archive.place import Place
+from harness.record.archive.place import Location
 from harness.record.archive.retention import Rules, keeping
 from harness.record.run_info import RunInfo, write_run_info
 from harness.record.writer import RunWriter
@@ -87,11 +87,11 @@ def test_runs_go_in_and_come_out_on_any_file_system(kind: str, tmp_path: Path) -
         assert all(
             (run / f).read_bytes() == (out / run.name / f).read_bytes() for f in files if (run / f).is_file()
         )
-    assert not Place(dataset).files("adding")
+    assert not Location(dataset).files("adding")
 
     done("keep", dataset, "--last", "1", "--delete")
     assert ids(dataset) == [new.name]
-    assert not Place(dataset).files(f"run_id={old.name}")
+    assert not Location(dataset).files(f"run_id={old.name}")
 
 
 @pytest.mark.parametrize("kind", ["path", "memory"])
@@ -187,7 +187,7 @@ def test_what_is_damaged_in_the_dataset_hinders_nothing(kind: str, tmp_path: Pat
     dataset = url(kind, tmp_path)
     sound, cut, bent, unfinished = (make_run(tmp_path, rows=40) for _ in range(4))
     done("add", sound, cut, bent, unfinished, "--to", dataset)
-    place = Place(dataset)
+    place = Location(dataset)
     rows = f"run_id={cut.name}/{layout.VERDICTS_FILE}"
     place.write(place.read(rows)[:-100].decode("latin-1"), rows)
     rows = f"run_id={bent.name}/{layout.VERDICTS_FILE}"
@@ -260,7 +260,7 @@ def test_jobs_that_add_at_the_same_time_do_no_harm(tmp_path: Path) -> None:
     assert set(became) <= {Became.ADDED, Became.UPDATED, Became.UNCHANGED}
     assert sorted(ids(dataset)) == sorted(run.name for run in (shared, *others))
     assert cli("check", dataset).exit_code == 0
-    assert not Place(dataset).files("adding")
+    assert not Location(dataset).files("adding")
 
 
 def _add(dataset: str, run: Path) -> Became:

@@ -14,7 +14,7 @@ from harness_runs import unary
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
-from harness.gate.run_diff import Change, compare_runs
+from harness.gate.run_diff import ChangeKind, compare_runs
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
@@ -78,14 +78,14 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 def test_every_case_is_told_as_what_it_is(runs: tuple[Path, Path]) -> None:
     found = compare_runs(*runs)
     assert found.counts == {
-        Change.REGRESSED: 1,
-        Change.IMPROVED: 1,
-        Change.FAILS_OTHERWISE: 1,
-        Change.DRIFTED: 1,
-        Change.MOVED: 1,
-        Change.UNCHANGED: 1,
-        Change.NEW: 1,
-        Change.GONE: 1,
+        ChangeKind.REGRESSED: 1,
+        ChangeKind.IMPROVED: 1,
+        ChangeKind.FAILS_OTHERWISE: 1,
+        ChangeKind.DRIFTED: 1,
+        ChangeKind.MOVED: 1,
+        ChangeKind.UNCHANGED: 1,
+        ChangeKind.NEW: 1,
+        ChangeKind.GONE: 1,
     }
     assert found.versions == {"backend ort-cpu": ("1.0", "1.1")}
 
@@ -126,7 +126,7 @@ def test_what_a_specification_leaves_open_is_no_change(tmp_path: Path) -> None:
     left_open = verdict(CASES[0], Outcome.MISMATCH, signature="NaN positions", blame="spec")
     assert compare_runs(
         run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [left_open])
-    ).counts == {Change.UNCHANGED: 1}
+    ).counts == {ChangeKind.UNCHANGED: 1}
 
 
 def test_versions_that_take_part_are_the_reason(runs: tuple[Path, Path]) -> None:

@@ -6,15 +6,15 @@ import onnx
 import pytest
 from planted_models import RULES
 
-from harness.analyse.divergence.account import divergence_entries, divergence_lines
-from harness.analyse.divergence.diverge import Divergence, diverge
-from harness.analyse.divergence.task import DivergeTask
-from harness.convert.base import find_converter
-from harness.convert.rules.load import RuleBook
-from harness.execute.models.load import ModelProblem, load_model
+from harness.analyse.divergence.divergence_account import divergence_entries, divergence_lines
+from harness.analyse.divergence.divergence_task import DivergeTask
+from harness.analyse.divergence.first_divergence import Divergence, diverge
+from harness.convert.converter import find_converter
+from harness.convert.rules.rule_book import RuleBook
+from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS, Backend
+from harness.run.backend import BACKENDS, Backend
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ import pytest
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.base import find_converter
+from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
 from harness.core.tensors import bind, build_tensors
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import run_reference
 from harness.execute.submodel import extract
 from harness.execute.supervisor import Supervisor
-from harness.execute.task import CaseKey, Group, Result, Settings, Task
+from harness.execute.task import Group, MemberKey, Result, Settings, Task
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 
@@ -48,7 +48,7 @@ def random_groups(count: int) -> tuple[Group, ...]:
     return tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(chosen))
 
 
-def results_of(converter: str, settings: Settings) -> dict[CaseKey, Result]:
+def results_of(converter: str, settings: Settings) -> dict[MemberKey, Result]:
     groups = random_groups(CASES[converter])
     with Supervisor() as supervisor:
         ran = supervisor.run(Task(groups, converter, ("ort-cpu",), settings))

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 from harness.analyse.explain import known, onnx_operator
 from harness.analyse.explain.operator import find_operator
 from harness.app.cli._group import conformance
-from harness.convert.rules.load import load_rules
+from harness.convert.rules.rule_book import load_rules
 from harness.convert.skeleton import Parameter
 from harness.core.overloads import UnknownOperator
 

@@ -13,7 +13,7 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.baseline import ulps
 from harness.gate.baseline.cell import cells_of
 from harness.gate.baseline.file import Baseline
-from harness.gate.baseline.gate import Difference, Finding, compare, probability
+from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare, probability
 
 OPTIONS = {"seed": 0, "examples": 64, "values": 4}
 OTHER_SEED, OTHER_BUDGET = {**OPTIONS, "seed": 1}, {**OPTIONS, "examples": 400}
@@ -40,12 +40,12 @@ def differences(
     now: list[Verdict],
     options: dict[str, Any] = OPTIONS,
     flaky: frozenset[tuple[str, str, str, str]] = frozenset(),
-) -> list[Difference]:
+) -> list[CellDifference]:
     expected = Baseline({cell.key: cell for cell in cells_of(before)}, {}, OPTIONS)
     return compare(expected, Baseline({cell.key: cell for cell in cells_of(now, flaky)}, {}, options))
 
 
-def findings(*given: Any, **more: Any) -> list[Finding]:
+def findings(*given: Any, **more: Any) -> list[BaselineFinding]:
     return [difference.finding for difference in differences(*given, **more)]
 
 
@@ -74,25 +74,25 @@ def test_bounds_are_powers_of_two(error: float | None, bound: float) -> None:
 def test_the_same_cases_are_compared_exactly() -> None:
     before = rows(0, fails=3)
     assert findings(before, before) == []
-    assert findings(before, rows(0, fails=4)) == [Finding.REGRESSION]
-    assert findings(before, rows(0, fails=2)) == [Finding.IMPROVEMENT]
-    assert findings(before, rows(0, fails=0)) == [Finding.IMPROVEMENT]
+    assert findings(before, rows(0, fails=4)) == [BaselineFinding.REGRESSION]
+    assert findings(before, rows(0, fails=2)) == [BaselineFinding.IMPROVEMENT]
+    assert findings(before, rows(0, fails=0)) == [BaselineFinding.IMPROVEMENT]
     # As many, but other ones.
     moved = [replace(before[3], outcome=Outcome.MISMATCH, signature="values"), *rows(0)[0:1], *before[1:3]]
-    assert findings(before, [*moved, *before[4:]]) == [Finding.REGRESSION]
+    assert findings(before, [*moved, *before[4:]]) == [BaselineFinding.REGRESSION]
 
 
 def test_a_new_signature_of_an_expected_failure_is_told_as_that() -> None:
     before = rows(0, fails=3)
     otherwise = failing(before[:3], Outcome.ERROR, Stage.LOAD, "no kernel")
-    assert findings(before, [*otherwise, *before[3:]]) == [Finding.NEW_FAILURE]
+    assert findings(before, [*otherwise, *before[3:]]) == [BaselineFinding.NEW_FAILURE]
 
 
 def test_a_pass_that_becomes_a_mere_build_is_a_regression() -> None:
     before = rows(0)
     built = [replace(v, outcome=Outcome.BUILT, stage=Stage.LOAD, max_ulp_error=None) for v in before]
     (difference,) = differences(before, built)
-    assert difference.finding is Finding.REGRESSION
+    assert difference.finding is BaselineFinding.REGRESSION
     assert "16 of 16 cases passed, now 0 (16 built)" in difference.what
 
 
@@ -110,30 +110,33 @@ def test_rounding_is_no_drift(before: float, now: float) -> None:
 def test_eight_times_the_error_is_a_drift_even_beside_an_outlier(before: float) -> None:
     outlier = [replace(rows(0)[0], max_ulp_error=1e6)]
     drifted = rows(0, max_ulp_error=8 * before)
-    assert findings(rows(0, max_ulp_error=before), drifted) == [Finding.DRIFT]
+    assert findings(rows(0, max_ulp_error=before), drifted) == [BaselineFinding.DRIFT]
     found = findings([*outlier, *rows(0, max_ulp_error=before)[1:]], [*outlier, *drifted[1:]])
-    assert found == [Finding.DRIFT]
+    assert found == [BaselineFinding.DRIFT]
     # Other cases, whose errors are not the same to begin with.
     assert findings(rows(0, max_ulp_error=before), rows(1, max_ulp_error=8 * before), OTHER_SEED) == [
-        Finding.DRIFT
+        BaselineFinding.DRIFT
     ]
 
 
 def test_what_passes_at_last_passes_with_whatever_error() -> None:
     now = [replace(v, max_ulp_error=30.0) for v in rows(0)[:4]]
-    assert findings(rows(0, fails=4), [*now, *rows(0)[4:]]) == [Finding.IMPROVEMENT]
+    assert findings(rows(0, fails=4), [*now, *rows(0)[4:]]) == [BaselineFinding.IMPROVEMENT]
 
 
 def test_flaky_cases_are_neither_worse_nor_better() -> None:
     before, now = rows(0), rows(0, fails=2)
     flaky = frozenset(v.case_key for v in now[:2])
-    assert findings(before, now, flaky=flaky) == [Finding.FLAKY]
+    assert findings(before, now, flaky=flaky) == [BaselineFinding.FLAKY]
     # Beside it, what fails every time is a regression still.
-    assert findings(before, rows(0, fails=8), flaky=flaky) == [Finding.REGRESSION, Finding.FLAKY]
+    assert findings(before, rows(0, fails=8), flaky=flaky) == [
+        BaselineFinding.REGRESSION,
+        BaselineFinding.FLAKY,
+    ]
 
 
 def test_chance_is_no_regression_and_no_improvement() -> None:
-    assert findings(rows(0), rows(1, fails=3), OTHER_SEED) == [Finding.NEW_FINDING]
+    assert findings(rows(0), rows(1, fails=3), OTHER_SEED) == [BaselineFinding.NEW_FINDING]
     assert findings(rows(0, fails=8), rows(1, fails=3), OTHER_SEED) == []
     assert findings(rows(0, fails=3), rows(1, fails=8), OTHER_SEED) == []
     # One structure of a dtype with a large error, as cancellation has it.
@@ -144,52 +147,52 @@ def test_chance_is_no_regression_and_no_improvement() -> None:
 
 def test_what_chance_does_not_explain_counts_with_other_cases() -> None:
     stopped = unsupported(rows(1))
-    assert findings(rows(0), stopped, OTHER_SEED) == [Finding.REGRESSION]
-    assert findings(unsupported(rows(0)), rows(1), OTHER_SEED) == [Finding.IMPROVEMENT]
+    assert findings(rows(0), stopped, OTHER_SEED) == [BaselineFinding.REGRESSION]
+    assert findings(unsupported(rows(0)), rows(1), OTHER_SEED) == [BaselineFinding.IMPROVEMENT]
     # One kind for another: nothing passes that did not.
-    assert findings(unsupported(rows(0)), rows(1, fails=16), OTHER_SEED) == [Finding.NEW_FAILURE]
+    assert findings(unsupported(rows(0)), rows(1, fails=16), OTHER_SEED) == [BaselineFinding.NEW_FAILURE]
     # Of several kinds none alone is beyond chance.
     kinds = [replace(v, signature=f"kind {i % 8}") for i, v in enumerate(rows(1, fails=16))]
     found = findings(rows(0), kinds, OTHER_SEED)
-    assert Finding.REGRESSION in found
-    assert set(found) == {Finding.REGRESSION, Finding.NEW_FINDING}
+    assert BaselineFinding.REGRESSION in found
+    assert set(found) == {BaselineFinding.REGRESSION, BaselineFinding.NEW_FINDING}
 
 
 def test_few_structures_are_enough_where_all_of_them_change() -> None:
-    for count, found in ((8, [Finding.REGRESSION]), (4, [Finding.NEW_FINDING])):
+    for count, found in ((8, [BaselineFinding.REGRESSION]), (4, [BaselineFinding.NEW_FINDING])):
         assert findings(rows(0, count), unsupported(rows(1, count)), OTHER_SEED) == found
-    assert findings(unsupported(rows(0, 8)), rows(1, 8), OTHER_SEED) == [Finding.IMPROVEMENT]
-    assert findings(rows(0, 8), rows(1, 8, fails=7), OTHER_SEED) == [Finding.NEW_FINDING]
+    assert findings(unsupported(rows(0, 8)), rows(1, 8), OTHER_SEED) == [BaselineFinding.IMPROVEMENT]
+    assert findings(rows(0, 8), rows(1, 8, fails=7), OTHER_SEED) == [BaselineFinding.NEW_FINDING]
 
 
 def test_the_values_of_one_structure_and_the_sizes_of_one_export_count_once() -> None:
     """Eight cases that fail for one reason are one event."""
     exported = unary("aten.relu.default", [1.0] * 999).json
     alike = [replace(v, structure_id="one") for v in rows(1, 8, fails=8)]
-    assert findings(rows(0), [*alike, *rows(1)[8:]], OTHER_SEED) == [Finding.NEW_FINDING]
+    assert findings(rows(0), [*alike, *rows(1)[8:]], OTHER_SEED) == [BaselineFinding.NEW_FINDING]
     dynamic = [replace(v, shape_mode="dynamic", exported_invocation=v.invocation) for v in rows(0)]
     sizes = [replace(v, shape_mode="dynamic", exported_invocation=exported) for v in rows(1, 16, fails=16)]
     other = [replace(v, exported_invocation=v.invocation, shape_mode="dynamic") for v in rows(2)]
-    assert findings(dynamic, [*sizes, *other], OTHER_SEED) == [Finding.NEW_FINDING]
+    assert findings(dynamic, [*sizes, *other], OTHER_SEED) == [BaselineFinding.NEW_FINDING]
 
 
 def test_with_another_budget_only_all_or_nothing_counts() -> None:
     """More structures are rarer ones: their share of failures says nothing."""
     before, many = rows(0, fails=2), rows(1, 100, fails=80)
     assert findings(before, many, OTHER_BUDGET) == []
-    assert findings(before, unsupported(rows(1, 100)), OTHER_BUDGET) == [Finding.REGRESSION]
-    assert findings(unsupported(rows(0)), rows(1, 100), OTHER_BUDGET) == [Finding.IMPROVEMENT]
+    assert findings(before, unsupported(rows(1, 100)), OTHER_BUDGET) == [BaselineFinding.REGRESSION]
+    assert findings(unsupported(rows(0)), rows(1, 100), OTHER_BUDGET) == [BaselineFinding.IMPROVEMENT]
     assert findings(rows(0, max_ulp_error=1), rows(1, 100, max_ulp_error=99), OTHER_BUDGET) == []
 
 
 def test_cells_that_are_missing_are_told_where_they_should_be_there() -> None:
     both = [*rows(0), *rows(0, dtype="float64")]
-    assert findings(rows(0), both) == [Finding.NEW_CELL]
-    assert findings(both, rows(0)) == [Finding.GONE]
+    assert findings(rows(0), both) == [BaselineFinding.NEW_CELL]
+    assert findings(both, rows(0)) == [BaselineFinding.GONE]
     # Which dtypes few draws come to is chance.
     assert findings(both, rows(1), OTHER_SEED) == []
     assert findings(rows(0), [*rows(1), *rows(1, dtype="float64")], OTHER_SEED) == []
     # What was not run is not missed.
     neg = [replace(v, overload="aten.neg.default") for v in rows(0)]
     assert findings([*neg, *rows(0)], rows(0)) == []
-    assert findings(rows(0), [*neg, *rows(0)]) == [Finding.NEW_CELL]
+    assert findings(rows(0), [*neg, *rows(0)]) == [BaselineFinding.NEW_CELL]

@@ -10,10 +10,10 @@ import pytest
 from golden_runs import COMMITTED, golden, hide_torch
 from harness_runs import output
 
+from harness.gate.golden.golden_store import read_set
 from harness.gate.golden.manifest import read_manifest
-from harness.gate.golden.store import read_set
 from harness.generate.case_library import load_cases
-from harness.run.base import BACKENDS
+from harness.run.backend import BACKENDS
 
 RUNTIMES = ("ort-cpu", "onnx-reference")
 PARTS = ("data", "outcomes")

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from harness_runs import literal_unit, output, rows, run_harness, unary, vector
 
 from harness.app.cli._group import conformance
-from harness.convert.base import ExportRequest, UnsupportedOperator, find_converter
-from harness.convert.rules.load import RuleBook
+from harness.convert.converter import ExportRequest, UnsupportedOperator, find_converter
+from harness.convert.rules.rule_book import RuleBook
 from harness.core.invocation import Invocation
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings

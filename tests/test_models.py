@@ -13,13 +13,13 @@ from harness_runs import output, rows, run_harness
 from planted_models import RULES
 
 from harness.analyse.repro.failure import find_failure
-from harness.analyse.shrink.recorded import failures
+from harness.analyse.shrink.recorded_failures import failures
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
-from harness.execute.models.cases import cases_of
-from harness.execute.models.entry import load_models
-from harness.execute.models.load import load_model
-from harness.execute.models.reference import run_model
+from harness.execute.models.model_cases import cases_of
+from harness.execute.models.model_entry import load_models
+from harness.execute.models.model_loading import load_model
+from harness.execute.models.model_reference import run_model
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
@@ -29,7 +29,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.record.errors import ResultsError
 from harness.record.select import Selection
-from harness.run.base import BACKENDS
+from harness.run.backend import BACKENDS
 
 PLANTED = Path(__file__).parent / "planted_models.py"
 

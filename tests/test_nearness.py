@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.compare.comparison import Comparison, compare
-from harness.compare.judge import ACCUMULATES, CLOSE, Array, Judge
+from harness.compare.comparison import OutputComparison, compare
+from harness.compare.judge import ACCUMULATES, CLOSE, Judge
+from harness.core import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
 from harness.execute.reference import run_reference
 
@@ -21,7 +22,7 @@ def tensor(values: Sequence[float], shape: tuple[int, ...], dtype: str = "float3
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
 
 
-def against_pytorch(invocation: Invocation, got: Array, judge: Judge = ACCUMULATES) -> Comparison:
+def against_pytorch(invocation: Invocation, got: Array, judge: Judge = ACCUMULATES) -> OutputComparison:
     return compare(judge, run_reference(invocation), [got])
 
 

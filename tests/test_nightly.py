@@ -28,7 +28,7 @@ from harness_runs import ROOT, environment, rows
 from harness.app.cli._group import conformance
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
-from harness.record.missing import State, completeness
+from harness.record.missing import ShardState, completeness
 
 SCRIPT = ROOT / "ci" / "nightly"
 OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")
@@ -100,7 +100,7 @@ def test_a_killed_shard_makes_the_night_red(night: Night) -> None:
 def test_the_merged_run_names_what_is_missing_and_has_the_rest(night: Night) -> None:
     there = completeness(night.out / "run")
     assert [part.state for part in there.parts] == [
-        State.PARTIAL if part.index == KILLED else State.COMPLETE for part in there.parts
+        ShardState.PARTIAL if part.index == KILLED else ShardState.COMPLETE for part in there.parts
     ]
     assert len(there.operators) == len(OPERATORS)
     assert 1 <= len(there.unfinished) < len(there.parts[KILLED - 1].operators)

@@ -227,7 +227,7 @@ def test_command_is_what_a_shell_takes_apart_again(tmp_path: Path) -> None:
 
 def test_progress_line() -> None:
     now = 100.0
-    run = progress.Progress(180, clock=lambda: now)
+    run = progress.ProgressLine(180, clock=lambda: now)
     assert run.line() == "0 cases, 0.0/s, 0/180 items, 0 failures, time left unknown"
     now = 110.0
     run.add(items=12, cases=1234, failures=1)

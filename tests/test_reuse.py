@@ -20,7 +20,7 @@ from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.reuse.basis import VIEWS
-from harness.plan.reuse.keys import Place, differences
+from harness.plan.reuse.keys import VerdictScope, differences
 from harness.plan.reuse.library import Library
 from harness.record import layout, store
 from harness.record.errors import ResultsError
@@ -186,7 +186,7 @@ def test_what_a_verdict_hangs_on(
         versions={**now.versions, **changes.get("versions", {})},
         basis={**now.basis, **changes.get("basis", {})},
     )
-    assert (not differences(then, now, Place("aten.celu.default", "dynamo", backend))) is holds
+    assert (not differences(then, now, VerdictScope("aten.celu.default", "dynamo", backend))) is holds
 
 
 def _beside(place: Path) -> int:

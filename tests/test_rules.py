@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness_runs import output, rows, run_harness
 
-from harness.gate.run_diff import Change, compare_runs
+from harness.gate.run_diff import ChangeKind, compare_runs
 from harness.record import layout
 
 RIGHT = """
@@ -62,9 +62,9 @@ def test_the_record_proves_which_rule_was_used(tried: Path) -> None:
 def test_what_changed_is_found_and_said(tried: Path) -> None:
     found = compare_runs(tried / "run" / layout.WITHOUT_RULES_DIRECTORY, tried / "run")
     changed = {(line.overload, line.converter): line.counts for line in found.overloads}
-    assert changed["aten.celu.default", "torchscript"][Change.REGRESSED] > 0
-    assert changed["aten.fmax.default", "dynamo"][Change.IMPROVED] > 0
-    assert changed["aten.fmax.default", "dynamo"].get(Change.REGRESSED, 0) == 0
+    assert changed["aten.celu.default", "torchscript"][ChangeKind.REGRESSED] > 0
+    assert changed["aten.fmax.default", "dynamo"][ChangeKind.IMPROVED] > 0
+    assert changed["aten.fmax.default", "dynamo"].get(ChangeKind.REGRESSED, 0) == 0
     assert set(changed) == {("aten.celu.default", "torchscript"), ("aten.fmax.default", "dynamo")}
     said = (tried / "said").read_text()
     assert "With the rules, compared to the converter's own conversions" in said

@@ -27,17 +27,17 @@ from harness_runs import (
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 
-from harness.analyse.shrink import tensors
+from harness.analyse.shrink import tensor_edits as tensors
 from harness.analyse.shrink.after_run import shrink_after_run
 from harness.analyse.shrink.domains import Domains, domains_of
-from harness.analyse.shrink.evaluate import Budget, Evaluator, Place, Test
+from harness.analyse.shrink.evaluate import Budget, Evaluator, FailurePlace, Test
 from harness.analyse.shrink.plainness import cost, elements
-from harness.analyse.shrink.recorded import failures
+from harness.analyse.shrink.recorded_failures import failures
 from harness.analyse.shrink.reductions import reductions
-from harness.analyse.shrink.session import shrink_run
+from harness.analyse.shrink.shrink_session import shrink_run
+from harness.analyse.shrink.shrink_target import Target
 from harness.analyse.shrink.shrinker import shrink
-from harness.analyse.shrink.subject import Subject
-from harness.analyse.shrink.target import Target
+from harness.analyse.shrink.subject import ShrinkSubject
 from harness.app.cli._group import conformance as conformance_group
 from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage
@@ -204,8 +204,8 @@ def test_what_is_finished_is_not_done_again_and_what_is_begun_goes_on(tmp_path: 
 def test_a_budget_is_kept_to(tmp_path: Path) -> None:
     run = record_of(tmp_path / "run", [divisor_override()], **failed())
     assert list(shrink_run(run, seconds=0)) == []
-    place = Place(overload="aten.avg_pool2d.default", converter="dynamo", backend="ort-cpu")
-    subject = Subject(divisor_override())
+    place = FailurePlace(overload="aten.avg_pool2d.default", converter="dynamo", backend="ort-cpu")
+    subject = ShrinkSubject(divisor_override())
     with Supervisor() as supervisor:
         evaluator = Evaluator(place, supervisor, Budget(60, evaluations=9))
         (verdict,) = evaluator.verdicts([subject])
@@ -424,7 +424,7 @@ def test_a_failure_that_cannot_be_shrunk_leaves_the_others(
             raise NotImplementedError("no such dtype")
         return domains_of(invocation)
 
-    monkeypatch.setattr("harness.analyse.shrink.session.domains_of", broken)
+    monkeypatch.setattr("harness.analyse.shrink.shrink_session.domains_of", broken)
     skipped: dict[str, str] = {}
     found = shrink_run(run, seconds=60, on_skipped=lambda f, why: skipped.update({f.overload: why}))
     assert list(found) == []

@@ -15,7 +15,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.generate.case_library import cases_directory
 from harness.generate.regressions import Corpus, CorpusEntry, CorpusWarning, read_file
-from harness.generate.regressions.store import LOCAL
+from harness.generate.regressions.corpus_store import LOCAL
 
 #: avg_pool2d ignores its divisor in both exporters.
 FAILING = "aten.avg_pool2d.default"

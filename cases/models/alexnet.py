@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class AlexNet(nn.Module):
@@ -55,5 +55,5 @@ class AlexNet(nn.Module):
     ),
     source="Krizhevsky, Sutskever, Hinton, ImageNet Classification with Deep CNNs, NeurIPS 2012",
 )
-def alexnet() -> Made:
+def alexnet() -> ModelAndInputs:
     return trained(AlexNet()), (torch.randn(2, 3, 95, 95),)

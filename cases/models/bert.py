@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _WORDS, _WIDTH, _HEADS, _LONGEST = 60, 32, 4, 32
 
@@ -86,7 +86,7 @@ class Bert(nn.Module):
     ),
     source="Devlin, Chang, Lee, Toutanova, BERT, NAACL 2019",
 )
-def bert_encoder() -> Made:
+def bert_encoder() -> ModelAndInputs:
     mask = torch.ones(2, 9, dtype=torch.int64)
     mask[1, 6:] = 0
     words = torch.randint(1, _WORDS, (2, 9)) * mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class Gate(nn.Module):
@@ -30,5 +30,5 @@ class Gate(nn.Module):
     axes=(Axis("batch", {"x": 0}, (1, 5)),),
     source="Graves, Adaptive Computation Time for Recurrent Neural Networks, 2016; Shazeer et al., 2017",
 )
-def control_flow() -> Made:
+def control_flow() -> ModelAndInputs:
     return Gate().eval(), (torch.randn(2, 8),)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _SOURCE = "Radford, Metz, Chintala, Unsupervised Representation Learning with DCGANs, ICLR 2016"
 #: Size of the latent vector, and channels of the widest layers over eight.
@@ -53,10 +53,10 @@ class Discriminator(nn.Module):
 
 
 @model("dcgan-generator", axes=(Axis("batch", {"latent": 0}, (1, 5)),), source=_SOURCE)
-def generator() -> Made:
+def generator() -> ModelAndInputs:
     return trained(Generator()), (torch.randn(2, _LATENT, 1, 1),)
 
 
 @model("dcgan-discriminator", axes=(Axis("batch", {"image": 0}, (1, 5)),), source=_SOURCE)
-def discriminator() -> Made:
+def discriminator() -> ModelAndInputs:
     return trained(Discriminator()), (torch.randn(2, 3, 64, 64),)

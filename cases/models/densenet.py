@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class DenseLayer(nn.Module):
@@ -86,5 +86,5 @@ class DenseNet(nn.Module):
     ),
     source="Huang, Liu, van der Maaten, Weinberger, Densely Connected Convolutional Networks, CVPR 2017",
 )
-def densenet() -> Made:
+def densenet() -> ModelAndInputs:
     return trained(DenseNet()), (torch.randn(2, 3, 64, 64),)

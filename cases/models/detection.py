@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class Detector(nn.Module):
@@ -65,5 +65,5 @@ class Detector(nn.Module):
     ),
     source="Zhou, Wang, Krähenbühl, Objects as Points, 2019; Tian et al., FCOS, ICCV 2019",
 )
-def detection_head() -> Made:
+def detection_head() -> ModelAndInputs:
     return trained(Detector()), (torch.randn(2, 3, 32, 32),)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _WIDTH, _TIME, _CONTEXT = 16, 32, 24
 
@@ -122,6 +122,6 @@ class UNet(nn.Module):
     ),
     source="Rombach et al., High-Resolution Image Synthesis with Latent Diffusion Models, CVPR 2022",
 )
-def diffusion_unet() -> Made:
+def diffusion_unet() -> ModelAndInputs:
     inputs = torch.randn(2, 4, 8, 8), torch.tensor([10, 500]), torch.randn(2, 5, _CONTEXT)
     return trained(UNet()), inputs

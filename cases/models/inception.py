@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class ConvBN(nn.Module):
@@ -167,5 +167,5 @@ class InceptionV3(nn.Module):
     ),
     source="Szegedy et al., Rethinking the Inception Architecture for Computer Vision, CVPR 2016",
 )
-def inception() -> Made:
+def inception() -> ModelAndInputs:
     return trained(InceptionV3()), (torch.randn(2, 3, 91, 91),)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _WORDS, _WIDTH, _HEADS, _KV_HEADS, _LAYERS = 64, 32, 4, 2, 2
 _HEAD = _WIDTH // _HEADS
@@ -138,6 +138,6 @@ class Decoder(nn.Module):
     ),
     source="Touvron et al., Llama 2, 2023; Su et al., RoFormer, 2021; Ainslie et al., GQA, EMNLP 2023",
 )
-def llama_decoder() -> Made:
+def llama_decoder() -> ModelAndInputs:
     tokens = torch.randint(0, _WORDS, (2, 4))
     return Decoder().eval(), (tokens, torch.randn(_LAYERS, 2, 2, _KV_HEADS, 6, _HEAD))

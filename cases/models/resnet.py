@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class BasicBlock(nn.Module):
@@ -100,10 +100,10 @@ _SOURCE = "He, Zhang, Ren, Sun, Deep Residual Learning for Image Recognition, CV
 
 
 @model("resnet18", axes=_AXES, source=_SOURCE)
-def resnet18() -> Made:
+def resnet18() -> ModelAndInputs:
     return trained(ResNet(BasicBlock, (2, 2, 2, 2))), (torch.randn(2, 3, 64, 64),)
 
 
 @model("resnet50", axes=_AXES, source=_SOURCE)
-def resnet50() -> Made:
+def resnet50() -> ModelAndInputs:
     return trained(ResNet(Bottleneck, (2, 2, 2, 2), width=4)), (torch.randn(2, 3, 64, 64),)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 def convolve(before: int, after: int) -> nn.Sequential:
@@ -44,5 +44,5 @@ class SegNet(nn.Module):
     ),
     source="Badrinarayanan, Kendall, Cipolla, SegNet, TPAMI 2017",
 )
-def segnet() -> Made:
+def segnet() -> ModelAndInputs:
     return trained(SegNet()), (torch.randn(2, 3, 16, 16),)

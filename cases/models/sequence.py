@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _FEATURES, _WIDTH = 12, 16
 
@@ -42,5 +42,5 @@ class SequenceTagger(nn.Module):
     axes=(Axis("batch", {"features": 0}, (1, 4)), Axis("sequence", {"features": 1}, (2, 11))),
     source="Cho et al., 2014 (GRU); Sak, Senior, Beaufays, 2014 (projected LSTM); Schuster, Paliwal, 1997",
 )
-def sequence_tagger() -> Made:
+def sequence_tagger() -> ModelAndInputs:
     return SequenceTagger().eval(), (torch.randn(2, 6, _FEATURES),)

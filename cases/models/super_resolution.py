@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class SuperResolution(nn.Module):
@@ -38,5 +38,5 @@ class SuperResolution(nn.Module):
     ),
     source="Shi et al., Real-Time Single Image and Video Super-Resolution, CVPR 2016",
 )
-def super_resolution() -> Made:
+def super_resolution() -> ModelAndInputs:
     return SuperResolution().eval(), (torch.rand(2, 1, 24, 24),)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 #: Configuration A; 0 is a pooling layer. Channels / 16.
 _LAYERS = (4, 0, 8, 0, 16, 16, 0, 32, 32, 0, 32, 32, 0)
@@ -49,10 +49,10 @@ _SOURCE = "Simonyan, Zisserman, Very Deep Convolutional Networks, ICLR 2015"
 
 
 @model("vgg11", axes=_AXES, source=_SOURCE)
-def vgg11() -> Made:
+def vgg11() -> ModelAndInputs:
     return trained(VGG(normalised=False)), (torch.randn(2, 3, 64, 64),)
 
 
 @model("vgg11-bn", axes=_AXES, source=_SOURCE)
-def vgg11_bn() -> Made:
+def vgg11_bn() -> ModelAndInputs:
     return trained(VGG(normalised=True)), (torch.randn(2, 3, 64, 64),)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 
 class Attention(nn.Module):
@@ -78,5 +78,5 @@ class VisionTransformer(nn.Module):
     ),
     source="Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021",
 )
-def vit() -> Made:
+def vit() -> ModelAndInputs:
     return trained(VisionTransformer()), (torch.randn(2, 3, 32, 32),)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _MELS, _WIDTH, _HEADS, _WORDS, _LONGEST = 16, 32, 4, 48, 24
 
@@ -105,5 +105,5 @@ class Whisper(nn.Module):
     ),
     source="Radford et al., Robust Speech Recognition via Large-Scale Weak Supervision, 2022",
 )
-def whisper() -> Made:
+def whisper() -> ModelAndInputs:
     return trained(Whisper()), (torch.randn(2, _MELS, 24), torch.randint(0, _WORDS, (2, 5)))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.execute import Axis, Made, model
+from harness.execute import Axis, ModelAndInputs, model
 
 _WORDS, _WIDTH, _LAYERS = 50, 16, 2
 
@@ -38,6 +38,6 @@ class WordLanguageModel(nn.Module):
     ),
     source="github.com/pytorch/examples, word_language_model; Zaremba et al., 2014; Press, Wolf, 2017",
 )
-def word_language_model() -> Made:
+def word_language_model() -> ModelAndInputs:
     state = torch.randn(2, _LAYERS, 2, _WIDTH) * 0.5
     return WordLanguageModel().eval(), (torch.randint(0, _WORDS, (7, 2)), state[0].clone(), state[1].clone())

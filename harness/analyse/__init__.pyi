@@ -1,49 +1,28 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from . import (
-    grouping as grouping,
-    known_issues as known_issues,
-)
+from . import grouping as grouping, known_issues as known_issues
 from .argument_coverage.asker import Asker as Asker
-from .argument_coverage.survey import (
-    ACCEPTED as ACCEPTED,
-    DRAWS as DRAWS,
-    Survey as Survey,
-    survey as survey,
-)
-from .argument_coverage.unreachable import (
-    Excuse as Excuse,
-    excuses as excuses,
-)
-from .capture.record import capture_calls as capture_calls
-from .capture.save import (
-    entries_of as entries_of,
-    save_directory as save_directory,
-    save_file as save_file,
-)
+from .argument_coverage.survey import ACCEPTED as ACCEPTED, DRAWS as DRAWS, Survey as Survey, survey as survey
+from .argument_coverage.unreachable import Excuse as Excuse, excuses as excuses
+from .capture.call_capture import capture_calls as capture_calls
+from .capture.save import entries_of as entries_of, save_directory as save_directory, save_file as save_file
 from .capture.use import (
     capture_data as capture_data,
     operator_uses as operator_uses,
     render_capture as render_capture,
 )
-from .divergence.account import (
+from .divergence.divergence_account import (
     divergence_entries as divergence_entries,
     divergence_lines as divergence_lines,
 )
-from .divergence.diverge import Divergence as Divergence
-from .divergence.run import find_divergence as find_divergence
-from .divergence.task import DivergeTask as DivergeTask
+from .divergence.divergence_task import DivergeTask as DivergeTask
+from .divergence.first_divergence import Divergence as Divergence
+from .divergence.search import find_divergence as find_divergence
 from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
-from .explain.of_model import (
-    ModelError as ModelError,
-    operators_of as operators_of,
-)
+from .explain.of_model import ModelError as ModelError, operators_of as operators_of
 from .explain.render import render as render
-from .failure_key import (
-    SPEECHLESS as SPEECHLESS,
-    cause_of as cause_of,
-)
+from .failure_key import SPEECHLESS as SPEECHLESS, cause_of as cause_of
 from .grouping import (
     COLUMNS as COLUMNS,
     FAILED as FAILED,
@@ -53,37 +32,16 @@ from .grouping import (
     failure_groups as failure_groups,
     minimal_data as minimal_data,
 )
-from .known_issues import (
-    KnownIssue as KnownIssue,
-    read_known_issues as read_known_issues,
-)
+from .known_issues import KnownIssue as KnownIssue, read_known_issues as read_known_issues
 from .operator_coverage.report import coverage_report as coverage_report
-from .repro.check import (
-    Checked as Checked,
-    run_text as run_text,
-)
-from .repro.failure import (
-    ReproducibleFailure as ReproducibleFailure,
-    find_failure as find_failure,
-)
-from .repro.issue import (
-    Report as Report,
-    write_issue as write_issue,
-)
+from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
+from .repro.issue import Report as Report, write_issue as write_issue
 from .repro.script import (
     NoScript as NoScript,
     write_graph_script as write_graph_script,
     write_script as write_script,
 )
-from .shrink.after_run import (
-    default_seconds as default_seconds,
-    shrink_after_run as shrink_after_run,
-)
-from .shrink.recorded import (
-    RecordedFailure as RecordedFailure,
-    failures as failures,
-)
-from .shrink.session import (
-    PER_FAILURE as PER_FAILURE,
-    shrink_run as shrink_run,
-)
+from .repro.script_check import ScriptResult as ScriptResult, run_text as run_text
+from .shrink.after_run import default_seconds as default_seconds, shrink_after_run as shrink_after_run
+from .shrink.recorded_failures import RecordedFailure as RecordedFailure, failures as failures
+from .shrink.shrink_session import PER_FAILURE as PER_FAILURE, shrink_run as shrink_run

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from harness.compare import CaseKey
 from harness.gate import (
     Baseline,
-    Comparison,
+    BaselineComparison,
     Rechecked,
     Told,
     comparison,
@@ -163,7 +163,7 @@ class Gate:
             return None
         return list(dict.fromkeys(one.case_id for one in self._told if one.finding.fails and one.case_id))
 
-    def comparison(self, run: RunInfo) -> Comparison:
+    def comparison(self, run: RunInfo) -> BaselineComparison:
         """What there is to say of the run."""
         now = Baseline({}, run.versions, drawing(run.options, run.seed))
         return comparison(self._known or Baseline({}), now, self._told, same=self._same, other=self._other)

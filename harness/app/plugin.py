@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run
-from harness.app import baseline_option, model_options, options as command_options
+from harness.app import baseline_option, command_options, model_options
 from harness.app.session import Session, corpus_of
 from harness.generate import load_cases, read_replay
 from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan, reuse_lines
-from harness.present import Afterwords, Progress, generator_report as generator, header, print_summary
+from harness.present import Afterwords, ProgressLine, generator_report as generator, header, print_summary
 from harness.record import ResultsError, RunInfo, read_run_info
 
 #: Seconds between progress lines where the terminal cannot rewrite one.
@@ -210,7 +210,7 @@ class _Follower:
     """Follows the reports of all items, those of xdist's workers too, and keeps the progress line."""
 
     def __init__(self, reporter: Any, items: int, gate: baseline_option.Gate) -> None:
-        self.progress = Progress(items)
+        self.progress = ProgressLine(items)
         self.cases = 0
         self.fired: set[str] = set()
         self.gate = gate

@@ -1,6 +1,3 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from .inquiry import (
-    signature as signature,
-    with_blame as with_blame,
-)
+from .inquiry import signature as signature, with_blame as with_blame

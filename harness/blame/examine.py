@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import onnx
 
 from harness.blame import witnesses
+from harness.blame.complaint import Asking, Blamed, BlameTask
 from harness.blame.decide import decide
-from harness.blame.task import Asking, Blamed, BlameTask
 from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.compare import Array
-from harness.core import PRECISION, Invocation, Literal, TensorSpec, build_tensor
+from harness.core import PRECISION, Array, Invocation, Literal, TensorSpec, build_tensor
 from harness.execute import to_numpy
 
 #: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.

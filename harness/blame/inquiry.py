@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from harness.blame.complaint import Asking, Blamed, BlameTask, Complaint
 from harness.blame.decide import at_once
-from harness.blame.task import Asking, Blamed, BlameTask, Complaint
 from harness.blame.testimony import Charge
 from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation
-from harness.execute import CaseKey, Death, Group, Result, Supervisor, Task, WorkerFailed
+from harness.execute import Death, Group, MemberKey, Result, Supervisor, Task, WorkerFailed
 
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3
@@ -176,7 +176,7 @@ def _inherit(
 
 
 def _invocation(result: Result, groups: dict[int, Group]) -> Invocation:
-    key: CaseKey = result.case
+    key: MemberKey = result.case
     return dict(groups[key[0]].cases)[key[1]]
 
 

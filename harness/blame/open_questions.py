@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.compare import Array
-from harness.core import Invocation, is_float
+from harness.core import Array, Invocation, is_float
 
 #: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
 #: question arises.

@@ -9,19 +9,19 @@ from functools import cached_property
 import numpy as np
 import onnx
 
+from harness.blame.complaint import Complaint
 from harness.blame.inputs import finite, with_inputs
-from harness.blame.task import Complaint
 from harness.blame.testimony import Finding
-from harness.compare import CLOSE, Array, Comparison, Evidence, Judge, Mask, Outcome, compare, tolerance_of
+from harness.compare import CLOSE, Evidence, Judge, Mask, Outcome, OutputComparison, compare, tolerance_of
 from harness.convert import Converter
-from harness.core import PRECISION, bind, build_tensors, describe_error
+from harness.core import PRECISION, Array, bind, build_tensors, describe_error
 from harness.execute import Exportable, Reference, Settings, export_request, run_reference, varying_dims
 from harness.generate import judge_of
 from harness.run import BACKENDS, Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
 
 
 @dataclass(frozen=True)
-class Answer:
+class BackendAnswer:
     """What a backend makes of a model.
 
     Attributes:
@@ -79,7 +79,7 @@ class Trial:
         return self.ask(self.accused, self.model).outputs
 
     @cached_property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> OutputComparison | None:
         """What is wrong with `got`; None where there is nothing to compare."""
         return None if self.got is None else compare(self.judge, self.reference, self.got)
 
@@ -90,7 +90,7 @@ class Trial:
         return self.differs(self.got)
 
     @cached_property
-    def plain(self) -> Answer | None:
+    def plain(self) -> BackendAnswer | None:
         """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
         accused = self.accused
         return self.ask(accused.plain(), self.model) if isinstance(accused, HasPlain) else None
@@ -190,21 +190,23 @@ class Trial:
         named = zip(self.structure.input_names, values, strict=True)
         return {name: array for name, array in named if name in present}
 
-    def ask(self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None) -> Answer:
+    def ask(
+        self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None
+    ) -> BackendAnswer:
         """Run `model` in `backend` on the case's inputs, or on those of `reference`."""
         try:
             session = backend.load(model, self._ranges(model))
             if not session.runnable:
-                return Answer(error="it cannot run on this machine", unsupported=True)
-            return Answer(tuple(session.run(self.feeds(model, reference))))
+                return BackendAnswer(error="it cannot run on this machine", unsupported=True)
+            return BackendAnswer(tuple(session.run(self.feeds(model, reference))))
         except DeviceLost:
             raise
         except UnsupportedModel as error:
-            return Answer(error=_short(error), unsupported=True)
+            return BackendAnswer(error=_short(error), unsupported=True)
         except Exception as error:
-            return Answer(error=_short(error))
+            return BackendAnswer(error=_short(error))
 
-    def find(self, answer: Answer) -> tuple[Finding, str]:
+    def find(self, answer: BackendAnswer) -> tuple[Finding, str]:
         """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong.
 
         Where the failing backend's result is wrong decides: another's own defects elsewhere do not count.

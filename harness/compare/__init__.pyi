@@ -1,40 +1,21 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from . import (
-    factor_rules as factor_rules,
-    random_rules as random_rules,
-)
-from .comparison import (
-    Comparison as Comparison,
-    compare as compare,
-)
-from .factor_rules import (
-    householder as householder,
-    transposed as transposed,
-    wide as wide,
-)
-from .gamma_rules import (
-    dirichlet as dirichlet,
-    gamma as gamma,
-)
+from . import factor_rules as factor_rules, random_rules as random_rules
+from .comparison import OutputComparison as OutputComparison, compare as compare
+from .factor_rules import householder as householder, transposed as transposed, wide as wide
+from .gamma_rules import dirichlet as dirichlet, gamma as gamma
 from .judge import (
     ACCUMULATES as ACCUMULATES,
     CLOSE as CLOSE,
     EQUAL as EQUAL,
     EXACT as EXACT,
     IEEE as IEEE,
-    Array as Array,
     Evidence as Evidence,
     Judge as Judge,
     Mask as Mask,
     OutputRule as OutputRule,
 )
-from .nearness import (
-    SCALES as SCALES,
-    Sensitivity as Sensitivity,
-    tolerance_of as tolerance_of,
-    ulp as ulp,
-)
+from .nearness import SCALES as SCALES, Sensitivity as Sensitivity, tolerance_of as tolerance_of, ulp as ulp
 from .output_rules import (
     any_order as any_order,
     anything as anything,

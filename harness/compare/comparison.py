@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.compare.judge import Array, Evidence, Judge, Mask
+from harness.compare.judge import Evidence, Judge, Mask
 from harness.compare.nearness import Oracle, right_elements, ulp
 from harness.compare.required_tolerance import needed_tolerance
 from harness.compare.tolerances import Tolerance
 from harness.compare.wrongness import kind_of, showing
-from harness.core import PRECISION
+from harness.core import PRECISION, Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class OutputComparison:
     """The distance between outputs and the verdict on it, over all outputs of a case.
 
     Attributes:
@@ -48,7 +48,7 @@ class Comparison:
     total_elements: int = 0
 
 
-def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
+def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:
     """Judge the outputs of one case.
 
     Args:
@@ -69,7 +69,7 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
         if e.shape != g.shape:
             return _structural("shape", f"output {i}: expected {list(e.shape)}, got {list(g.shape)}", total)
     if not judge.rules and all(_same_bits(e, g) for e, g in zip(expected, got, strict=True)):
-        return Comparison(
+        return OutputComparison(
             problem=None,
             max_abs_error=0.0,
             max_rel_error=0.0,
@@ -90,18 +90,18 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> Comparison:
     return _merge(parts)
 
 
-def _structural(problem: str, detail: str, total: int) -> Comparison:
-    return Comparison(problem=problem, detail=detail, mismatched_elements=total, total_elements=total)
+def _structural(problem: str, detail: str, total: int) -> OutputComparison:
+    return OutputComparison(problem=problem, detail=detail, mismatched_elements=total, total_elements=total)
 
 
 def _same_bits(a: Array, b: Array) -> bool:
     return a.tobytes() == b.tobytes()
 
 
-def _by_rule(judge: Judge, evidence: Evidence, output: int) -> Comparison:
+def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
     wrong = judge.rules[output](evidence, output)
     problem = "values" if wrong.any() else None
-    return Comparison(
+    return OutputComparison(
         problem=problem,
         detail=_first(wrong, evidence.expected[output], evidence.got[output], output) if problem else "",
         mismatched_elements=int(wrong.sum()),
@@ -115,7 +115,7 @@ def _elementwise(
     oracle: Oracle,
     got: Array,
     skip: Mask | None,
-) -> Comparison:
+) -> OutputComparison:
     expected = oracle.expected[output]
     dtype = str(expected.dtype)
     if dtype not in PRECISION:
@@ -144,7 +144,7 @@ def _elementwise(
         relative = errors[scale > 0] / scale[scale > 0]
         ulps = errors / ulp(scale, dtype)
         needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
-        return Comparison(
+        return OutputComparison(
             problem=problem,
             detail=_first(told, expected, got, output) if problem else "",
             max_abs_error=float(errors.max()) if errors.size else None,
@@ -159,7 +159,7 @@ def _elementwise(
 
 def _equality(
     output: int, expected: Array, got: Array, skip: Mask | None, tolerance: Tolerance | None = None
-) -> Comparison:
+) -> OutputComparison:
     wrong = np.asarray(expected != got)
     if tolerance is not None and wrong.any():
         # A case of its own reason: integers that stand for rounded reals, as pixels do.
@@ -171,7 +171,7 @@ def _equality(
         kept = ... if skip is None else ~skip
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))[kept]
         error = float(apart.max()) if apart.size else None
-    return Comparison(
+    return OutputComparison(
         problem="values" if wrong.any() else None,
         detail=_first(wrong, expected, got, output) if wrong.any() else "",
         max_abs_error=error,
@@ -186,7 +186,7 @@ def _first(wrong: Mask, expected: Array, got: Array, output: int) -> str:
     return f"output {output}{where}: expected {expected[place]!s}, got {got[place]!s}"
 
 
-def _merge(parts: Sequence[Comparison]) -> Comparison:
+def _merge(parts: Sequence[OutputComparison]) -> OutputComparison:
     if len(parts) == 1:
         return parts[0]
     worst = next((p for p in parts if p.problem), None)
@@ -195,7 +195,7 @@ def _merge(parts: Sequence[Comparison]) -> Comparison:
         present = [v for v in (getattr(p, name) for p in parts) if v is not None]
         return max(present, default=None)
 
-    return Comparison(
+    return OutputComparison(
         problem=worst.problem if worst else None,
         detail=worst.detail if worst else "",
         max_abs_error=largest("max_abs_error"),

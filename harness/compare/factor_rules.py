@@ -26,9 +26,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.judge import Array, Evidence, Mask, OutputRule
+from harness.compare.judge import Evidence, Mask, OutputRule
 from harness.compare.output_rules import equal
-from harness.core import PRECISION
+from harness.core import PRECISION, Array
 
 #: From a case's evidence, one array with a matrix in its last two dims.
 Matrices: TypeAlias = Callable[[Evidence], Array]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import Array, Evidence, Mask, OutputRule
+from harness.compare.judge import Evidence, Mask, OutputRule
 from harness.compare.random_rules import distributed, strays
-from harness.core import PRECISION
+from harness.core import PRECISION, Array
 
 #: Terms of the series and of the continued fraction: enough for arguments below 100.
 _TERMS = 400

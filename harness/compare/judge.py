@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.compare.tolerances import Tolerance
-from harness.core import PRECISION
+from harness.core import PRECISION, Array
 
-Array: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 

@@ -58,9 +58,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from harness.compare.judge import Array, Judge, Mask
+from harness.compare.judge import Judge, Mask
 from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
-from harness.core import PRECISION
+from harness.core import PRECISION, Array
 
 #: Arguments that scale terms, in every overload that has a number of that name.
 SCALES = frozenset({"alpha", "beta", "value"})

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import Array, Evidence, Mask, OutputRule
+from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.core import Array
 
 
 def _same(a: Array, b: Array) -> Mask:

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.judge import Array, Evidence, Mask, OutputRule
+from harness.compare.judge import Evidence, Mask, OutputRule
 from harness.compare.tolerances import DEFAULT
-from harness.core import PRECISION
+from harness.core import PRECISION, Array
 
 FALSE_ALARM = 1e-9
 #: Standard deviations; a normal number is as far from its mean with a probability of 1e-32.

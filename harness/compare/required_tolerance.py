@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.compare.judge import Array
 from harness.compare.tolerances import DEFAULT
+from harness.core import Array
 
 
 def needed_tolerance(expected: Array, got: Array, dtype: str) -> tuple[float | None, float | None]:

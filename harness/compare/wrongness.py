@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.compare.judge import Array, Judge, Mask
+from harness.compare.judge import Judge, Mask
 from harness.compare.nearness import Oracle, tolerance_of
 from harness.compare.tolerances import MIN_EXPONENT
+from harness.core import Array
 
 NAN_POSITIONS = "NaN positions"
 OVERFLOW = "overflow to infinity"

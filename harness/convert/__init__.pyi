@@ -1,7 +1,7 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from . import kept_constants as kept_constants
-from .base import (
+from .converter import (
     CONVERTERS as CONVERTERS,
     Converter as Converter,
     ExportRequest as ExportRequest,
@@ -11,25 +11,11 @@ from .base import (
     find_converter as find_converter,
 )
 from .converters.torchscript import registered_symbolics as registered_symbolics
-from .rules.load import (
-    RuleBook as RuleBook,
-    load_rules as load_rules,
-)
-from .rules.rule import (
-    Rule as Rule,
-    RuleProblem as RuleProblem,
-)
-from .rules.source import (
-    NotSeparable as NotSeparable,
-    RuleSource as RuleSource,
-    rule_source as rule_source,
-)
+from .rules.rule import Rule as Rule, RuleProblem as RuleProblem
+from .rules.rule_book import RuleBook as RuleBook, load_rules as load_rules
+from .rules.source import NotSeparable as NotSeparable, RuleSource as RuleSource, rule_source as rule_source
 from .silence import quiet as quiet
-from .skeleton import (
-    Parameter as Parameter,
-    Signature as Signature,
-    SkeletonWanted as SkeletonWanted,
-)
+from .skeleton import Parameter as Parameter, Signature as Signature, SkeletonWanted as SkeletonWanted
 from .torchlib_registry import (
     decomposition_functions as decomposition_functions,
     decomposition_table as decomposition_table,

@@ -20,8 +20,8 @@ from typing import Any
 import onnx
 import torch
 
-from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.rules.load import RuleBook
+from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.rules.rule_book import RuleBook
 from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
@@ -103,7 +103,7 @@ class Exporter:
         )
 
     def snippet(self, wanted: ExportWanted) -> ExportSnippet:
-        """See `harness.convert.base.ConverterEntry`."""
+        """See `harness.convert.converter.ConverterEntry`."""
         keywords = [f"input_names={wanted.names}"]
         if wanted.opset is not None:
             keywords.append(f"target_opset={wanted.opset}")
@@ -145,13 +145,13 @@ class GraphBuilderConverter:
         self._dispatcher = self._module.Dispatcher(_by_key(book)) if book else None
 
     def unoptimised(self) -> GraphBuilderConverter:
-        """See `harness.convert.base.HasUnoptimised`."""
+        """See `harness.convert.converter.HasUnoptimised`."""
         other = copy.copy(self)
         other._optimize = False
         return other
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.base.Converter`."""
+        """See `harness.convert.converter.Converter`."""
         if self._book:
             self._book.start()
         with quiet(), torch.no_grad():

@@ -1,9 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from . import (
-    overloads as overloads,
-    values as values,
-)
+from . import overloads as overloads, values as values
 from .declaration import declaring_place as declaring_place
 from .described_tensor import describe_tensor as describe_tensor
 from .dtypes import (
@@ -21,6 +18,7 @@ from .dtypes import (
     SIGNED_INTS as SIGNED_INTS,
     UNSIGNED as UNSIGNED,
     WIDE_UNSIGNED as WIDE_UNSIGNED,
+    Array as Array,
     is_float as is_float,
     is_integer as is_integer,
     wider_float as wider_float,
@@ -53,11 +51,7 @@ from .plain_text import (
     plain as plain,
     shown as shown,
 )
-from .plugins import (
-    Registry as Registry,
-    Unavailable as Unavailable,
-    UnknownName as UnknownName,
-)
+from .plugins import Registry as Registry, Unavailable as Unavailable, UnknownName as UnknownName
 from .snippet import (
     ExportSnippet as ExportSnippet,
     ExportWanted as ExportWanted,
@@ -66,7 +60,7 @@ from .snippet import (
     numpy_exchange as numpy_exchange,
 )
 from .tensors import (
-    Call as Call,
+    BoundCall as BoundCall,
     bind as bind,
     build_tensor as build_tensor,
     build_tensors as build_tensors,
@@ -74,7 +68,4 @@ from .tensors import (
     output_tensors as output_tensors,
     overload as overload,
 )
-from .values import (
-    STYLE_WEIGHTS as STYLE_WEIGHTS,
-    redraw as redraw,
-)
+from .values import STYLE_WEIGHTS as STYLE_WEIGHTS, redraw as redraw

@@ -6,6 +6,14 @@ the reports and goldens need no PyTorch to read them.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+
+#: Feeds and outputs. bfloat16 and float8 travel as `ml_dtypes` arrays, everything else as plain NumPy; arrays
+#: are C-contiguous.
+Array: TypeAlias = npt.NDArray[Any]
+
 FLOATS: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
 INTS: tuple[str, ...] = ("int64", "int32", "int16", "int8", "uint8")
 SIGNED_INTS: tuple[str, ...] = INTS[:-1]

@@ -72,10 +72,10 @@ def build_tensors(invocation: Invocation) -> tuple[torch.Tensor, ...]:
 
 
 @dataclass(frozen=True)
-class Call:
+class BoundCall:
     """An overload with its arguments, tensors left open.
 
-    Tensors are passed at call time, so that one `Call` serves the reference run, the float64 run,
+    Tensors are passed at call time, so that one `BoundCall` serves the reference run, the float64 run,
     every exporter and every extra draw of values.
     """
 
@@ -83,12 +83,12 @@ class Call:
     positional: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...]
 
-    def with_target(self, target: Callable[..., Any]) -> Call:
+    def with_target(self, target: Callable[..., Any]) -> BoundCall:
         """The same arguments for another callable."""
         return replace(self, target=target)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Call the overload.
+        """BoundCall the overload.
 
         Args:
             tensors: One per tensor argument, in order.
@@ -124,7 +124,7 @@ def _template(argument: Argument) -> Any:
     return argument
 
 
-def bind(invocation: Invocation) -> Call:
+def bind(invocation: Invocation) -> BoundCall:
     """Prepare the call that `invocation` stands for.
 
     Arguments go positionally up to the first omitted or keyword-only one, as a person would write them.
@@ -148,7 +148,7 @@ def bind(invocation: Invocation) -> Call:
             keywords.append((argument.name, value))
     if given:
         raise LookupError(f"{invocation.overload} has no argument {next(iter(given))!r}: {target._schema}")
-    return Call(target, tuple(positional), tuple(keywords))
+    return BoundCall(target, tuple(positional), tuple(keywords))
 
 
 def output_tensors(result: Any) -> list[torch.Tensor]:

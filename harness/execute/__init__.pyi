@@ -1,43 +1,40 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from .case_runner import Executor as Executor
-from .models.cases import cases_of as cases_of
-from .models.entry import (
+from .models.model_cases import cases_of as cases_of
+from .models.model_entry import (
     Axis as Axis,
-    Made as Made,
+    ModelAndInputs as ModelAndInputs,
     load_models as load_models,
     model as model,
 )
-from .models.export import (
-    export_of as export_of,
-    feeds_of as feeds_of,
-)
-from .models.load import (
+from .models.model_export import export_of as export_of, feeds_of as feeds_of
+from .models.model_loading import (
     LoadedModel as LoadedModel,
     ModelProblem as ModelProblem,
     check_word as check_word,
     load_model as load_model,
 )
-from .models.model_runner import growth as growth
-from .models.names import (
-    PREFIX as PREFIX,
-    model_name as model_name,
-    model_word as model_word,
-    refuse_model as refuse_model,
-)
-from .models.reference import (
+from .models.model_reference import (
     Move as Move,
     RoundingOracle as RoundingOracle,
     quiet_call as quiet_call,
     run_model as run_model,
 )
-from .models.task import (
+from .models.model_runner import growth as growth
+from .models.model_task import (
     Growth as Growth,
     ModelCase as ModelCase,
     ModelCases as ModelCases,
     ModelTask as ModelTask,
     NoModel as NoModel,
     Traced as Traced,
+)
+from .models.names import (
+    PREFIX as PREFIX,
+    model_name as model_name,
+    model_word as model_word,
+    refuse_model as refuse_model,
 )
 from .program import (
     Exportable as Exportable,
@@ -52,19 +49,12 @@ from .reference import (
     run_reference as run_reference,
 )
 from .resize import variants as variants
-from .submodel import (
-    extract as extract,
-    outer_names as outer_names,
-)
-from .supervisor import (
-    Death as Death,
-    Supervisor as Supervisor,
-    WorkerFailed as WorkerFailed,
-)
+from .submodel import extract as extract, outer_names as outer_names
+from .supervisor import Death as Death, Supervisor as Supervisor, WorkerFailed as WorkerFailed
 from .task import (
     OWN_FAULT as OWN_FAULT,
-    CaseKey as CaseKey,
     Group as Group,
+    MemberKey as MemberKey,
     Result as Result,
     Settings as Settings,
     Step as Step,

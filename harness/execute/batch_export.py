@@ -12,7 +12,7 @@ from harness.compare import Outcome, Stage
 from harness.convert import Converter, ExportRequest, RuleBook, UnsupportedOperator
 from harness.execute.member import Accepted, Converted, halves, keys_of
 from harness.execute.program import emitted_opset, export_request
-from harness.execute.task import CaseKey, Settings, Step
+from harness.execute.task import MemberKey, Settings, Step
 
 
 class Fail(Protocol):
@@ -20,7 +20,7 @@ class Fail(Protocol):
 
     def __call__(
         self,
-        keys: Sequence[CaseKey],
+        keys: Sequence[MemberKey],
         stage: Stage,
         outcome: Outcome,
         error: Exception,

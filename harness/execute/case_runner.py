@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from harness.compare import Array, Outcome, Stage, compare
+from harness.compare import Outcome, Stage, compare
 from harness.convert import Converter, RuleBook
-from harness.core import bind, build_tensors, describe_error, fed_shape
+from harness.core import Array, bind, build_tensors, describe_error, fed_shape
 from harness.execute.batch_export import Exporting
 from harness.execute.member import Accepted, Converted, halves
 from harness.execute.program import Exportable, emitted_opset, varying_dims
 from harness.execute.reference import Reference, run_reference
 from harness.execute.submodel import owners
-from harness.execute.task import CaseKey, Group, Result, Step, Task
+from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.worker import WorkerProcess
 from harness.generate import judge_of
 from harness.run import (
     Backend,
     BackendFailure,
+    BackendSession,
     DeviceLost,
     InvalidModel,
-    Session,
     ShapeRange,
     UnsupportedModel,
 )
@@ -140,7 +140,7 @@ class Executor:
         name: str,
         converted: Converted,
         pending: Mapping[int, list[int]],
-        session: Session,
+        session: BackendSession,
         load_ms: float,
     ) -> None:
         left = {g: list(cases) for g, cases in pending.items()}
@@ -270,7 +270,7 @@ class Executor:
 
     def _result(
         self,
-        key: CaseKey,
+        key: MemberKey,
         backend: str,
         stage: Stage,
         outcome: Outcome,
@@ -293,7 +293,7 @@ class Executor:
 
     def _fail(
         self,
-        keys: Sequence[CaseKey],
+        keys: Sequence[MemberKey],
         stage: Stage,
         outcome: Outcome,
         error: Exception,

@@ -10,7 +10,7 @@ import onnx
 from harness.execute.program import Exportable
 from harness.execute.reference import Reference
 from harness.execute.submodel import extract
-from harness.execute.task import CaseKey, Group
+from harness.execute.task import Group, MemberKey
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Accepted:
     references: Mapping[int, Reference]
 
     @property
-    def keys(self) -> tuple[CaseKey, ...]:
+    def keys(self) -> tuple[MemberKey, ...]:
         """Its cases."""
         return tuple((self.group.index, case) for case in self.references)
 
@@ -63,7 +63,7 @@ class Converted:
         return Converted(model, tuple(members), self.convert_ms, self.rule)
 
 
-def keys_of(members: Sequence[Accepted]) -> tuple[CaseKey, ...]:
+def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
     """The cases of `members`."""
     return tuple(key for m in members for key in m.keys)
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.compare import MIN_EXPONENT, Array, Sensitivity, ulp
-from harness.core import PRECISION, Argument, Enumerated, Invocation, build_tensors, is_float
+from harness.compare import MIN_EXPONENT, Sensitivity, ulp
+from harness.core import PRECISION, Argument, Array, Enumerated, Invocation, build_tensors, is_float
 from harness.execute.torch_call import call_invocation, in_float64, map_arguments, to_numpy
 
 #: Neighbours that are looked at: each moves every input up or down, by chance.

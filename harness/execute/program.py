@@ -9,7 +9,7 @@ import onnx
 import torch
 
 from harness.convert import ExportRequest
-from harness.core import Call, Invocation, output_tensors
+from harness.core import BoundCall, Invocation, output_tensors
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Exportable:
     """
 
     index: int
-    call: Call
+    call: BoundCall
     tensors: tuple[torch.Tensor, ...]
     outputs: int
     dynamic_dims: tuple[frozenset[int], ...]

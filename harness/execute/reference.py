@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from harness.compare import SCALES, Array, Sensitivity
-from harness.core import PARTS, Argument, Invocation, TensorSpec, build_tensors, is_float
+from harness.compare import SCALES, Sensitivity
+from harness.core import PARTS, Argument, Array, Invocation, TensorSpec, build_tensors, is_float
 from harness.execute import neighbourhood
 from harness.execute.torch_call import call_invocation, in_float64, to_numpy
 

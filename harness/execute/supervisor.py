@@ -25,9 +25,9 @@ from harness.compare import RUNS_AT, UNKNOWN, Outcome
 from harness.core import Invocation
 from harness.execute.task import (
     OWN_FAULT,
-    CaseKey,
     Finished,
     Group,
+    MemberKey,
     Ready,
     Resized,
     ResizeTask,
@@ -113,7 +113,7 @@ class Supervisor:
         stack = [task]
         while stack:
             current = stack.pop()
-            done: set[tuple[CaseKey, str]] = set()
+            done: set[tuple[MemberKey, str]] = set()
             step: Step | None = None
             death: Death | None = None
             for message in self.serve(current):
@@ -274,7 +274,7 @@ class Supervisor:
 
 
 def _after_death(
-    task: Task, done: set[tuple[CaseKey, str]], step: Step | None, death: Death
+    task: Task, done: set[tuple[MemberKey, str]], step: Step | None, death: Death
 ) -> tuple[list[Result], list[Task]]:
     """Verdicts on the guilty, and what is left to do."""
     if step is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
 
-from harness.compare import Comparison, Outcome, Stage
+from harness.compare import Outcome, OutputComparison, Stage
 from harness.core import Invocation
 
 #: (group index, case index within the group): names a case within a task.
-CaseKey: TypeAlias = tuple[int, int]
+MemberKey: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Step:
 
     stage: Stage
     backend: str | None
-    cases: tuple[CaseKey, ...]
+    cases: tuple[MemberKey, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +111,14 @@ class Result:
         model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
     """
 
-    case: CaseKey
+    case: MemberKey
     backend: str
     stage: Stage
     outcome: Outcome
     blame: str = ""
     evidence: str = ""
     message: str = ""
-    comparison: Comparison | None = None
+    comparison: OutputComparison | None = None
     rule: str = ""
     model: bytes = b""
     opset: int | None = None

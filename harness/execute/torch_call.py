@@ -10,8 +10,7 @@ from dataclasses import replace
 import ml_dtypes
 import torch
 
-from harness.compare import Array
-from harness.core import Argument, Enumerated, Invocation, bind, output_tensors, wider_float
+from harness.core import Argument, Array, Enumerated, Invocation, bind, output_tensors, wider_float
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.gate.baseline.difference import Comparison, comparison, told
+from harness.gate.baseline.difference import BaselineComparison, comparison, told
 from harness.gate.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_baseline, read_revision
 from harness.gate.baseline.gate import compare
 from harness.gate.run_causes import version_changes
-from harness.gate.run_diff import Change, Diff, compare_runs
+from harness.gate.run_diff import ChangeKind, Diff, compare_runs
 from harness.record import ResultsError, completeness, layout, newest
 
 #: What differs, case by case or by operator, dtype, converter and backend.
-Found: TypeAlias = Diff | Comparison
+Found: TypeAlias = Diff | BaselineComparison
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def compare_as_fits(before: Side, after: Side) -> Found:
     """
     if before.run is not None and after.run is not None:
         found = compare_runs(before.run, after.run)
-        new, gone = found.counts[Change.NEW], found.counts[Change.GONE]
+        new, gone = found.counts[ChangeKind.NEW], found.counts[ChangeKind.GONE]
         shared = sum(found.counts.values()) - new - gone
         # With another seed a few cases of tiny domains are the same, and all others new or gone.
         if shared >= min(new, gone):
@@ -93,7 +93,7 @@ def compare_as_fits(before: Side, after: Side) -> Found:
     return compare_sides(before, after)
 
 
-def compare_sides(before: Side, after: Side) -> Comparison:
+def compare_sides(before: Side, after: Side) -> BaselineComparison:
     """What differs between two sides, by operator, dtype, converter and backend.
 
     An operator of which a run lacks verdicts is left out: a part of its cases tells nothing of its cells.

@@ -44,7 +44,7 @@ ROUNDING = 1.0
 DRIFT = 4.0
 
 
-class Change(StrEnum):
+class ChangeKind(StrEnum):
     """What became of one case; `FLAKY`: it is known to end in two ways."""
 
     REGRESSED = "regressed"
@@ -60,7 +60,7 @@ class Change(StrEnum):
     @property
     def is_worse(self) -> bool:
         """Whether a regression gate closes for it, as for the same difference from a baseline."""
-        return self in (Change.REGRESSED, Change.FAILS_OTHERWISE, Change.DRIFTED)
+        return self in (ChangeKind.REGRESSED, ChangeKind.FAILS_OTHERWISE, ChangeKind.DRIFTED)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class CaseChange:
         after: Its row in the second; None for one that is gone.
     """
 
-    change: Change
+    change: ChangeKind
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
 
@@ -94,8 +94,8 @@ class OverloadChanges:
         converter: Name.
         backend: Name.
         shape_mode: ``static`` or ``dynamic``.
-        counts: Change → cases.
-        examples: Change → a case of it, the first by case id.
+        counts: ChangeKind → cases.
+        examples: ChangeKind → a case of it, the first by case id.
         why: What the changes may come from: a rule, versions; "" where nothing is known to differ.
     """
 
@@ -103,8 +103,8 @@ class OverloadChanges:
     converter: str
     backend: str
     shape_mode: str
-    counts: Mapping[Change, int]
-    examples: Mapping[Change, CaseChange]
+    counts: Mapping[ChangeKind, int]
+    examples: Mapping[ChangeKind, CaseChange]
     why: str = ""
 
 
@@ -113,13 +113,13 @@ class Diff:
     """What changed from one run to another.
 
     Attributes:
-        counts: Change → cases, over all.
+        counts: ChangeKind → cases, over all.
         overloads: Those with a change, in the order of their names.
         versions: Name → (version before, version after) where they differ; "" for one that took no part.
         missing: What the second run was to run and did not, in one line: nothing is known of that.
     """
 
-    counts: Mapping[Change, int]
+    counts: Mapping[ChangeKind, int]
     overloads: tuple[OverloadChanges, ...]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     missing: str = ""
@@ -127,7 +127,7 @@ class Diff:
     @property
     def regressed(self) -> bool:
         """Whether something is worse than it was."""
-        return any(self.counts[change] for change in Change if change.is_worse)
+        return any(self.counts[change] for change in ChangeKind if change.is_worse)
 
 
 def compare_runs(before: Path, after: Path) -> Diff:
@@ -141,7 +141,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
     flaky = read_flaky(before) | read_flaky(after)
     there = completeness(after)
-    lacking = {Change.NEW: completeness(before).unfinished, Change.GONE: there.unfinished}
+    lacking = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
     changes = (
         change
         for change in case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS), flaky)
@@ -162,14 +162,14 @@ def case_changes(before: pa.Table, after: pa.Table, flaky: Collection[CaseKey] =
     for key in sorted({*old, *new}):
         a, b = old.get(key), new.get(key)
         change = _change(a, b)
-        yield CaseChange(Change.FLAKY if key in flaky and a and b else change, a, b)
+        yield CaseChange(ChangeKind.FLAKY if key in flaky and a and b else change, a, b)
 
 
 def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] | None = None) -> Diff:
     """Count changes by overload, converter, backend and shape mode."""
-    total: Counter[Change] = Counter()
-    counts: defaultdict[tuple[str, str, str, str], Counter[Change]] = defaultdict(Counter)
-    examples: defaultdict[tuple[str, str, str, str], dict[Change, CaseChange]] = defaultdict(dict)
+    total: Counter[ChangeKind] = Counter()
+    counts: defaultdict[tuple[str, str, str, str], Counter[ChangeKind]] = defaultdict(Counter)
+    examples: defaultdict[tuple[str, str, str, str], dict[ChangeKind, CaseChange]] = defaultdict(dict)
     rules: defaultdict[tuple[str, str, str, str], tuple[set[str], set[str]]]
     rules = defaultdict(lambda: (set(), set()))
     for change in changes:
@@ -190,7 +190,7 @@ def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] 
                 why(versions or {}, line[1], line[2], _rules(*rules[line])),
             )
             for line in sorted(counts)
-            if set(counts[line]) != {Change.UNCHANGED}
+            if set(counts[line]) != {ChangeKind.UNCHANGED}
         ),
         versions=versions or {},
     )
@@ -208,21 +208,21 @@ def _by_key(table: pa.Table) -> dict[CaseKey, Mapping[str, Any]]:
     return rows
 
 
-def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Change:
+def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ChangeKind:
     if before is None or after is None:
-        return Change.NEW if before is None else Change.GONE
+        return ChangeKind.NEW if before is None else ChangeKind.GONE
     failed, fails = (_fails(row) for row in (before, after))
     if failed != fails:
-        return Change.REGRESSED if fails else Change.IMPROVED
+        return ChangeKind.REGRESSED if fails else ChangeKind.IMPROVED
     if fails:
         same = all(before[name] == after[name] for name in ("outcome", "stage", "signature"))
-        return Change.UNCHANGED if same else Change.FAILS_OTHERWISE
+        return ChangeKind.UNCHANGED if same else ChangeKind.FAILS_OTHERWISE
     if any(Outcome(row["outcome"]).is_failure for row in (before, after)):
         # What the specification leaves open was or is another answer, and never a worse one.
-        return Change.UNCHANGED
+        return ChangeKind.UNCHANGED
     if before["outcome"] != after["outcome"]:
         # A pass that has become a mere `built` or `narrowed` says less than it did.
-        return Change.REGRESSED if before["outcome"] == Outcome.PASS else Change.IMPROVED
+        return ChangeKind.REGRESSED if before["outcome"] == Outcome.PASS else ChangeKind.IMPROVED
     return _numerics(before["max_ulp_error"], after["max_ulp_error"])
 
 
@@ -230,10 +230,10 @@ def _fails(row: Mapping[str, Any]) -> bool:
     return Outcome(row["outcome"]).is_failure and row["blame"] != "spec"
 
 
-def _numerics(before: float | None, after: float | None) -> Change:
+def _numerics(before: float | None, after: float | None) -> ChangeKind:
     if before is None or after is None or not math.isfinite(before + after):
-        return Change.UNCHANGED
+        return ChangeKind.UNCHANGED
     low, high = sorted((before, after))
     if high <= ROUNDING or high <= MOVED * low:
-        return Change.UNCHANGED
-    return Change.DRIFTED if after > DRIFT * max(before, ROUNDING) else Change.MOVED
+        return ChangeKind.UNCHANGED
+    return ChangeKind.DRIFTED if after > DRIFT * max(before, ROUNDING) else ChangeKind.MOVED

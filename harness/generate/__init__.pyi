@@ -19,11 +19,7 @@ from .draw import (
     index_into as index_into,
     unique_below as unique_below,
 )
-from .draws import (
-    draw_cases as draw_cases,
-    draw_invocations as draw_invocations,
-    invocations as invocations,
-)
+from .draws import draw_cases as draw_cases, draw_invocations as draw_invocations, invocations as invocations
 from .operator_case import (
     OPERATOR_CASES as OPERATOR_CASES,
     Arguments as Arguments,
@@ -37,27 +33,10 @@ from .promotion import (
     kind_of_dtype as kind_of_dtype,
 )
 from .provider import StableProvider as StableProvider
-from .recorded_case import (
-    Replayed as Replayed,
-    read_replay as read_replay,
-)
-from .regressions import (
-    Corpus as Corpus,
-    CorpusEntry as CorpusEntry,
-)
-from .regressions.remember import (
-    Memory as Memory,
-    Remembered as Remembered,
-)
-from .sources.base import (
-    Notice as Notice,
-    Request as Request,
-    Source as Source,
-)
-from .sources.corpus import (
-    FromCorpus as FromCorpus,
-    FromFile as FromFile,
-)
+from .recorded_case import Replayed as Replayed, read_replay as read_replay
+from .regressions import Corpus as Corpus, CorpusEntry as CorpusEntry
+from .regressions.remember import Memory as Memory, Remembered as Remembered
+from .sources.corpus import FromCorpus as FromCorpus, FromFile as FromFile
 from .sources.generated import Generated as Generated
 from .sources.recorded import FromRecord as FromRecord
 from .sources.registry import (
@@ -65,3 +44,4 @@ from .sources.registry import (
     find_source as find_source,
     sources_in_order as sources_in_order,
 )
+from .sources.source import Notice as Notice, Request as Request, Source as Source

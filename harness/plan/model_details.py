@@ -1,7 +1,7 @@
 """What a run says of its models beyond the verdicts: ``RESULTS/models.jsonl``.
 
 A JSON object per line and verdict: overload, case_id, exported_invocation, converter, backend, change, error,
-own_error, explained_error, traced, divergence. The errors are those of `harness.execute.models.task.Growth`, null
+own_error, explained_error, traced, divergence. The errors are those of `harness.execute.models.model_task.Growth`, null
 where nothing was compared.
 """
 

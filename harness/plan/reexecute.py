@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.compare import Array, Verdict
+from harness.compare import Verdict
 from harness.convert import find_converter
-from harness.core import InvalidInvocation, Invocation, bind, build_tensors
+from harness.core import Array, InvalidInvocation, Invocation, bind, build_tensors
 from harness.execute import Exportable, Supervisor, export_request, run_reference, varying_dims
 from harness.generate import Replayed
 from harness.plan.options import Options

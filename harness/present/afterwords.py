@@ -18,7 +18,7 @@ class Afterwords:
         """Take what one item reports.
 
         Args:
-            notices: (kind, text) of `harness.generate.sources.base.Notice`.
+            notices: (kind, text) of `harness.generate.sources.source.Notice`.
             remembered: (added, dropped) of `harness.generate.regressions.remember.Remembered`.
         """
         for kind, text in notices:

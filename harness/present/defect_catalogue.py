@@ -55,7 +55,7 @@ class CataloguedRun:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One root cause.
 
     Attributes:
@@ -77,9 +77,9 @@ class Catalogue:
     """
 
     runs: tuple[CataloguedRun, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[CatalogueEntry, ...]
 
-    def defects(self, run: str | None = None) -> list[Entry]:
+    def defects(self, run: str | None = None) -> list[CatalogueEntry]:
         """Those that are somebody's: no gaps that are admitted, nothing that is left open or not decided.
 
         Args:
@@ -142,7 +142,10 @@ def catalogue(directories: Sequence[Path], known: Sequence[KnownIssue] = ()) -> 
     groups = failure_groups(pa.concat_tables(tables.values()), minimals, known)
     return Catalogue(
         tuple(runs),
-        tuple(Entry(group, tuple(name for name in tables if group.causes & found[name])) for group in groups),
+        tuple(
+            CatalogueEntry(group, tuple(name for name in tables if group.causes & found[name]))
+            for group in groups
+        ),
     )
 
 
@@ -203,7 +206,7 @@ def _counts(found: Catalogue) -> Iterator[str]:
             yield f"| {blame} | {cells} |"
 
 
-def _table(entries: Sequence[Entry], *, several: bool) -> Iterator[str]:
+def _table(entries: Sequence[CatalogueEntry], *, several: bool) -> Iterator[str]:
     head = ["outcome", "operators", "what is wrong", "minimal case", "evidence", "cases"]
     head += ["found by"] * several
     yield f"| {' | '.join(head)} |"
@@ -235,7 +238,7 @@ def _said(group: FailureGroup) -> str:
     return (message.strip().splitlines() or [""])[0]
 
 
-def _gaps(entries: Sequence[Entry]) -> Iterator[str]:
+def _gaps(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
     """What is admitted needs no proof: who, of which operators, in which words."""
     yield "| at | who | operators | says |"
     yield "| --- | --- | --- | --- |"

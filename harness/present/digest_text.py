@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from harness.core import count, listed, markdown_cell, plain
-from harness.gate import Comparison, Diff
+from harness.gate import BaselineComparison, Diff
 from harness.plan import reuse_lines as reuse_lines
 from harness.present import gate_report as gate, run_changes as changes
 from harness.present.run_digest import Digest, Standing
@@ -52,7 +52,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         ]
         cells = [markdown_cell(column.name), *(f"{number:,}" for number in numbers)]
         yield f"| {' | '.join(cells)} | {_share(column.passed, column.total)} |"
-    if isinstance(found.found, Comparison):
+    if isinstance(found.found, BaselineComparison):
         yield "\n" + gate.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
     elif isinstance(found.found, Diff):
         yield "\n" + changes.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
@@ -114,7 +114,7 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
 
 def _worse(found: Digest) -> list[str]:
     """What is worse, a line each."""
-    if isinstance(found.found, Comparison):
+    if isinstance(found.found, BaselineComparison):
         return [f"{one.where}: {one.what}" for one in found.found.told if one.finding.fails]
     if isinstance(found.found, Diff):
         return [

@@ -9,14 +9,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness.core import count, markdown_cell, plain
-from harness.gate import Comparison, Draws, Finding, Told
+from harness.gate import BaselineComparison, BaselineFinding, Draws, Told
 
 _STYLES = {
-    Finding.REGRESSION: "bold red",
-    Finding.NEW_FAILURE: "bold red",
-    Finding.DRIFT: "bold red",
-    Finding.FLAKY: "yellow",
-    Finding.IMPROVEMENT: "bold green",
+    BaselineFinding.REGRESSION: "bold red",
+    BaselineFinding.NEW_FAILURE: "bold red",
+    BaselineFinding.DRIFT: "bold red",
+    BaselineFinding.FLAKY: "yellow",
+    BaselineFinding.IMPROVEMENT: "bold green",
 }
 _HOW = {
     Draws.OTHER_SEED: "other cases than the baseline's: a difference counts where chance does not explain it",
@@ -25,7 +25,7 @@ _HOW = {
 
 
 def render(
-    found: Comparison, title: str, advice: str = "", limit: int = 20, versions: bool = True
+    found: BaselineComparison, title: str, advice: str = "", limit: int = 20, versions: bool = True
 ) -> RenderableType:
     """The differences by kind, worst first, and whether the gate is open.
 
@@ -39,14 +39,18 @@ def render(
     return Group(*_lines(found, title, advice, limit, versions))
 
 
-def summary(found: Comparison) -> str:
+def summary(found: BaselineComparison) -> str:
     """``2 regression, 1 flaky``, or ``nothing differs``."""
-    parts = [f"{n:,} {finding}" for finding, n in found.counts.items() if finding is not Finding.NEW_FINDING]
+    parts = [
+        f"{n:,} {finding}"
+        for finding, n in found.counts.items()
+        if finding is not BaselineFinding.NEW_FINDING
+    ]
     return ", ".join(parts) or "nothing differs"
 
 
 def _lines(
-    found: Comparison, title: str, advice: str, limit: int, versions: bool
+    found: BaselineComparison, title: str, advice: str, limit: int, versions: bool
 ) -> Iterator[RenderableType]:
     yield Text(f"{plain(title)}: {_compared(found)}", style="bold")
     for name, (before, now) in found.versions.items() if versions else ():
@@ -55,7 +59,7 @@ def _lines(
         yield Text(f"  {words}")
     for finding in found.counts:
         lines = [one for one in found.told if one.finding is finding]
-        if finding is Finding.NEW_FINDING:
+        if finding is BaselineFinding.NEW_FINDING:
             continue
         yield Text(f"  {finding}: {len(lines)}", style=_STYLES.get(finding, "bold"))
         for one in lines[:limit]:
@@ -68,7 +72,9 @@ def _lines(
         yield Text(f"  not checked: {plain(found.missing)}", style="bold red")
     if found.worse:
         yield Text(f"  {found.worse} worse than expected" + (f": {advice}" if advice else ""))
-    elif not found.missing and not any(finding is not Finding.NEW_FINDING for finding in found.counts):
+    elif not found.missing and not any(
+        finding is not BaselineFinding.NEW_FINDING for finding in found.counts
+    ):
         yield Text("  nothing differs", style="green")
     yield from (Text(f"  {words}") for words in _within_chance(found))
 
@@ -77,12 +83,12 @@ def _case(one: Told) -> str:
     return f"; case {one.case_id}" if one.case_id else ""
 
 
-def _compared(found: Comparison) -> str:
+def _compared(found: BaselineComparison) -> str:
     cells = f"{found.same + found.other:,} of {count(found.total, 'cell')}"
     return cells if not found.other else f"{cells}, {found.other:,} of them with other cases"
 
 
-def _options(found: Comparison) -> Iterator[str]:
+def _options(found: BaselineComparison) -> Iterator[str]:
     for name, (before, now) in found.options.items():
         yield f"{name}: {_said(before)} → {_said(now)}"
     if found.other and found.draws in _HOW:
@@ -93,13 +99,13 @@ def _said(value: object) -> str:
     return "none given" if value is None else plain(str(value))
 
 
-def _within_chance(found: Comparison) -> Iterator[str]:
-    chance = found.counts.get(Finding.NEW_FINDING, 0)
+def _within_chance(found: BaselineComparison) -> Iterator[str]:
+    chance = found.counts.get(BaselineFinding.NEW_FINDING, 0)
     if chance:
         yield f"{count(chance, 'further kind')} of failure in cases new to the baseline: within chance"
 
 
-def markdown(found: Comparison, *, before: str, after: str, limit: int = 50) -> str:
+def markdown(found: BaselineComparison, *, before: str, after: str, limit: int = 50) -> str:
     """The differences for a pull request.
 
     Args:
@@ -121,7 +127,7 @@ def markdown(found: Comparison, *, before: str, after: str, limit: int = 50) -> 
         ]
     for finding in found.counts:
         rows = [one for one in found.told if one.finding is finding]
-        if finding is Finding.NEW_FINDING:
+        if finding is BaselineFinding.NEW_FINDING:
             continue
         lines += ["", f"#### {str(finding).capitalize()}: {len(rows):,}", ""]
         lines += ["| where | what | why |", "| --- | --- | --- |"]
@@ -135,10 +141,10 @@ def _row(one: Told) -> str:
     return f"| {' | '.join(map(markdown_cell, (one.where, one.what + _case(one), one.why)))} |"
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def as_json(found: BaselineComparison) -> dict[str, Any]:
     """The differences as plain data: ``counts``, ``versions``, ``options``, ``differences``."""
     return {
-        "counts": {str(finding): found.counts.get(finding, 0) for finding in Finding},
+        "counts": {str(finding): found.counts.get(finding, 0) for finding in BaselineFinding},
         "worse": found.worse,
         "missing": found.missing,
         "compared": {"same_cases": found.same, "other_cases": found.other, "expected": found.total},

@@ -24,7 +24,7 @@ COLUMNS = ("overload", "converter", "backend", "outcome", "blame")
 
 
 @dataclass(frozen=True)
-class Cell:
+class MatrixCell:
     """What became of one operator's cases in one column.
 
     Only `Outcome.PASS` is a pass. A skipped case is not in the total: PyTorch rejects it, so that
@@ -81,7 +81,7 @@ class Row:
     """One operator."""
 
     overload: str
-    cells: Mapping[Column, Cell]
+    cells: Mapping[Column, MatrixCell]
 
     @cached_property
     def failing(self) -> bool:
@@ -108,7 +108,7 @@ class Matrix:
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    totals: Mapping[Column, Cell]
+    totals: Mapping[Column, MatrixCell]
 
 
 def matrix(verdicts: pa.Table) -> Matrix:
@@ -121,7 +121,7 @@ def matrix(verdicts: pa.Table) -> Matrix:
         outcome = None if row["blame"] == "spec" else Outcome(row["outcome"])
         by_cell[row["overload"], column][outcome] += row["count_all"]
         totals[column][outcome] += row["count_all"]
-    by_row: defaultdict[str, dict[Column, Cell]] = defaultdict(dict)
+    by_row: defaultdict[str, dict[Column, MatrixCell]] = defaultdict(dict)
     for (overload, column), outcomes in by_cell.items():
         by_row[overload][column] = _cell(outcomes)
     rows = [Row(overload, cells) for overload, cells in by_row.items()]
@@ -171,7 +171,7 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
         )
 
 
-def _cell(outcomes: Mapping[Outcome | None, int]) -> Cell:
+def _cell(outcomes: Mapping[Outcome | None, int]) -> MatrixCell:
     """None stands for what the specification leaves open."""
     known = {outcome: outcomes[outcome] for outcome in Outcome if outcomes.get(outcome)}
-    return Cell(known, outcomes.get(None, 0))
+    return MatrixCell(known, outcomes.get(None, 0))

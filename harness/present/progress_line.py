@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class ProgressState:
     """What the line is made of.
 
     Attributes:
@@ -38,7 +38,7 @@ class State:
         return self.elapsed / self.items_done * max(self.items - self.items_done, 0)
 
 
-def line(state: State) -> str:
+def line(state: ProgressState) -> str:
     """``1,234 cases, 58.2/s, 12/180 items, 4 failures, 2:31 left``."""
     left = "time left unknown" if state.left is None else f"{duration(state.left)} left"
     noun = "failure" if state.failures == 1 else "failures"
@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
 
 
-class Progress:
+class ProgressLine:
     """Counts what is done, from the moment it is made."""
 
     def __init__(self, items: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -79,9 +79,9 @@ class Progress:
         self._failures += failures
 
     @property
-    def state(self) -> State:
+    def state(self) -> ProgressState:
         """Now."""
-        return State(
+        return ProgressState(
             cases=self._cases,
             failures=self._failures,
             items_done=self._items_done,

@@ -9,22 +9,24 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness.core import count, markdown_cell, plain
-from harness.gate import CaseChange, Change, Diff, OverloadChanges
+from harness.gate import CaseChange, ChangeKind, Diff, OverloadChanges
 
 #: What is told apart, most urgent first; what did not change is only counted.
-ORDER = tuple(change for change in Change if change is not Change.UNCHANGED)
+ORDER = tuple(change for change in ChangeKind if change is not ChangeKind.UNCHANGED)
 
 _STYLES = {
-    Change.REGRESSED: "bold red",
-    Change.FAILS_OTHERWISE: "bold red",
-    Change.DRIFTED: "bold red",
-    Change.IMPROVED: "bold green",
+    ChangeKind.REGRESSED: "bold red",
+    ChangeKind.FAILS_OTHERWISE: "bold red",
+    ChangeKind.DRIFTED: "bold red",
+    ChangeKind.IMPROVED: "bold green",
 }
 
 
 def summary(found: Diff) -> str:
     """``3 improved, 1 regressed, 60 unchanged``."""
-    parts = [f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, Change.UNCHANGED) if found.counts[kind]]
+    parts = [
+        f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, ChangeKind.UNCHANGED) if found.counts[kind]
+    ]
     return ", ".join(parts) or "no case in either"
 
 
@@ -92,7 +94,7 @@ def example(change: CaseChange) -> str:
     """One case in words: how it ended before and after, and the case."""
     before, after = change.before, change.after
     words = f"{change.row['case_id']}: "
-    if change.change in (Change.MOVED, Change.DRIFTED) and before is not None and after is not None:
+    if change.change in (ChangeKind.MOVED, ChangeKind.DRIFTED) and before is not None and after is not None:
         return f"{words}{before['max_ulp_error']:.3g} ULP → {after['max_ulp_error']:.3g} ULP"
     ends = [
         f"{row['outcome']}{' at ' + row['stage'] if row['signature'] else ''}"
@@ -111,7 +113,7 @@ def _path(line: OverloadChanges) -> str:
 def as_json(found: Diff) -> dict[str, Any]:
     """The comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
     return {
-        "counts": {str(kind): found.counts[kind] for kind in Change},
+        "counts": {str(kind): found.counts[kind] for kind in ChangeKind},
         "missing": found.missing,
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "overloads": [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.analyse import FailureGroup, grouping as failures, known_issues
 from harness.core import count
-from harness.gate import Comparison, Diff, Found, Side, compare_as_fits, find_side
+from harness.gate import BaselineComparison, Diff, Found, Side, compare_as_fits, find_side
 from harness.present import gate_report as gate, matrix, run_changes as changes
 from harness.record import Completeness, RunInfo, completeness, read_minimal, read_run_info, store
 
@@ -27,7 +27,7 @@ class Standing(StrEnum):
     UNJUDGED = "not judged"
 
     @classmethod
-    def of(cls, cell: matrix.Cell) -> Standing:
+    def of(cls, cell: matrix.MatrixCell) -> Standing:
         """How the operator of a cell stands."""
         if not cell.passes:
             return cls.NONE if cell.failures else cls.UNJUDGED
@@ -35,7 +35,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Column:
+class DigestColumn:
     """One converter and backend.
 
     Attributes:
@@ -73,7 +73,7 @@ class Digest:
 
     info: RunInfo
     there: Completeness
-    columns: tuple[Column, ...]
+    columns: tuple[DigestColumn, ...]
     groups: tuple[FailureGroup, ...]
     against: str = ""
     found: Found | None = None
@@ -81,7 +81,7 @@ class Digest:
     @property
     def worse(self) -> int:
         """How much is worse than what it was compared with."""
-        if isinstance(self.found, Comparison):
+        if isinstance(self.found, BaselineComparison):
             return self.found.worse
         if isinstance(self.found, Diff):
             return sum(number for change, number in self.found.counts.items() if change.is_worse)
@@ -108,7 +108,7 @@ class Digest:
     @property
     def differences(self) -> str:
         """``2 regression, 1 flaky``; "" where nothing was compared."""
-        if isinstance(self.found, Comparison):
+        if isinstance(self.found, BaselineComparison):
             return gate.summary(self.found)
         return changes.summary(self.found) if isinstance(self.found, Diff) else ""
 
@@ -141,10 +141,10 @@ def digest(run: Path, against: str | None = None) -> Digest:
     )
 
 
-def _columns(counts: matrix.Matrix, lacking: Collection[str]) -> Iterator[Column]:
+def _columns(counts: matrix.Matrix, lacking: Collection[str]) -> Iterator[DigestColumn]:
     for name in counts.columns:
         cells = [row.cells[name] for row in counts.rows if name in row.cells and row.overload not in lacking]
-        yield Column(
+        yield DigestColumn(
             *name,
             operators=Counter(map(Standing.of, cells)),
             passed=sum(cell.passes for cell in cells),

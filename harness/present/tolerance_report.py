@@ -33,7 +33,7 @@ FILE = "tolerance"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distribution:
+class ErrorDistribution:
     """Right answers of one overload × dtype × converter × backend × kind of shapes.
 
     The ULP error of a case is the largest of its elements'; percentiles are nearest-rank, so that each is a
@@ -78,12 +78,12 @@ class Distribution:
 
 
 _KINDS = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "float | None": pa.float64()}
-SCHEMA = pa.schema([pa.field(f.name, _KINDS[str(f.type)]) for f in dataclasses.fields(Distribution)])
+SCHEMA = pa.schema([pa.field(f.name, _KINDS[str(f.type)]) for f in dataclasses.fields(ErrorDistribution)])
 
 _Key: TypeAlias = tuple[str, ...]
 
 
-def distributions(verdicts: pa.Table) -> list[Distribution]:
+def distributions(verdicts: pa.Table) -> list[ErrorDistribution]:
     """The tolerance matrix, largest errors first.
 
     Args:
@@ -103,13 +103,13 @@ def distributions(verdicts: pa.Table) -> list[Distribution]:
     )
 
 
-def _distribution(key: _Key, rows: Sequence[dict[str, Any]], wrong: int) -> Distribution:
+def _distribution(key: _Key, rows: Sequence[dict[str, Any]], wrong: int) -> ErrorDistribution:
     ulps = np.array([row["max_ulp_error"] for row in rows])
     median, p99 = (float(np.quantile(ulps, q, method="inverted_cdf")) for q in (0.5, 0.99))
     worst = min(rows, key=lambda row: (-row["max_ulp_error"], row["case_id"]))
     identity = dict(zip(KEY, key, strict=True))
     default = DEFAULT.get(identity["dtype"])
-    return Distribution(
+    return ErrorDistribution(
         **identity,
         cases=len(rows),
         wrong=wrong,
@@ -129,7 +129,7 @@ def _largest(rows: Sequence[dict[str, Any]], name: str) -> float | None:
     return max((row[name] for row in rows if row[name] is not None), default=None)
 
 
-def write(found: Sequence[Distribution], directory: Path, about: dict[str, Any]) -> list[Path]:
+def write(found: Sequence[ErrorDistribution], directory: Path, about: dict[str, Any]) -> list[Path]:
     """Write the matrix as CSV, JSON and Parquet.
 
     Args:
@@ -162,7 +162,7 @@ def write(found: Sequence[Distribution], directory: Path, about: dict[str, Any])
     return files
 
 
-def render(found: Sequence[Distribution], limit: int | None = None) -> RenderableType:
+def render(found: Sequence[ErrorDistribution], limit: int | None = None) -> RenderableType:
     """The matrix for a terminal.
 
     Args:
@@ -217,5 +217,5 @@ def short(overload: str) -> str:
     return overload.removeprefix("aten.").removesuffix(".default")
 
 
-def _beyond_default(d: Distribution) -> bool:
+def _beyond_default(d: ErrorDistribution) -> bool:
     return (d.rtol or 0.0) > (d.default_rtol or 0.0) or (d.atol or 0.0) > (d.default_atol or 0.0)

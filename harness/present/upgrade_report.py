@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness.core import count, markdown_cell, plain
-from harness.gate import Checked, Comparison, Ending, GoldenChange, Goldens
+from harness.gate import BaselineComparison, CheckedGolden, Ending, GoldenChange, Goldens
 from harness.present import gate_report as gate
 
 
@@ -24,7 +24,7 @@ class Account:
     """
 
     goldens: Goldens | None
-    sweep: Comparison
+    sweep: BaselineComparison
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
@@ -104,7 +104,7 @@ def models(goldens: Goldens, backend: str) -> str:
     )
 
 
-def told(one: Checked) -> str:
+def told(one: CheckedGolden) -> str:
     """One golden's model on one backend."""
     before = "not recorded" if one.recorded is None else _ending(one.recorded)
     return f"{one.golden.name}, {one.converter}: {before} → {_ending(one.now)}"

@@ -1,29 +1,15 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from . import (
-    layout as layout,
-    progress as progress,
-    store as store,
-)
-from .archive.archive import (
-    Addition as Addition,
-    Dataset as Dataset,
-    require_run as require_run,
-)
+from . import layout as layout, progress as progress, store as store
+from .archive.archive import Addition as Addition, Dataset as Dataset, require_run as require_run
 from .archive.contents import (
+    ArchiveContents as ArchiveContents,
+    ArchivedRun as ArchivedRun,
     Aside as Aside,
-    Contents as Contents,
-    Damaged as Damaged,
-    Entry as Entry,
+    DamagedRun as DamagedRun,
 )
-from .archive.retention import (
-    Rules as Rules,
-    keeping as keeping,
-)
-from .errors import (
-    ResultsError as ResultsError,
-    reason as reason,
-)
+from .archive.retention import Rules as Rules, keeping as keeping
+from .errors import ResultsError as ResultsError, reason as reason
 from .exhibits import (
     Graph as Graph,
     Script as Script,
@@ -32,27 +18,12 @@ from .exhibits import (
     read_graphs as read_graphs,
     read_scripts as read_scripts,
 )
-from .flaky import (
-    read_flaky as read_flaky,
-    write_flaky as write_flaky,
-)
+from .flaky import read_flaky as read_flaky, write_flaky as write_flaky
 from .layout import replacing as replacing
 from .merging import merge as merge
-from .minimal import (
-    Minimal as Minimal,
-    add_minimal as add_minimal,
-    read_minimal as read_minimal,
-)
-from .missing import (
-    Completeness as Completeness,
-    State as State,
-    completeness as completeness,
-)
-from .rules_used import (
-    OPTION as OPTION,
-    recorded as recorded,
-    rule_files as rule_files,
-)
+from .minimal import Minimal as Minimal, add_minimal as add_minimal, read_minimal as read_minimal
+from .missing import Completeness as Completeness, ShardState as ShardState, completeness as completeness
+from .rules_used import OPTION as OPTION, recorded as recorded, rule_files as rule_files
 from .run_info import (
     DISTRIBUTIONS as DISTRIBUTIONS,
     JSON as JSON,

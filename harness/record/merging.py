@@ -18,7 +18,7 @@ from harness.record import layout, parquet, store
 from harness.record.errors import ResultsError, reason
 from harness.record.flaky import FLAKY_FILE, read_flaky, write_flaky
 from harness.record.minimal import MINIMAL_FILE
-from harness.record.missing import Part, State, completeness
+from harness.record.missing import Part, ShardState, completeness
 from harness.record.rules_used import OPTION
 from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info, write_run_info
 
@@ -202,12 +202,12 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
         shard = here.get(index)
         if shard is None:
             lost = tuple(planned)
-            parts.append(Part(index, len(first.planned), State.MISSING, lost, lost).to_data())
+            parts.append(Part(index, len(first.planned), ShardState.MISSING, lost, lost).to_data())
             continue
         of_it = {name: getattr(shard.info, name) for name in ("run_id", "started", "finished", "exit_status")}
         parts.append({**shard.part.to_data(), **of_it, "host": dict(shard.info.host)})
     statuses = [shard.info.exit_status for shard in shards if shard.info.exit_status is not None]
-    whole = all(part["state"] == State.COMPLETE for part in parts)
+    whole = all(part["state"] == ShardState.COMPLETE for part in parts)
     ids = " ".join(shard.info.run_id for shard in shards)
     began = min(shard.info.run_id for shard in shards).rsplit("-", 1)[0]
     return dataclasses.replace(

@@ -16,7 +16,7 @@ from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info
 
 
-class State(StrEnum):
+class ShardState(StrEnum):
     """How much of a shard there is."""
 
     COMPLETE = "complete"
@@ -38,7 +38,7 @@ class Part:
 
     index: int
     count: int
-    state: State
+    state: ShardState
     operators: tuple[str, ...]
     unfinished: tuple[str, ...]
 
@@ -60,7 +60,7 @@ class Completeness:
     @property
     def complete(self) -> bool:
         """Whether all that was planned is there."""
-        return all(part.state is State.COMPLETE for part in self.parts)
+        return all(part.state is ShardState.COMPLETE for part in self.parts)
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Completeness:
         if self.parts[0].count == 1:
             words.append("it did not come to its end")
         else:
-            for state, what in ((State.MISSING, "missing"), (State.PARTIAL, "incomplete")):
+            for state, what in ((ShardState.MISSING, "missing"), (ShardState.PARTIAL, "incomplete")):
                 found = [f"{part.index}/{part.count}" for part in self.parts if part.state is state]
                 if found:
                     are = f"shard {found[0]} is" if len(found) == 1 else f"shards {', '.join(found)} are"
@@ -115,7 +115,7 @@ def _merged(data: Any) -> Part:
     return Part(
         data["index"],
         data["count"],
-        State(data["state"]),
+        ShardState(data["state"]),
         tuple(data["operators"]),
         tuple(data["unfinished"]),
     )
@@ -131,5 +131,5 @@ def _own_part(results_dir: Path, info: RunInfo) -> Part:
         operators, unfinished = came.operators(planned), came.unfinished(planned)
     # Of a run that was not finished, the last word may be missing though all rows are there.
     over = info.finished is not None or (info.planned and not unfinished)
-    state = State.COMPLETE if over and not unfinished else State.PARTIAL
+    state = ShardState.COMPLETE if over and not unfinished else ShardState.PARTIAL
     return Part(index, count, state, operators, unfinished)

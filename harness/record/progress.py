@@ -21,7 +21,7 @@ _SUFFIX = ".units"
 
 
 @dataclass(frozen=True)
-class Progress:
+class UnitProgress:
     """What became of the planned units.
 
     Attributes:
@@ -56,7 +56,7 @@ def note(results_dir: Path, worker: str, word: str, units: Iterable[tuple[str, s
         raise ResultsError(f"cannot write {path}: {reason(error)}") from None
 
 
-def read(results_dir: Path) -> Progress:
+def read(results_dir: Path) -> UnitProgress:
     """What all workers noted; a line that a crash cut short counts for nothing.
 
     Raises:
@@ -72,7 +72,7 @@ def read(results_dir: Path) -> Progress:
             words = line.split()
             if line.endswith("\n") and len(words) == 3 and words[0] in noted:
                 noted[words[0]].add((words[1], words[2]))
-    return Progress(frozenset(noted["done"]), frozenset(noted["left"]))
+    return UnitProgress(frozenset(noted["done"]), frozenset(noted["left"]))
 
 
 def files(results_dir: Path) -> list[Path]:

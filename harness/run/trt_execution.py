@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.core import Array
 from harness.run import cuda as _cuda
-from harness.run.base import Array, BackendFailure, DeviceLost, UnsupportedModel
+from harness.run.backend import BackendFailure, DeviceLost, UnsupportedModel
 
 if TYPE_CHECKING:
     import torch
@@ -139,7 +140,7 @@ class TrtSession:
                 raise self._failure(f"output {name!r} takes no allocator")
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See :meth:`harness.run.base.Session.run`."""
+        """See :meth:`harness.run.backend.BackendSession.run`."""
         import torch
 
         self._logger.errors.clear()

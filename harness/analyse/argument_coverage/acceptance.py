@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Acceptance:
     """PyTorch's answer.
 
     Attributes:

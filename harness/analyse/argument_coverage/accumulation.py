@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from harness.analyse.argument_coverage.point import Point, Subject, family
-from harness.analyse.argument_coverage.shapes import with_size
+from harness.analyse.argument_coverage.point import Point, SurveyedOperator, family
+from harness.analyse.argument_coverage.shape_points import with_size
 from harness.generate import OPERATOR_CASES
 
 #: Terms beyond which a vectorised sum is added up in another order than a plain loop's.
@@ -16,7 +16,7 @@ _SUMMING = ("reduction", "matmul", "cumulative", "softmax", "norms")
 
 
 @family("accumulation")
-def accumulation(subject: Subject) -> Iterator[Point]:
+def accumulation(subject: SurveyedOperator) -> Iterator[Point]:
     """Of reductions, of products of matrices, and of others that sum along a dim."""
     case = OPERATOR_CASES[subject.overload]
     if (case.judge.accumulates or case.judge.terms) and case.family in _SUMMING and subject.tensors:

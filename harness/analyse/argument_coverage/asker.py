@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, TypeVar
 
-from harness.analyse.argument_coverage.acceptance import Answer
+from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.core import Invocation
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
@@ -37,9 +37,9 @@ class Asker:
     ) -> None:
         self._stop()
 
-    def ask(self, invocations: Sequence[Invocation]) -> list[Answer]:
+    def ask(self, invocations: Sequence[Invocation]) -> list[Acceptance]:
         """PyTorch's answer to each call."""
-        return self._each("call", invocations, lambda refusal: Answer(refusal))
+        return self._each("call", invocations, lambda refusal: Acceptance(refusal))
 
     def resizable(self, invocations: Sequence[Invocation]) -> list[bool]:
         """Whether each call is still valid with some of its tensors' sizes changed, as a dynamic export is
@@ -85,7 +85,7 @@ class Asker:
 
 
 def _serve(connection: Connection) -> None:
-    """Answer until the other side hangs up."""
+    """Acceptance until the other side hangs up."""
     import torch
 
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
@@ -103,15 +103,15 @@ def _serve(connection: Connection) -> None:
         return
 
 
-def _call(invocation: Invocation) -> Answer:
+def _call(invocation: Invocation) -> Acceptance:
     from harness.execute import NothingToCompare, run_reference
 
     try:
-        return Answer("", tuple(output.shape for output in run_reference(invocation).expected))
+        return Acceptance("", tuple(output.shape for output in run_reference(invocation).expected))
     except NothingToCompare:
-        return Answer("")
+        return Acceptance("")
     except Exception as error:
-        return Answer(f"{type(error).__name__}: {error}".splitlines()[0][:300])
+        return Acceptance(f"{type(error).__name__}: {error}".splitlines()[0][:300])
 
 
 def _resizable(invocation: Invocation) -> bool:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from harness.analyse.argument_coverage.acceptance import Answer
+from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.core import Argument, Invocation, TensorSpec, overload
 
 
-def _always(base: Answer, answer: Answer) -> bool:
+def _always(base: Acceptance, answer: Acceptance) -> bool:
     return True
 
 
@@ -36,11 +36,11 @@ class Point:
     name: str
     hit: Callable[[Invocation], bool]
     variants: Callable[[Invocation], Iterable[Invocation]]
-    confirm: Callable[[Answer, Answer], bool] = _always
+    confirm: Callable[[Acceptance, Acceptance], bool] = _always
 
 
 @dataclass(frozen=True)
-class Subject:
+class SurveyedOperator:
     """An operator as families see it.
 
     Attributes:
@@ -69,16 +69,16 @@ class Subject:
 
 _CONSTANTS = {"ScalarType": "dtype", "Layout": "layout", "MemoryFormat": "memory_format"}
 
-Family: TypeAlias = Callable[[Subject], Iterator[Point]]
+PointFamily: TypeAlias = Callable[[SurveyedOperator], Iterator[Point]]
 
 #: Group of points → its family, filled at import.
-FAMILIES: dict[str, Family] = {}
+FAMILIES: dict[str, PointFamily] = {}
 
 
-def family(group: str) -> Callable[[Family], Family]:
+def family(group: str) -> Callable[[PointFamily], PointFamily]:
     """Decorate the family of `group`, a word for reports."""
 
-    def register(function: Family) -> Family:
+    def register(function: PointFamily) -> PointFamily:
         FAMILIES[group] = function
         return function
 
@@ -111,7 +111,9 @@ def specs(invocation: Invocation, name: str) -> tuple[TensorSpec, ...]:
     return ()
 
 
-def with_argument(subject: Subject, invocation: Invocation, name: str, value: Argument) -> Invocation:
+def with_argument(
+    subject: SurveyedOperator, invocation: Invocation, name: str, value: Argument
+) -> Invocation:
     """A copy with the argument given as `value`."""
     given = {**dict(invocation.arguments), name: value}
     return replace(

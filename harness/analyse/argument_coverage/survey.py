@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.analyse.argument_coverage.acceptance import Answer
+from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.analyse.argument_coverage.asker import Asker
 from harness.analyse.argument_coverage.families import FAMILIES
-from harness.analyse.argument_coverage.point import Point, Subject
+from harness.analyse.argument_coverage.point import Point, SurveyedOperator
 from harness.analyse.argument_coverage.unreachable import Excuse
 from harness.core import Invocation
 from harness.generate import OperatorCase, draw_invocations
@@ -174,7 +174,7 @@ class _Look:
         answers = asker.ask(calls)
         refusals = Counter(answer.refusal for answer in answers if not answer.taken)
         taken = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer.taken]
-        subject = Subject(case.overload, tuple(call for call, _ in taken[:_FIRST]))
+        subject = SurveyedOperator(case.overload, tuple(call for call, _ in taken[:_FIRST]))
         hit: dict[str, list[str]] = {}
         unhit: list[tuple[str, Point]] = []
         excused: list[tuple[str, int]] = []
@@ -212,7 +212,7 @@ def _rank(call: Invocation) -> int:
 
 
 def _reachable(
-    unhit: Sequence[tuple[str, Point]], taken: Sequence[tuple[Invocation, Answer]], asker: Asker
+    unhit: Sequence[tuple[str, Point]], taken: Sequence[tuple[Invocation, Acceptance]], asker: Asker
 ) -> list[tuple[Point, Missed]]:
     """Those of `unhit` that PyTorch takes, going through more and more drawn calls."""
     missed: dict[str, tuple[Point, Missed]] = {}
@@ -257,7 +257,7 @@ class _Dynamic:
         self._calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
         self._asker = asker
 
-    def points(self, subject: Subject) -> Iterator[Point]:
+    def points(self, subject: SurveyedOperator) -> Iterator[Point]:
         """That one, where some tensor has a size that could change."""
         if self._calls:
             found = self._found()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.analyse.capture.record import Capture, kind
+from harness.analyse.capture.call_capture import Capture, kind
 from harness.generate import Corpus, CorpusEntry, load_cases
 from harness.record import ResultsError, layout, reason
 

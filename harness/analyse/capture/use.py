@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse.capture.record import Capture
+from harness.analyse.capture.call_capture import Capture
 from harness.compare import Outcome
 from harness.core import count
 from harness.record import store
@@ -20,7 +20,7 @@ _COLUMNS = ("case_id", "overload", "dtype", "converter", "backend", "stage", "ou
 
 
 @dataclass(frozen=True)
-class Place:
+class UseOutcome:
     """How an operator does with one converter and one backend.
 
     Attributes:
@@ -60,7 +60,7 @@ class OperatorUse:
     calls: int
     kinds: int
     modules: tuple[str, ...]
-    places: tuple[Place, ...] = ()
+    places: tuple[UseOutcome, ...] = ()
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -105,7 +105,7 @@ def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
     return sorted(found, key=lambda use: use.rank)
 
 
-def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[Place]:
+def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[UseOutcome]:
     by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         by_place.setdefault((row["converter"], row["backend"]), []).append(row)
@@ -116,7 +116,7 @@ def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[Place]
         for row in own_failures or failures:
             kinds.setdefault(f"{row['outcome']} at {row['stage']}: {row['signature']}", []).append(row)
         how, examples = max(kinds.items(), key=lambda item: len(item[1]), default=("", []))
-        yield Place(
+        yield UseOutcome(
             converter,
             backend,
             len({r["case_id"] for r in cases if r["case_id"] in own}),
@@ -168,6 +168,6 @@ def render_capture(
         yield Text("No run to look them up in: make one with `pytest harness`, or name one with --run.")
 
 
-def _cells(place: Place) -> tuple[str, str, str]:
+def _cells(place: UseOutcome) -> tuple[str, str, str]:
     own = f"{place.own_failures} of {place.own_cases} fail" if place.own_cases else "not run"
     return own, f"{place.failures} of {place.cases} fail", f"{place.converter} → {place.backend}"

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.analyse.capture.record import CannotKeep, invocation_of
-from harness.analyse.divergence.check import judged
+from harness.analyse.capture.call_capture import CannotKeep, invocation_of
+from harness.analyse.divergence.departure import judged
 from harness.analyse.divergence.graph import PyTorchGraph, Region
 from harness.convert import Converter
 from harness.core import Invocation, TensorSpec, bind, describe_error, describe_tensor, output_tensors

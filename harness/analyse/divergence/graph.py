@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.analyse.capture.record import module_path
+from harness.analyse.capture.call_capture import module_path
 from harness.execute import quiet_call
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.analyse.exhibits.make import make_graph, make_script, start
+from harness.analyse.exhibits.exhibit_making import make_graph, make_script, start
 from harness.analyse.exhibits.selection import wanted_failures, wanted_graphs
 from harness.record import add_graph, add_script, read_graphs, read_minimal, read_run_info, read_scripts
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.analyse.explain.conversion_trial import Emitted
 from harness.analyse.explain.known import Candidate, Meaning, same_name, synonyms
 from harness.analyse.explain.onnx_operator import OnnxOperator, Slot
-from harness.analyse.explain.trial import Emitted
 from harness.convert import Parameter, Signature
 
 

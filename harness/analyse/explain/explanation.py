@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.analyse.explain import known, onnx_operator, skeletons, spec_tests, trial
+from harness.analyse.explain import conversion_trial as trial, known, onnx_operator, skeletons, spec_tests
 from harness.analyse.explain.alignment import Pair, align
-from harness.analyse.explain.decomposition import Decomposition, decompose
 from harness.analyse.explain.operator import Operator, Overload, find_operator
+from harness.analyse.explain.operator_decomposition import OperatorDecomposition, decompose
 from harness.compare import Verdict
 from harness.convert import CONVERTERS, find_converter
 from harness.core import plain
@@ -57,7 +57,7 @@ class About:
 
     overload: Overload
     case: str
-    decomposition: Decomposition | None
+    decomposition: OperatorDecomposition | None
     conversions: tuple[Conversion, ...]
     outcomes: tuple[trial.Outcomes, ...]
     emitted: tuple[trial.Emitted, ...]
@@ -207,7 +207,7 @@ def _about(
 
 
 def _conversion(
-    overload: str, converter: str, decomposition: Decomposition, outcomes: Sequence[trial.Outcomes]
+    overload: str, converter: str, decomposition: OperatorDecomposition, outcomes: Sequence[trial.Outcomes]
 ) -> Conversion:
     conversions = find_converter(converter).conversions
     functions = conversions(overload) if conversions else ()

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from harness.analyse.explain.conversion_trial import Emitted, Outcomes
 from harness.analyse.explain.explanation import About, Explanation
 from harness.analyse.explain.onnx_operator import OnnxOperator
-from harness.analyse.explain.trial import Emitted, Outcomes
 from harness.compare import Outcome
 from harness.core import plain, shown
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from harness.analyse.operator_coverage import recorded, target
+from harness.analyse.operator_coverage import recorded_lists as recorded, target
 from harness.analyse.operator_coverage.reasons import Reason, ReasonsError, read
 from harness.analyse.operator_coverage.sources import SourceMissing
 from harness.core import packet

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from harness.analyse.operator_coverage import recorded, sources
+from harness.analyse.operator_coverage import recorded_lists as recorded, sources
 from harness.analyse.operator_coverage.functional import functional_overloads
 
 
@@ -43,7 +43,7 @@ def outdated() -> list[str]:
     """One line per recorded source that was made with another PyTorch than this."""
     return [
         f"{path.name} was made with torch {recorded.made_with(name)}, this is torch {recorded.release()}: "
-        "python -m harness.analyse.operator_coverage.capture makes it again"
+        "python -m harness.analyse.operator_coverage.slow_sources makes it again"
         for name, path in recorded.FILES.items()
         if recorded.made_with(name) != recorded.release()
     ]

@@ -14,18 +14,8 @@ import numpy as np
 
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.failure import ReproducibleFailure
-from harness.compare import (
-    DEFAULT,
-    SCALES,
-    Array,
-    Judge,
-    Mask,
-    Tolerance,
-    anything,
-    random_rules,
-    tolerance_of,
-)
-from harness.core import PRECISION
+from harness.compare import DEFAULT, SCALES, Judge, Mask, Tolerance, anything, random_rules, tolerance_of
+from harness.core import PRECISION, Array
 from harness.execute import Reference
 
 #: The output that the harness's message names.

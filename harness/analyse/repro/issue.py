@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.analyse.repro.check import Checked
 from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.script import title
+from harness.analyse.repro.script_check import ScriptResult
 from harness.compare import Outcome, Stage
 from harness.convert import find_converter
 from harness.run import BACKENDS
@@ -33,7 +33,7 @@ class Report:
 
     failure: ReproducibleFailure
     script: str
-    checked: Checked | None
+    checked: ScriptResult | None
     graph: str
 
     @property

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from harness.analyse.shrink.recorded import failures
-from harness.analyse.shrink.session import shrink_run
+from harness.analyse.shrink.recorded_failures import failures
+from harness.analyse.shrink.shrink_session import shrink_run
 from harness.execute import OWN_FAULT, WorkerFailed
 from harness.generate import Corpus
 from harness.record import ResultsError, read_run_info

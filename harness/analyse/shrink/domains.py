@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from harness.analyse.shrink.tensors import Number
+from harness.analyse.shrink.tensor_edits import PlainNumber
 from harness.core import INT_RANGE, PRECISION, Argument, Invocation, Recipe, TensorSpec
 
 #: Argument name → the domains of the recorded invocation's tensors there.
@@ -29,7 +29,9 @@ def _domains(argument: Argument) -> list[tuple[str | int | float, ...]]:
     return []
 
 
-def allowed(domains: Sequence[tuple[str | int | float, ...]], dtype: str, numbers: Sequence[Number]) -> bool:
+def allowed(
+    domains: Sequence[tuple[str | int | float, ...]], dtype: str, numbers: Sequence[PlainNumber]
+) -> bool:
     """Whether these values may stand in a tensor of `domains` and `dtype`."""
     if dtype in INT_RANGE:
         low, high = INT_RANGE[dtype]

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.analyse.shrink.subject import Subject
-from harness.analyse.shrink.target import Target
+from harness.analyse.shrink.shrink_target import Target
+from harness.analyse.shrink.subject import ShrinkSubject
 from harness.compare import Outcome, Verdict
 from harness.execute import Settings, Supervisor
 from harness.plan import Unit, run_unit
@@ -19,7 +19,7 @@ _TOGETHER = 96
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class FailurePlace:
     """Where a case failed.
 
     Attributes:
@@ -79,7 +79,7 @@ class Evaluator:
         budget: When it is spent, nothing more is run.
     """
 
-    def __init__(self, place: Place, supervisor: Supervisor, budget: Budget) -> None:
+    def __init__(self, place: FailurePlace, supervisor: Supervisor, budget: Budget) -> None:
         self.place = place
         self.budget = budget
         self.evaluations = 0
@@ -89,7 +89,7 @@ class Evaluator:
         #: Seconds that one candidate took of late, to fit a batch into what is left.
         self._pace = 0.05
 
-    def verdicts(self, subjects: Iterable[Subject], *, together: bool = True) -> list[Verdict | None]:
+    def verdicts(self, subjects: Iterable[ShrinkSubject], *, together: bool = True) -> list[Verdict | None]:
         """What became of each of `subjects`; None for those that the budget does not reach.
 
         Args:
@@ -105,7 +105,7 @@ class Evaluator:
             new = new[count:]
         return [self._known.get(subject.key) for subject in wanted]
 
-    def blamed(self, subject: Subject) -> Verdict | None:
+    def blamed(self, subject: ShrinkSubject) -> Verdict | None:
         """What became of `subject`, and whose defect it is; None where the budget does not reach."""
         if subject.key not in self._blamed and not self.budget.spent:
             self._blamed.update(self._evaluated([subject], blame=True))
@@ -116,13 +116,13 @@ class Evaluator:
         fitting = int(min(self.budget.seconds_left, 2.0) / self._pace)
         return max(1, min(fitting, _TOGETHER, self.budget.evaluations_left))
 
-    def _run(self, subjects: Sequence[Subject]) -> None:
+    def _run(self, subjects: Sequence[ShrinkSubject]) -> None:
         started = time.monotonic()
         self._known.update(self._evaluated(subjects, blame=False))
         pace = (time.monotonic() - started) / len(subjects)
         self._pace = max(0.001, 0.5 * self._pace + 0.5 * pace)
 
-    def _evaluated(self, subjects: Sequence[Subject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
+    def _evaluated(self, subjects: Sequence[ShrinkSubject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
         unit = Unit(
             overload=self.place.overload,
             converter=self.place.converter,
@@ -158,28 +158,28 @@ class Test:
         self.evaluator = evaluator
         self.target = target
         self.careful = careful
-        self.way: list[Subject] = []
+        self.way: list[ShrinkSubject] = []
 
     @property
     def spent(self) -> bool:
         """Whether nothing more may be run."""
         return self.evaluator.budget.spent
 
-    def failing(self, subjects: Sequence[Subject]) -> list[Subject]:
+    def failing(self, subjects: Sequence[ShrinkSubject]) -> list[ShrinkSubject]:
         """Those that fail as the original does."""
         together = self.target.outcome not in LETHAL
         found = self.evaluator.verdicts(subjects, together=together)
         return [s for s, v in zip(subjects, found, strict=True) if v is not None and self.target.is_met_by(v)]
 
-    def fails(self, subject: Subject) -> bool:
+    def fails(self, subject: ShrinkSubject) -> bool:
         """Whether this one does, and is confirmed."""
         return bool(self.failing([subject])) and self.confirmed(subject)
 
-    def confirmed(self, subject: Subject) -> bool:
+    def confirmed(self, subject: ShrinkSubject) -> bool:
         """Whether a failing candidate may be gone on with: always, unless blame is asked for step by step."""
         return not self.careful or self.is_blamed_alike(subject)
 
-    def is_blamed_alike(self, subject: Subject) -> bool:
+    def is_blamed_alike(self, subject: ShrinkSubject) -> bool:
         """Whether the witnesses blame whom they blamed for the original; not where the budget is spent."""
         verdict = self.evaluator.blamed(subject)
         return verdict is not None and self.target.is_blamed_alike(verdict)

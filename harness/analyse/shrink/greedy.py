@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from harness.analyse.shrink.domains import Domains
 from harness.analyse.shrink.evaluate import LETHAL, Test
 from harness.analyse.shrink.plainness import Cost
-from harness.analyse.shrink.steps import Step, steps
-from harness.analyse.shrink.subject import Subject
+from harness.analyse.shrink.steps import ReductionStep, steps
+from harness.analyse.shrink.subject import ShrinkSubject
 
 #: Steps that are tried at once: exports dear, values of one export cheap.
 _STRUCTURES = 24
@@ -17,7 +17,7 @@ _VALUES = 256
 _CONFIRMED = 3
 
 
-def shrink_greedily(subject: Subject, test: Test, domains: Domains) -> Subject:
+def shrink_greedily(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
     """Something plainer that fails in the same way, such that no single step fails; or all that the budget
     allowed.
 
@@ -40,8 +40,8 @@ def shrink_greedily(subject: Subject, test: Test, domains: Domains) -> Subject:
     return subject
 
 
-def _chunks(proposed: Iterator[Step], *, alone: bool) -> Iterator[list[Step]]:
-    chunk: list[Step] = []
+def _chunks(proposed: Iterator[ReductionStep], *, alone: bool) -> Iterator[list[ReductionStep]]:
+    chunk: list[ReductionStep] = []
     for step in proposed:
         if chunk and step.values_only != chunk[0].values_only:
             yield chunk
@@ -54,9 +54,11 @@ def _chunks(proposed: Iterator[Step], *, alone: bool) -> Iterator[list[Step]]:
         yield chunk
 
 
-def _best(subject: Subject, chunk: Sequence[Step], test: Test, seen: set[tuple[str, str]]) -> Subject | None:
+def _best(
+    subject: ShrinkSubject, chunk: Sequence[ReductionStep], test: Test, seen: set[tuple[str, str]]
+) -> ShrinkSubject | None:
     """The plainest failing candidate, of single steps or of those that succeed taken together."""
-    taken: dict[tuple[str, str], tuple[Step, Subject]] = {}
+    taken: dict[tuple[str, str], tuple[ReductionStep, ShrinkSubject]] = {}
     for step in chunk:
         candidate = apply(step, subject)
         if candidate is not None and candidate.key not in seen and candidate.cost < subject.cost:
@@ -78,10 +80,10 @@ def _best(subject: Subject, chunk: Sequence[Step], test: Test, seen: set[tuple[s
     return next((s for s in found[:_CONFIRMED] if test.confirmed(s)), None)
 
 
-def _cost(subject: Subject) -> tuple[Cost, Cost]:
+def _cost(subject: ShrinkSubject) -> tuple[Cost, Cost]:
     return subject.cost
 
 
-def apply(step: Step, subject: Subject) -> Subject | None:
+def apply(step: ReductionStep, subject: ShrinkSubject) -> ShrinkSubject | None:
     """What `step` makes of `subject`, None where it does not apply to it."""
     return subject.with_values(step.change) if step.values_only else subject.changed(step.change)

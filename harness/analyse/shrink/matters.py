@@ -16,9 +16,16 @@ from harness.analyse.shrink import paths, sizes
 from harness.analyse.shrink.domains import Domains, allowed
 from harness.analyse.shrink.evaluate import LETHAL, Test
 from harness.analyse.shrink.plainness import DTYPES, alternatives
-from harness.analyse.shrink.steps import Change, everywhere_in, plainer_arguments
-from harness.analyse.shrink.subject import Subject
-from harness.analyse.shrink.tensors import Number, contiguous, literal, numbers, of_tensor, with_numbers
+from harness.analyse.shrink.steps import Rewrite, everywhere_in, plainer_arguments
+from harness.analyse.shrink.subject import ShrinkSubject
+from harness.analyse.shrink.tensor_edits import (
+    PlainNumber,
+    contiguous,
+    literal,
+    numbers,
+    of_tensor,
+    with_numbers,
+)
 from harness.compare import Outcome
 from harness.core import Argument, Invocation, TensorSpec, build_tensor, describe, is_float
 
@@ -36,10 +43,10 @@ class _Loss:
     """
 
     sentence: str
-    changes: tuple[Change, ...]
+    changes: tuple[Rewrite, ...]
 
 
-def matters(subject: Subject, test: Test, domains: Domains) -> tuple[str, ...]:
+def matters(subject: ShrinkSubject, test: Test, domains: Domains) -> tuple[str, ...]:
     """A sentence per property that the failure depends on, arguments first.
 
     Args:
@@ -58,7 +65,7 @@ def matters(subject: Subject, test: Test, domains: Domains) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*said, *_dtypes(subject, test))))
 
 
-def _passing(subjects: Sequence[Subject], test: Test) -> set[tuple[str, str]]:
+def _passing(subjects: Sequence[ShrinkSubject], test: Test) -> set[tuple[str, str]]:
     together = test.target.outcome not in LETHAL
     found = test.evaluator.verdicts(subjects, together=together)
     return {
@@ -69,7 +76,7 @@ def _passing(subjects: Sequence[Subject], test: Test) -> set[tuple[str, str]]:
 # Arguments
 
 
-def _given(subject: Subject, test: Test) -> Iterator[str]:
+def _given(subject: ShrinkSubject, test: Test) -> Iterator[str]:
     """Optional arguments without which the case passes."""
     invocation = subject.invocation
     optional = paths.optional(invocation.overload)
@@ -92,7 +99,7 @@ def _given(subject: Subject, test: Test) -> Iterator[str]:
         yield f"fails only with {name}={describe(argument)}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _others(subject: Subject, name: str, argument: Argument) -> list[tuple[Argument, Subject]]:
+def _others(subject: ShrinkSubject, name: str, argument: Argument) -> list[tuple[Argument, ShrinkSubject]]:
     """Other numbers for an optional argument, its default not among them."""
     if type(argument) is not int and type(argument) is not float:
         return []
@@ -105,7 +112,7 @@ def _others(subject: Subject, name: str, argument: Argument) -> list[tuple[Argum
     return [(n, s) for n, s in changed if s is not None]
 
 
-def _required(subject: Subject, test: Test) -> Iterator[str]:
+def _required(subject: ShrinkSubject, test: Test) -> Iterator[str]:
     """Arguments that must be given and with other values of which the case passes."""
     invocation = subject.invocation
     optional = paths.optional(invocation.overload)
@@ -145,11 +152,11 @@ def _values(invocation: Invocation, domains: Domains) -> Iterator[_Loss]:
                 yield _Loss(f"fails only where {_shown(path)} {words}", tuple(changes))
 
 
-def _writing(path: paths.Path, after: Sequence[Number]) -> Change:
+def _writing(path: paths.Path, after: Sequence[PlainNumber]) -> Rewrite:
     return lambda invocation: _written(invocation, path, after)
 
 
-def _written(invocation: Invocation, path: paths.Path, after: Sequence[Number]) -> Invocation | None:
+def _written(invocation: Invocation, path: paths.Path, after: Sequence[PlainNumber]) -> Invocation | None:
     spec = paths.tensors(invocation).get(path)
     # An exported case of other sizes keeps its values: they take no part in its export.
     if spec is None or len(numbers(spec)) != len(after):
@@ -157,20 +164,20 @@ def _written(invocation: Invocation, path: paths.Path, after: Sequence[Number]) 
     return paths.with_tensors(invocation, {path: with_numbers(spec, after)})
 
 
-def _like(number: Number, other: Number) -> Number:
+def _like(number: PlainNumber, other: PlainNumber) -> PlainNumber:
     return type(number)(other)  # type: ignore[arg-type]
 
 
-def _is_real(n: Number) -> bool:
+def _is_real(n: PlainNumber) -> bool:
     return isinstance(n, int | float) and not isinstance(n, bool)
 
 
-def _is_float(n: Number) -> bool:
+def _is_float(n: PlainNumber) -> bool:
     return isinstance(n, float) and math.isfinite(n)
 
 
 #: What a value is, how to tell, and what stands in for it.
-_KINDS: tuple[tuple[str, Callable[..., bool], tuple[Callable[..., Number], ...]], ...] = (
+_KINDS: tuple[tuple[str, Callable[..., bool], tuple[Callable[..., PlainNumber], ...]], ...] = (
     ("holds NaN", lambda n: isinstance(n, float) and math.isnan(n), (lambda n: 1, lambda n: 2)),
     ("holds an infinity", lambda n: isinstance(n, float) and math.isinf(n), (lambda n: math.copysign(1, n),)),
     ("holds −0.0", lambda n: n == 0 and isinstance(n, float) and math.copysign(1, n) < 0, (lambda n: 0,)),
@@ -220,7 +227,7 @@ def _shapes(invocation: Invocation) -> Iterator[_Loss]:
         yield _Loss("fails only where tensors are broadcast", (_broadcast,))
 
 
-def _changing(path: paths.Path, change: Callable[[TensorSpec], TensorSpec]) -> Change:
+def _changing(path: paths.Path, change: Callable[[TensorSpec], TensorSpec]) -> Rewrite:
     def changed(invocation: Invocation) -> Invocation | None:
         spec = paths.tensors(invocation).get(path)
         return None if spec is None else paths.with_tensors(invocation, {path: change(spec)})
@@ -243,7 +250,7 @@ def _broadcast(invocation: Invocation) -> Invocation | None:
 # Dtypes
 
 
-def _dtypes(subject: Subject, test: Test) -> Iterator[str]:
+def _dtypes(subject: ShrinkSubject, test: Test) -> Iterator[str]:
     """In which dtypes the same values fail, where they pass in others."""
     main = subject.invocation.dtype
     others = [d for d in DTYPES if d != main and d != "bool" and (is_float(d) or not is_float(main))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
-from harness.analyse.shrink.tensors import Number, is_plain_layout
+from harness.analyse.shrink.tensor_edits import PlainNumber, is_plain_layout
 from harness.core import Argument, Enumerated, Invocation, Literal, TensorSpec
 
 Cost: TypeAlias = tuple[float, ...]
@@ -73,7 +73,7 @@ def _dtype(name: str) -> int:
     return DTYPES.index(name) if name in DTYPES else len(DTYPES)
 
 
-def _written(spec: TensorSpec) -> tuple[Number, ...]:
+def _written(spec: TensorSpec) -> tuple[PlainNumber, ...]:
     # A recipe is plainer than nothing but itself; greedy steps write every tensor out.
     return spec.values.values if isinstance(spec.values, Literal) else (math.pi,) * spec.storage_size
 
@@ -90,7 +90,7 @@ def _argument(name: str, argument: Argument) -> float:
     return number(argument, alternatives(name))
 
 
-def number(value: Number, order: tuple[int, ...]) -> float:
+def number(value: PlainNumber, order: tuple[int, ...]) -> float:
     """How far a number is from plain: those of `order` first, then integers, halves, decimals, the rest."""
     if isinstance(value, bool):
         return float(value)

@@ -24,8 +24,8 @@ from harness.analyse.shrink.steps import (
     plainer_elements,
     plainer_everywhere,
 )
-from harness.analyse.shrink.tensors import (
-    Number,
+from harness.analyse.shrink.tensor_edits import (
+    PlainNumber,
     compact,
     contiguous,
     is_plain_layout,
@@ -123,7 +123,7 @@ def _plainer_values(
     if keeps_values(rules) or not before:
         return spec
     options = [v for v in plainer_everywhere(spec.dtype, before) if allowed(rules, spec.dtype, v)]
-    after: tuple[Number, ...] = draw(st.sampled_from((*options, before)))
+    after: tuple[PlainNumber, ...] = draw(st.sampled_from((*options, before)))
     if after is before and len(before) <= _ELEMENTS:
         after = tuple(
             draw(st.sampled_from((*(v for v in plainer_elements(n) if allowed(rules, spec.dtype, (v,))), n)))

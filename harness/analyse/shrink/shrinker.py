@@ -17,8 +17,8 @@ from harness.analyse.shrink.evaluate import LETHAL, Test
 from harness.analyse.shrink.greedy import shrink_greedily
 from harness.analyse.shrink.plainness import elements
 from harness.analyse.shrink.reductions import ORIGINAL, reductions
-from harness.analyse.shrink.subject import Subject
-from harness.analyse.shrink.tensors import literal
+from harness.analyse.shrink.subject import ShrinkSubject
+from harness.analyse.shrink.tensor_edits import literal
 from harness.core import Invocation
 from harness.generate import OPERATOR_CASES, invocations, provider
 
@@ -30,7 +30,7 @@ _LARGE = 8
 _DRAWN = 80
 
 
-def shrink(subject: Subject, test: Test, domains: Domains) -> Subject:
+def shrink(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
     """The plainest case that fails in the same way, as far as the budget reaches.
 
     Args:
@@ -54,7 +54,7 @@ def shrink(subject: Subject, test: Test, domains: Domains) -> Subject:
     return _combined(smallest, test, domains)
 
 
-def _combined(subject: Subject, test: Test, domains: Domains) -> Subject:
+def _combined(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
     """Reductions that fail only together, by Hypothesis."""
     if test.spent:
         return subject
@@ -63,7 +63,7 @@ def _combined(subject: Subject, test: Test, domains: Domains) -> Subject:
         return subject
     found = _find(
         reductions(written.invocation, domains),
-        lambda invocation: Subject(invocation).cost <= written.cost,
+        lambda invocation: ShrinkSubject(invocation).cost <= written.cost,
         test,
         evaluations=_COMBINATIONS,
         backend=ORIGINAL,
@@ -71,7 +71,7 @@ def _combined(subject: Subject, test: Test, domains: Domains) -> Subject:
     return min([subject, written, *found], key=lambda s: s.cost)
 
 
-def _drawn_smaller(subject: Subject, test: Test) -> Subject | None:
+def _drawn_smaller(subject: ShrinkSubject, test: Test) -> ShrinkSubject | None:
     """A smaller failure among the operator case's own calls, which fit together by construction."""
     case = OPERATOR_CASES.get(subject.invocation.overload)
     if case is None or subject.invocation.dtype not in case.dtypes:
@@ -94,14 +94,14 @@ def _find(
     *,
     evaluations: int,
     backend: str,
-) -> list[Subject]:
+) -> list[ShrinkSubject]:
     """All that Hypothesis found failing on its way to the smallest that `strategy` can draw."""
-    failing: dict[tuple[str, str], Subject] = {}
+    failing: dict[tuple[str, str], ShrinkSubject] = {}
     passing: set[tuple[str, str]] = set()
     most = test.evaluator.evaluations + evaluations
 
     def fails(invocation: Invocation) -> bool:
-        subject = Subject(invocation)
+        subject = ShrinkSubject(invocation)
         if subject.key in failing:
             return True
         # What is refused for want of budget is refused for good: Hypothesis wants one answer to one question.

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from harness.analyse.shrink import paths
 from harness.analyse.shrink.plainness import is_dim
-from harness.analyse.shrink.tensors import (
+from harness.analyse.shrink.tensor_edits import (
     element,
     element_type,
     is_special,
@@ -26,7 +26,7 @@ from harness.analyse.shrink.tensors import (
 )
 from harness.core import Argument, Invocation, TensorSpec, build_tensor
 
-Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
+Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
 #: Dimensions that shrink together.
 Tied: TypeAlias = frozenset[tuple[paths.Path, int]]
 
@@ -36,7 +36,7 @@ _SAMPLED = 40
 _PLACES = 33
 
 
-def leaps(invocation: Invocation) -> Iterator[Change]:
+def leaps(invocation: Invocation) -> Iterator[Rewrite]:
     """Large reductions: a single element of everything, small sizes everywhere, one dimension fewer."""
     for place in _sampled_places(invocation):
         yield lambda i, place=place: _single_element(i, place)  # type: ignore[misc]
@@ -49,7 +49,7 @@ def leaps(invocation: Invocation) -> Iterator[Change]:
     yield from _fewer_dims(invocation)
 
 
-def single(invocation: Invocation) -> Iterator[Change]:
+def single(invocation: Invocation) -> Iterator[Rewrite]:
     """Reductions of sizes that are tied to each other in one way."""
     for tied in ties(invocation):
         size = _size(invocation, tied)
@@ -235,7 +235,7 @@ def _vector_alone(invocation: Invocation, path: paths.Path) -> Invocation | None
     return paths.with_tensors(invocation, {path: vector(spec)})
 
 
-def _fewer_dims(invocation: Invocation) -> Iterator[Change]:
+def _fewer_dims(invocation: Invocation) -> Iterator[Rewrite]:
     """One dimension less: of all tensors at one place from the end or the beginning, or of one alone."""
     tensors = paths.tensors(invocation)
     ranks = [len(spec.shape) for spec in tensors.values()]

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from harness.analyse.shrink import paths, sizes
 from harness.analyse.shrink.domains import Domains, allowed, keeps_values
 from harness.analyse.shrink.plainness import DTYPES, ELEMENTS, alternatives, is_dim, number
-from harness.analyse.shrink.tensors import (
-    Number,
+from harness.analyse.shrink.tensor_edits import (
+    PlainNumber,
     cast,
     compact,
     contiguous,
@@ -28,7 +28,7 @@ from harness.analyse.shrink.tensors import (
 )
 from harness.core import Argument, Enumerated, Invocation, TensorSpec, is_float
 
-Change: TypeAlias = Callable[[Invocation], "Invocation | None"]
+Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
 
 #: Elements of a tensor that are made plain one by one, and values written for all of them at once.
 _ELEMENTS = 64
@@ -36,7 +36,7 @@ _AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
-class Step:
+class ReductionStep:
     """One reduction.
 
     Attributes:
@@ -44,29 +44,29 @@ class Step:
         values_only: Whether it changes tensor values alone, so that the export stays the same.
     """
 
-    change: Change
+    change: Rewrite
     values_only: bool = False
 
 
-def steps(invocation: Invocation, domains: Domains) -> Iterator[Step]:
+def steps(invocation: Invocation, domains: Domains) -> Iterator[ReductionStep]:
     """Reductions of `invocation` to try.
 
     Args:
         invocation: What fails.
         domains: The values that its operator allows.
     """
-    yield Step(lambda i: paths.map_tensors(i, literal))
-    yield Step(lambda i: paths.map_tensors(i, contiguous))
+    yield ReductionStep(lambda i: paths.map_tensors(i, literal))
+    yield ReductionStep(lambda i: paths.map_tensors(i, contiguous))
     for kept in (None, *sorted(paths.optional(invocation.overload) & {n for n, _ in invocation.arguments})):
         for plain in (1, 2, None):
-            yield Step(lambda i, kept=kept, plain=plain: _nothing_but(i, kept, plain))  # type: ignore[misc]
+            yield ReductionStep(lambda i, kept=kept, plain=plain: _nothing_but(i, kept, plain))  # type: ignore[misc]
     for change in sizes.leaps(invocation):
-        yield Step(change)
+        yield ReductionStep(change)
     yield from _arguments(invocation)
     yield from _layouts(invocation)
     yield from _dtypes(invocation)
     for change in sizes.single(invocation):
-        yield Step(change)
+        yield ReductionStep(change)
     yield from _values(invocation, domains)
 
 
@@ -92,13 +92,13 @@ def _all(argument: Argument, plain: int) -> Argument:
 # Arguments
 
 
-def _arguments(invocation: Invocation) -> Iterator[Step]:
+def _arguments(invocation: Invocation) -> Iterator[ReductionStep]:
     optional = paths.optional(invocation.overload)
     for name, argument in invocation.arguments:
         if name in optional:
-            yield Step(lambda i, name=name: paths.without_argument(i, name))  # type: ignore[misc]
+            yield ReductionStep(lambda i, name=name: paths.without_argument(i, name))  # type: ignore[misc]
         for plainer in plainer_arguments(name, argument):
-            yield Step(_replacing(name, argument, plainer))
+            yield ReductionStep(_replacing(name, argument, plainer))
 
 
 def retyped(argument: Argument, plain: int) -> Argument:
@@ -108,7 +108,7 @@ def retyped(argument: Argument, plain: int) -> Argument:
     return plain if type(argument) is int else argument
 
 
-def _replacing(name: str, before: Argument, after: Argument) -> Change:
+def _replacing(name: str, before: Argument, after: Argument) -> Rewrite:
     def change(invocation: Invocation) -> Invocation | None:
         if dict(invocation.arguments).get(name) != before:
             return None
@@ -169,11 +169,11 @@ def plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int 
 # Layouts and dtypes
 
 
-def _layouts(invocation: Invocation) -> Iterator[Step]:
+def _layouts(invocation: Invocation) -> Iterator[ReductionStep]:
     for path, spec in paths.tensors(invocation).items():
         if not is_plain_layout(spec):
             for simplify in (contiguous, compact):
-                yield Step(lambda i, path=path, simplify=simplify: _at(i, path, simplify))  # type: ignore[misc]
+                yield ReductionStep(lambda i, path=path, simplify=simplify: _at(i, path, simplify))  # type: ignore[misc]
 
 
 def _at(
@@ -184,14 +184,14 @@ def _at(
     return None if changed is None else paths.with_tensors(invocation, {path: changed})
 
 
-def _dtypes(invocation: Invocation) -> Iterator[Step]:
+def _dtypes(invocation: Invocation) -> Iterator[ReductionStep]:
     tensors = paths.tensors(invocation)
     for dtype in dict.fromkeys(spec.dtype for spec in tensors.values()):
         for plainer in plainer_dtypes(dtype):
-            yield Step(lambda i, a=dtype, b=plainer: everywhere_in(i, a, b))  # type: ignore[misc]
+            yield ReductionStep(lambda i, a=dtype, b=plainer: everywhere_in(i, a, b))  # type: ignore[misc]
     for path, spec in tensors.items():
         for plainer in plainer_dtypes(spec.dtype):
-            yield Step(lambda i, path=path, to=plainer: _at(i, path, lambda s: cast(s, to)))  # type: ignore[misc]
+            yield ReductionStep(lambda i, path=path, to=plainer: _at(i, path, lambda s: cast(s, to)))  # type: ignore[misc]
 
 
 def plainer_dtypes(dtype: str) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def everywhere_in(invocation: Invocation, before: str, after: str) -> Invocation
 # Values
 
 
-def _values(invocation: Invocation, domains: Domains) -> Iterator[Step]:
+def _values(invocation: Invocation, domains: Domains) -> Iterator[ReductionStep]:
     for path, spec in paths.tensors(invocation).items():
         rules = domains.get(path[0], ())
         if keeps_values(rules) or not spec.numel or spec.storage_size > _AT_ONCE:
@@ -223,10 +223,10 @@ def _values(invocation: Invocation, domains: Domains) -> Iterator[Step]:
         before = numbers(spec)
         for after in [*plainer_everywhere(spec.dtype, before), *plainer_somewhere(spec.dtype, before)]:
             if allowed(rules, spec.dtype, after):
-                yield Step(_writing(path, before, after), values_only=True)
+                yield ReductionStep(_writing(path, before, after), values_only=True)
 
 
-def _writing(path: paths.Path, before: tuple[Number, ...], after: tuple[Number, ...]) -> Change:
+def _writing(path: paths.Path, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]) -> Rewrite:
     """Writes those elements of `after` that differ from `before`."""
     changed = {i: b for i, (a, b) in enumerate(zip(before, after, strict=True)) if a is not b}
 
@@ -244,7 +244,7 @@ def _writing(path: paths.Path, before: tuple[Number, ...], after: tuple[Number, 
     return change
 
 
-def plainer_everywhere(dtype: str, before: tuple[Number, ...]) -> Iterator[tuple[Number, ...]]:
+def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
     """All elements plain, and all but those that code treats apart."""
     kind = element_type(dtype)
     for plain in (0, 1, 2):
@@ -260,7 +260,7 @@ def plainer_everywhere(dtype: str, before: tuple[Number, ...]) -> Iterator[tuple
         )
 
 
-def plainer_somewhere(dtype: str, before: tuple[Number, ...]) -> Iterator[tuple[Number, ...]]:
+def plainer_somewhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
     """One element plainer."""
     if len(before) > _ELEMENTS:
         return
@@ -269,7 +269,7 @@ def plainer_somewhere(dtype: str, before: tuple[Number, ...]) -> Iterator[tuple[
             yield (*before[:i], plainer, *before[i + 1 :])
 
 
-def plainer_elements(value: Number) -> Iterator[Number]:
+def plainer_elements(value: PlainNumber) -> Iterator[PlainNumber]:
     """Values for one element, the plainest first."""
     if isinstance(value, bool):
         if value:

@@ -12,7 +12,7 @@ from harness.generate import Replayed
 
 
 @dataclass(frozen=True)
-class Subject:
+class ShrinkSubject:
     """A case as it is evaluated.
 
     Attributes:
@@ -38,15 +38,15 @@ class Subject:
         """Smaller is plainer; what is exported counts after what is run."""
         return cost(self.invocation), () if self.exported is None else cost(self.exported)
 
-    def changed(self, change: Callable[[Invocation], Invocation | None]) -> Subject | None:
+    def changed(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
         """Both invocations changed in the same way; None where one cannot be."""
         invocation = change(self.invocation)
         if invocation is None or self.exported is None:
-            return None if invocation is None else Subject(invocation)
+            return None if invocation is None else ShrinkSubject(invocation)
         exported = change(self.exported)
-        return None if exported is None else Subject(invocation, exported)
+        return None if exported is None else ShrinkSubject(invocation, exported)
 
-    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> Subject | None:
+    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
         """The invocation that is run changed; values take no part in an export."""
         invocation = change(self.invocation)
-        return None if invocation is None else Subject(invocation, self.exported)
+        return None if invocation is None else ShrinkSubject(invocation, self.exported)

@@ -16,11 +16,11 @@ from harness.app.cli._run_argument import json_option
 from harness.core import count, plain
 from harness.record import (
     Addition,
+    ArchiveContents,
+    ArchivedRun,
     Aside,
-    Contents,
-    Damaged,
+    DamagedRun,
     Dataset,
-    Entry,
     ResultsError,
     Rules,
     keeping,
@@ -227,7 +227,7 @@ def fetch(
         try:
             fetched.append((run.info.run_id, source.fetch(run, out)))
         except ResultsError as error:
-            damaged.append(Damaged(run.info.run_id, str(error)))
+            damaged.append(DamagedRun(run.info.run_id, str(error)))
     moved = [(bad, _set_aside(source, bad) if set_aside else None) for bad in damaged]
     for bad, to in moved:
         click.echo(f"left out: {_damage(bad, to)}", err=True)
@@ -268,7 +268,7 @@ def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> N
     ctx.exit(int(bool(found)))
 
 
-def _set_aside(dataset: Dataset, bad: Damaged) -> str | None:
+def _set_aside(dataset: Dataset, bad: DamagedRun) -> str | None:
     """Where a damaged run is now; None where it was left, for not being read at all."""
     try:
         return dataset.set_aside(bad)
@@ -276,11 +276,11 @@ def _set_aside(dataset: Dataset, bad: Damaged) -> str | None:
         return None
 
 
-def _damage(bad: Damaged, to: str | None) -> str:
+def _damage(bad: DamagedRun, to: str | None) -> str:
     return f"{plain(bad.run_id)}: {plain(bad.reason)}" + (f"; moved to {to}" if to else "")
 
 
-def _damage_data(bad: Damaged, to: str | None) -> dict[str, Any]:
+def _damage_data(bad: DamagedRun, to: str | None) -> dict[str, Any]:
     return {"run_id": bad.run_id, "reason": bad.reason, "moved_to": to}
 
 
@@ -288,19 +288,19 @@ def _say(done: Addition) -> None:
     click.echo(f"{plain(done.run_id)}: {done.became}" + (f": {plain(done.why)}" if done.why else ""))
 
 
-def _outdated(contents: Contents, days: float | None, now: datetime) -> list[Aside]:
+def _outdated(contents: ArchiveContents, days: float | None, now: datetime) -> list[Aside]:
     if days is None:
         return []
     # One that does not say since when may be of today.
     return [aside for aside in contents.aside if aside.since and now - aside.since > timedelta(days=days)]
 
 
-def _complaints(contents: Contents) -> list[str]:
+def _complaints(contents: ArchiveContents) -> list[str]:
     found = [f"damaged: {plain(bad.run_id)}: {plain(bad.reason)}" for bad in contents.damaged]
     return found + [f"set aside: {plain(aside.name)}: {plain(aside.reason)}" for aside in contents.aside]
 
 
-def _table(runs: list[Entry]) -> Table:
+def _table(runs: list[ArchivedRun]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("run", "started"):
         table.add_column(name, no_wrap=True)
@@ -317,21 +317,21 @@ def _table(runs: list[Entry]) -> Table:
     return table
 
 
-def _lost(run: Entry) -> str:
+def _lost(run: ArchivedRun) -> str:
     lacking = len(run.info.unfinished)
     return f"{lacking:,} of {len(run.info.operators):,}" if lacking else ""
 
 
-def _path(run: Entry) -> str:
+def _path(run: ArchivedRun) -> str:
     return " → ".join(", ".join(_names(run, kind)) or "-" for kind in ("converter", "backend"))
 
 
-def _names(run: Entry, kind: str) -> list[str]:
+def _names(run: ArchivedRun, kind: str) -> list[str]:
     given = run.info.options.get(kind)
     return [str(name) for name in given] if isinstance(given, list) else []
 
 
-def _entry_data(run: Entry) -> dict[str, Any]:
+def _entry_data(run: ArchivedRun) -> dict[str, Any]:
     info = run.info
     return {
         "run_id": info.run_id,

@@ -45,7 +45,7 @@ def command(
 
     With --json: counts, missing, versions, and overloads (case by case) or differences.
     """
-    from harness.gate import Change, Diff, compare_as_fits, find_side
+    from harness.gate import ChangeKind, Diff, compare_as_fits, find_side
     from harness.present import gate_report as gate, run_changes as changes
 
     first = find_side(before)
@@ -60,7 +60,7 @@ def command(
             click.echo(changes.markdown(found, before=first.name, after=second.name), nl=False)
         else:
             emit(changes.render(found))
-        changed = any(n for change, n in found.counts.items() if change is not Change.UNCHANGED)
+        changed = any(n for change, n in found.counts.items() if change is not ChangeKind.UNCHANGED)
         ctx.exit(_status(fail_on, worse=found.regressed, changed=changed, missing=found.missing))
     if as_json:
         print_json(gate.as_json(found))

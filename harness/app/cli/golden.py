@@ -10,11 +10,11 @@ import click
 
 from harness.core import UnknownName, overloads as schema
 from harness.gate import (
-    Checked,
+    CheckedGolden,
     Ending,
     Golden,
     GoldenChange,
-    Key,
+    GoldenKey,
     Manifest,
     check,
     export,
@@ -210,7 +210,7 @@ def export_command(target: Path, layout: str, ops: Sequence[str], directory: Pat
     click.echo(f"{len(done.tests)} tests in {target}")
 
 
-def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], dict[Key, Ending]]:
+def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], dict[GoldenKey, Ending]]:
     wanted = None
     if ops:
         wanted = _operators(ops, list(read_manifest(directory).goldens))
@@ -260,7 +260,7 @@ def _backends(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _print_checked(title: str, held: Sequence[Checked], show_all: bool) -> None:
+def _print_checked(title: str, held: Sequence[CheckedGolden], show_all: bool) -> None:
     if not held:
         return
     click.echo(f"{title}: {len(held)}")
@@ -288,7 +288,7 @@ def _print_lines(lines: Sequence[str], show_all: bool) -> None:
 
 
 def _counts(
-    found: Sequence[Checked], goldens: Sequence[Golden], names: Sequence[str], manifest: Manifest
+    found: Sequence[CheckedGolden], goldens: Sequence[Golden], names: Sequence[str], manifest: Manifest
 ) -> str:
     lines = []
     for backend in names:

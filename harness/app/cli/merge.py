@@ -47,7 +47,7 @@ def command(
     With --json: run, run_id, verdicts, complete, set_aside, shards (index, count, state, operators,
     unfinished).
     """
-    from harness.record import State, completeness, merge, store
+    from harness.record import ShardState, completeness, merge, store
 
     merged = merge(shards, out, different_versions=allow_different_versions)
     there = completeness(out)
@@ -67,7 +67,7 @@ def command(
     for said in merged.set_aside:
         emit(Text(f"set aside: {plain(said, 300)}", style="bold red"))
     for part in there.parts:
-        if part.state is not State.COMPLETE:
+        if part.state is not ShardState.COMPLETE:
             lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} lack verdicts"
             names = f": {listed(part.unfinished, 6)}" if part.unfinished else ""
             said = f"shard {part.index}/{part.count} {part.state}: {lacking}{names}"

@@ -12,7 +12,7 @@ import click
 from harness.app.cli._run_argument import json_option, run_option
 
 if TYPE_CHECKING:
-    from harness.analyse import Checked, ReproducibleFailure
+    from harness.analyse import ReproducibleFailure, ScriptResult
 
 
 @click.command("repro")
@@ -91,7 +91,7 @@ def command(
         click.echo("it fails by itself, as recorded", err=path is None)
 
 
-def _written(failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, Checked | None, str]:
+def _written(failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:
     """The script, how it ended, and what is to be written."""
     from harness.analyse import NoScript, Report, run_text, write_graph_script, write_issue, write_script
     from harness.compare import Stage

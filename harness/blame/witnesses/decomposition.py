@@ -60,7 +60,7 @@ class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._depth -= 1
 
 
-class Decomposition:
+class DecompositionWitness:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
 
     name = "PyTorch's decomposition"
@@ -100,4 +100,4 @@ def _definition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
     return decomposition_table.get(target)
 
 
-register(lambda settings: [Decomposition()])
+register(lambda settings: [DecompositionWitness()])

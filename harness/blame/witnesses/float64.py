@@ -9,8 +9,8 @@ import numpy as np
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare import CLOSE, Array, Mask, Outcome, tolerance_of
-from harness.core import PRECISION
+from harness.compare import CLOSE, Mask, Outcome, tolerance_of
+from harness.core import PRECISION, Array
 
 #: PyTorch bears witness against a backend that is off so many times as far as PyTorch itself.
 _FAR_NEARER = 100

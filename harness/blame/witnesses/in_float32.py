@@ -12,7 +12,8 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare import Array, Mask, Outcome
+from harness.compare import Mask, Outcome
+from harness.core import Array
 from harness.execute import Settings
 from harness.run import BACKENDS
 

@@ -13,8 +13,8 @@ from onnx import TensorProto, numpy_helper
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare import Array, Outcome
-from harness.core import Argument, Invocation, overload
+from harness.compare import Outcome
+from harness.core import Argument, Array, Invocation, overload
 from harness.execute import map_arguments, run_reference
 
 _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)

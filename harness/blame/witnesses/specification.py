@@ -11,7 +11,8 @@ from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, register
-from harness.compare import Array, Outcome, compare
+from harness.compare import Outcome, compare
+from harness.core import Array
 from harness.execute import Reference, emitted_opset, extract, run_reference
 
 #: Who computes the values inside the graph, in this order.

@@ -12,7 +12,7 @@ from harness.convert import HasUnoptimised
 
 
 class UnoptimisedExport:
-    """See `harness.convert.base.HasUnoptimised`."""
+    """See `harness.convert.converter.HasUnoptimised`."""
 
     name = "the unoptimised export"
     turn = Turn.GRAPH

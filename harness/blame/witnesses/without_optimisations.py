@@ -11,7 +11,7 @@ from harness.compare import Outcome
 
 
 class WithoutOptimisations:
-    """See `harness.run.base.HasPlain`."""
+    """See `harness.run.backend.HasPlain`."""
 
     name = "graph optimisations off"
     turn = Turn.FIRST

@@ -11,8 +11,8 @@ import onnx
 import torch
 
 from harness.convert import kept_constants
-from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.rules.load import RuleBook
+from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.rules.rule_book import RuleBook
 from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
@@ -37,13 +37,13 @@ class DynamoConverter:
         self._optimize = True
 
     def unoptimised(self) -> DynamoConverter:
-        """See `harness.convert.base.HasUnoptimised`."""
+        """See `harness.convert.converter.HasUnoptimised`."""
         other = copy.copy(self)
         other._optimize = False
         return other
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.base.Converter`."""
+        """See `harness.convert.converter.Converter`."""
         return self.program(request).model_proto
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:

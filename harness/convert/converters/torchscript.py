@@ -14,8 +14,8 @@ import onnx
 import torch
 from torch.onnx import utils
 
-from harness.convert.base import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.rules.load import RuleBook
+from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.rules.rule_book import RuleBook
 from harness.convert.silence import quiet
 from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
 from harness.core import ExportSnippet, ExportWanted, Unavailable, packet
@@ -36,7 +36,7 @@ class TorchScriptConverter:
         self._book = book
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.base.Converter`."""
+        """See `harness.convert.converter.Converter`."""
         if self._book:
             self._book.start()
         axes = None

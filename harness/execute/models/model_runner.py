@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.compare import Array, Outcome, Stage, compare
+from harness.compare import Outcome, Stage, compare
 from harness.convert import Converter, RuleBook, UnsupportedOperator
-from harness.core import PRECISION, describe_error
+from harness.core import PRECISION, Array, describe_error
 from harness.execute.batch_export import check_opset
-from harness.execute.models.cases import cases_of
-from harness.execute.models.export import export_of, feeds_of, input_names
-from harness.execute.models.load import load_model
-from harness.execute.models.reference import ModelReference, run_model
-from harness.execute.models.task import Growth, ModelCases, ModelTask
+from harness.execute.models.model_cases import cases_of
+from harness.execute.models.model_export import export_of, feeds_of, input_names
+from harness.execute.models.model_loading import load_model
+from harness.execute.models.model_reference import ModelReference, run_model
+from harness.execute.models.model_task import Growth, ModelCases, ModelTask
 from harness.execute.models.traced import explanations
 from harness.execute.program import emitted_opset
 from harness.execute.task import Result, Step
-from harness.run import Backend, DeviceLost, Session, ShapeRange, UnsupportedModel
+from harness.run import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
 #: Seconds of a forward pass up to which the error of a result that passes is looked into.
 _QUICK = 0.5
@@ -145,7 +145,7 @@ class ModelExecutor:
                 self._report(index, name, Stage.LOAD, Outcome.BUILT, "", **facts)
 
     def _run(
-        self, index: int, name: str, session: Session, model: onnx.ModelProto, facts: Mapping[str, Any]
+        self, index: int, name: str, session: BackendSession, model: onnx.ModelProto, facts: Mapping[str, Any]
     ) -> None:
         reference = self._references[index]
         self._step(Step(Stage.RUN, name, ((0, index),)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from harness.core import UnknownName
-from harness.execute.models.load import ModelProblem
+from harness.execute.models.model_loading import ModelProblem
 from harness.execute.models.model_runner import ModelExecutor
-from harness.execute.models.task import ModelTask, NoModel
+from harness.execute.models.model_task import ModelTask, NoModel
 from harness.execute.worker import WorkerProcess
 
 

@@ -16,11 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from harness.compare import Outcome, Stage, compare
 from harness.convert import Converter
 from harness.core import Invocation, build_tensors
-from harness.execute.models.cases import cases_of
-from harness.execute.models.export import export_of, feeds_of
-from harness.execute.models.load import LoadedModel
-from harness.execute.models.reference import ModelReference, quiet_call
-from harness.execute.models.task import ModelCase, ModelTask, Traced
+from harness.execute.models.model_cases import cases_of
+from harness.execute.models.model_export import export_of, feeds_of
+from harness.execute.models.model_loading import LoadedModel
+from harness.execute.models.model_reference import ModelReference, quiet_call
+from harness.execute.models.model_task import ModelCase, ModelTask, Traced
 from harness.execute.task import Result
 from harness.run import Backend
 

@@ -15,7 +15,7 @@ from harness.gate.baseline.ulps import Ulps
 #: overload, dtype, converter, backend, shape mode.
 CellKey: TypeAlias = tuple[str, str, str, str, str]
 
-#: What `Cell.other` calls cases that ended in two ways.
+#: What `BaselineCell.other` calls cases that ended in two ways.
 FLAKY = "flaky"
 
 
@@ -46,7 +46,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class BaselineCell:
     """The cases of one operator, dtype, converter, backend and shape mode.
 
     A structure is what cases share that differ in the values of tensors only; in a dynamic export it is what
@@ -129,7 +129,7 @@ def passes(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.PASS or verdict.is_open
 
 
-def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> list[Cell]:
+def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> list[BaselineCell]:
     """The cells of some verdicts, by key.
 
     Only drawn cases count: what else a run tries (found failures, captured calls) differs from one
@@ -152,7 +152,7 @@ def digest_of(verdicts: Iterable[Verdict]) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
 
 
-def together(cells: Sequence[Cell]) -> Cell:
+def together(cells: Sequence[BaselineCell]) -> BaselineCell:
     """One cell of those of one operator that differ in dtype."""
     failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
     other: Counter[str] = Counter()
@@ -178,7 +178,7 @@ def together(cells: Sequence[Cell]) -> Cell:
     )
 
 
-def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> Cell:
+def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> BaselineCell:
     first = verdicts[0]
     failures: defaultdict[tuple[str, str, str], list[Verdict]] = defaultdict(list)
     other: Counter[str] = Counter()
@@ -198,7 +198,7 @@ def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> Cell:
             failures[kind].append(verdict)
         else:
             other[str(verdict.outcome)] += 1
-    return Cell(
+    return BaselineCell(
         overload=first.overload,
         dtype=first.dtype,
         converter=first.converter,

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.compare import Stage
 from harness.gate.baseline.file import DRAWING, Baseline
-from harness.gate.baseline.gate import Difference, Draws, Finding, draws
+from harness.gate.baseline.gate import BaselineFinding, CellDifference, Draws, draws
 from harness.gate.run_causes import version_changes, why
 from harness.record import JSON
 
@@ -32,7 +32,7 @@ class Told:
         case_id: A case of it; "" for none.
     """
 
-    finding: Finding
+    finding: BaselineFinding
     overload: str
     dtype: str
     converter: str
@@ -55,10 +55,10 @@ class Told:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Told:
         """What `to_data` gave."""
-        return cls(**{**data, "finding": Finding(data["finding"])})
+        return cls(**{**data, "finding": BaselineFinding(data["finding"])})
 
 
-def told(difference: Difference, versions: Mapping[str, tuple[str, str]]) -> Told:
+def told(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) -> Told:
     """A difference, with what it may come from.
 
     Args:
@@ -82,7 +82,7 @@ def told(difference: Difference, versions: Mapping[str, tuple[str, str]]) -> Tol
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class BaselineComparison:
     """All that a report says of two sides.
 
     Attributes:
@@ -106,9 +106,9 @@ class Comparison:
     missing: str = ""
 
     @property
-    def counts(self) -> dict[Finding, int]:
-        """Finding → how many differences, those that there are, worst first."""
-        counts = {finding: sum(t.finding is finding for t in self.told) for finding in Finding}
+    def counts(self) -> dict[BaselineFinding, int]:
+        """BaselineFinding → how many differences, those that there are, worst first."""
+        counts = {finding: sum(t.finding is finding for t in self.told) for finding in BaselineFinding}
         return {finding: count for finding, count in counts.items() if count}
 
     @property
@@ -119,17 +119,17 @@ class Comparison:
 
 def comparison(
     before: Baseline, now: Baseline, differences: Sequence[Told], *, same: int, other: int
-) -> Comparison:
+) -> BaselineComparison:
     """What there is to say of two sides.
 
     Args:
         before: What was expected.
         now: What was found; its cells are not looked at.
         differences: Between them.
-        same: See `Comparison`.
+        same: See `BaselineComparison`.
         other: Likewise.
     """
-    return Comparison(
+    return BaselineComparison(
         told=differences,
         versions=version_changes(before.versions, now.versions),
         options={

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.gate.baseline import text
-from harness.gate.baseline.cell import Cell, CellKey, cells_of, scope
+from harness.gate.baseline.cell import BaselineCell, CellKey, cells_of, scope
 from harness.record import JSON, ResultsError, layout, read_flaky, read_run_info, reason, store
 
 INFO_FILE = "baseline.json"
@@ -41,7 +41,7 @@ class Baseline:
         options: `DRAWING` of that run, those that were given.
     """
 
-    cells: Mapping[CellKey, Cell]
+    cells: Mapping[CellKey, BaselineCell]
     versions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, JSON] = field(default_factory=dict)
 
@@ -142,7 +142,7 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
     Raises:
         ResultsError: it cannot be written.
     """
-    families: defaultdict[str, list[Cell]] = defaultdict(list)
+    families: defaultdict[str, list[BaselineCell]] = defaultdict(list)
     for cell in baseline.cells.values():
         families[cell.family or "other"].append(cell)
     try:
@@ -192,7 +192,7 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
     return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options)
 
 
-def _depended_on(cells: Iterable[Cell]) -> list[str]:
+def _depended_on(cells: Iterable[BaselineCell]) -> list[str]:
     """What has a version that the outcomes of `cells` depend on."""
     found = set(_COMMON)
     for cell in cells:
@@ -215,7 +215,7 @@ def _parsed(read: Callable[[str], str], where: str) -> Baseline:
         raise ResultsError(
             f"{where}/{INFO_FILE} is damaged ({what}); restore it from version control"
         ) from None
-    cells: dict[CellKey, Cell] = {}
+    cells: dict[CellKey, BaselineCell] = {}
     for family in families:
         try:
             for cell in text.decode(read(f"{family}{_SUFFIX}"), family):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.gate.baseline import ulps
-from harness.gate.baseline.cell import FLAKY, Cell, CellKey, Failure, scope, together
+from harness.gate.baseline.cell import FLAKY, BaselineCell, CellKey, Failure, scope, together
 from harness.gate.baseline.file import DRAWING, Baseline
 
 #: Below this probability a difference between draws is no accident. A thousand operators with a converter, a
@@ -38,7 +38,7 @@ CHANCE_OF_ALL = 1e-4
 DRIFT = 4.0
 
 
-class Finding(StrEnum):
+class BaselineFinding(StrEnum):
     """What differs from the baseline.
 
     `REGRESSION`: cases that passed fail, or more of them fail as some did. `NEW_FAILURE`: cases that failed
@@ -60,11 +60,11 @@ class Finding(StrEnum):
     @property
     def fails(self) -> bool:
         """Whether the gate closes for it."""
-        return self in (Finding.REGRESSION, Finding.NEW_FAILURE, Finding.DRIFT)
+        return self in (BaselineFinding.REGRESSION, BaselineFinding.NEW_FAILURE, BaselineFinding.DRIFT)
 
 
 @dataclass(frozen=True)
-class Difference:
+class CellDifference:
     """One difference of one cell, or of one operator's cells taken together.
 
     Attributes:
@@ -78,8 +78,8 @@ class Difference:
         case_id: A case of it; "" where none is known.
     """
 
-    finding: Finding
-    cell: Cell
+    finding: BaselineFinding
+    cell: BaselineCell
     keys: tuple[CellKey, ...]
     failure: Failure | None
     what: str
@@ -111,7 +111,7 @@ def draws(before: Baseline, now: Baseline) -> Draws:
     return Draws.OTHER_SEED if other == {"seed"} else Draws.OTHER_BUDGET
 
 
-def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Difference]:
+def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[CellDifference]:
     """How `now` differs from what `before` expects of the same operators, converters and backends.
 
     Args:
@@ -120,8 +120,8 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Dif
         whole: Whether operators of `before` that `now` has nothing of are told too.
     """
     drawn = draws(before, now)
-    found: list[Difference] = []
-    others: defaultdict[tuple[str, ...], list[Cell]] = defaultdict(list)
+    found: list[CellDifference] = []
+    others: defaultdict[tuple[str, ...], list[BaselineCell]] = defaultdict(list)
     expected_scopes = {scope(key) for key in before.cells}
     for key in sorted(now.cells):
         cell, expected = now.cells[key], before.cells.get(key)
@@ -131,7 +131,7 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Dif
             others[scope(key)].append(cell)
         elif drawn is Draws.SAME or scope(key) not in expected_scopes:
             words = f"not in the baseline ({cell.passed} of {cell.cases} pass)"
-            found.append(Difference(Finding.NEW_CELL, cell, (key,), None, words))
+            found.append(CellDifference(BaselineFinding.NEW_CELL, cell, (key,), None, words))
     for cells in others.values():
         expected_cells = [before.cells[cell.key] for cell in cells]
         keys = tuple(cell.key for cell in cells)
@@ -141,15 +141,17 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Dif
         if (drawn is Draws.SAME and scope(key) in run_scopes) or (whole and scope(key) not in run_scopes):
             cell = before.cells[key]
             words = f"{cell.cases} cases of the baseline have no counterpart"
-            found.append(Difference(Finding.GONE, cell, (key,), None, words))
+            found.append(CellDifference(BaselineFinding.GONE, cell, (key,), None, words))
     return found
 
 
-def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
+def _exactly(before: BaselineCell, now: BaselineCell) -> Iterator[CellDifference]:
     """Two cells with the same cases."""
 
-    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
-        return Difference(finding, now, (now.key,), failure, words, bound, _rules(before, now))
+    def said(
+        finding: BaselineFinding, failure: Failure | None, words: str, bound: float | None = None
+    ) -> CellDifference:
+        return CellDifference(finding, now, (now.key,), failure, words, bound, _rules(before, now))
 
     # Of a case that ends in two ways neither is expected.
     slack = before.flaky + now.flaky
@@ -164,37 +166,43 @@ def _exactly(before: Cell, now: Cell) -> Iterator[Difference]:
         if failure.cases > count + slack:
             worse = True
             # A case that failed may fail in another way than it did: then no pass was lost.
-            yield said(Finding.REGRESSION if lost > slack else Finding.NEW_FAILURE, failure, words)
+            yield said(
+                BaselineFinding.REGRESSION if lost > slack else BaselineFinding.NEW_FAILURE, failure, words
+            )
         elif not slack and expected is not None and _others(expected, failure):
             worse = True
-            yield said(Finding.REGRESSION, failure, f"{words}, but other ones")
+            yield said(BaselineFinding.REGRESSION, failure, f"{words}, but other ones")
     if lost > slack and not worse:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in now.other if outcome != FLAKY)
         words = f"{_of(before.passed, before)} passed, now {now.passed} ({outcomes or 'the rest fails'})"
-        yield said(Finding.REGRESSION, None, words)
+        yield said(BaselineFinding.REGRESSION, None, words)
     if now.flaky > before.flaky:
-        yield said(Finding.FLAKY, None, f"{_of(now.flaky, now)} end in two ways")
+        yield said(BaselineFinding.FLAKY, None, f"{_of(now.flaky, now)} end in two ways")
     gone = 0
     for kind, failure in was.items():
         left = remaining[kind].cases if kind in remaining else 0
         gone += max(0, failure.cases - left)
         if failure.cases - left > slack and now.failed < before.failed - slack and lost <= slack:
             words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(left, now)}"
-            yield said(Finding.IMPROVEMENT, failure, words)
+            yield said(BaselineFinding.IMPROVEMENT, failure, words)
     for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
         # Cases that passed in one of the two only have no error to compare.
         if more > many + gone + slack:
-            yield said(Finding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
+            yield said(BaselineFinding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
             break
 
 
-def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws) -> Iterator[Difference]:
+def _by_chance(
+    before: BaselineCell, now: BaselineCell, keys: tuple[CellKey, ...], drawn: Draws
+) -> Iterator[CellDifference]:
     """The cells of an operator with some cases and with others."""
 
-    def said(finding: Finding, failure: Failure | None, words: str, bound: float | None = None) -> Difference:
-        if finding is not Finding.NEW_FINDING and drawn is Draws.SAME:
+    def said(
+        finding: BaselineFinding, failure: Failure | None, words: str, bound: float | None = None
+    ) -> CellDifference:
+        if finding is not BaselineFinding.NEW_FINDING and drawn is Draws.SAME:
             words += "; other cases are drawn than were for the baseline"
-        return Difference(finding, now, keys, failure, words, bound, _rules(before, now))
+        return CellDifference(finding, now, keys, failure, words, bound, _rules(before, now))
 
     def commoner(few: int, many: int, chance: float = CHANCE) -> bool:
         """Whether `few` of what was drawn for the baseline and `many` now are no accident."""
@@ -215,14 +223,14 @@ def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws)
         if (same_budget or stuck) and commoner(structures, failure.structures, chance):
             worse = True
             lost = commoner(before.failing, now.failing, chance)
-            yield said(Finding.REGRESSION if lost else Finding.NEW_FAILURE, failure, words)
+            yield said(BaselineFinding.REGRESSION if lost else BaselineFinding.NEW_FAILURE, failure, words)
         elif expected is None:
-            yield said(Finding.NEW_FINDING, failure, words)
+            yield said(BaselineFinding.NEW_FINDING, failure, words)
     fewer = commoner(before.structures - before.passing, now.structures - now.passing)
     more_fail = commoner(before.failing, now.failing)
     if not worse and (stuck or (same_budget and (fewer or more_fail))):
         words = f"{_of(before.passed, before)} passed, now {_of(now.passed, now)}"
-        yield said(Finding.REGRESSION, None, words)
+        yield said(BaselineFinding.REGRESSION, None, words)
     remaining = {failure.kind: failure for failure in now.failures}
     chance = CHANCE if now.failing else CHANCE_OF_ALL
     mended = (same_budget or not now.failing) and rarer(before.failing, now.failing, chance)
@@ -231,12 +239,12 @@ def _by_chance(before: Cell, now: Cell, keys: tuple[CellKey, ...], drawn: Draws)
         cases, structures = (left.cases, left.structures) if left else (0, 0)
         if mended and rarer(failure.structures, structures, chance):
             words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(cases, now)}"
-            yield said(Finding.IMPROVEMENT, failure, words)
+            yield said(BaselineFinding.IMPROVEMENT, failure, words)
     if not same_budget:
         return
     for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
         if probability(many, before.passing, more, now.passing) < CHANCE:
-            yield said(Finding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
+            yield said(BaselineFinding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
             break
 
 
@@ -263,7 +271,7 @@ def _others(before: Failure, now: Failure) -> bool:
     return before.cases == now.cases and before.digest != now.digest
 
 
-def _rules(before: Cell, now: Cell) -> tuple[str, str] | None:
+def _rules(before: BaselineCell, now: BaselineCell) -> tuple[str, str] | None:
     return None if before.rule == now.rule else (before.rule, now.rule)
 
 
@@ -271,11 +279,11 @@ def _kind(failure: Failure) -> str:
     return f"{failure.outcome} at {failure.stage}" + (f" ({failure.signature})" if failure.signature else "")
 
 
-def _of(count: int, cell: Cell) -> str:
+def _of(count: int, cell: BaselineCell) -> str:
     return f"{count} of {cell.cases} cases"
 
 
-def _drift(before: Cell, now: Cell, limit: float, many: int, more: int) -> str:
+def _drift(before: BaselineCell, now: BaselineCell, limit: float, many: int, more: int) -> str:
     return (
         f"errors have grown more than {DRIFT:g} times: {more} of {now.passing} structures exceed "
         f"{ulps.word(DRIFT * limit)} ULP, where {many} of {before.passing} exceeded {ulps.word(limit)}; "

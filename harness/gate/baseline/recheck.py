@@ -13,7 +13,7 @@ from harness.execute import Supervisor
 from harness.gate.baseline import ulps
 from harness.gate.baseline.cell import CellKey, cells_of, digest_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
-from harness.gate.baseline.gate import DRIFT, Difference, Finding, compare
+from harness.gate.baseline.gate import DRIFT, BaselineFinding, CellDifference, compare
 from harness.generate import Replayed
 from harness.plan import Unit, run_unit
 
@@ -37,7 +37,7 @@ class Rechecked:
         other: How many have other cases.
     """
 
-    differences: tuple[Difference, ...]
+    differences: tuple[CellDifference, ...]
     flaky: frozenset[CaseKey]
     same: int
     other: int
@@ -56,7 +56,7 @@ def rechecked(
         supervisor: To run it with.
     """
 
-    def differences(flaky: Collection[CaseKey]) -> list[Difference]:
+    def differences(flaky: Collection[CaseKey]) -> list[CellDifference]:
         cells = cells_of(verdicts, flaky)
         return compare(expected, replace(found, cells={cell.key: cell for cell in cells}))
 
@@ -73,11 +73,13 @@ def rechecked(
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
     stable = [v for v in verdicts if v.case_key not in flaky]
-    left = [_with_case(d, expected, stable) for d in differences(flaky) if d.finding is not Finding.FLAKY]
+    left = [
+        _with_case(d, expected, stable) for d in differences(flaky) if d.finding is not BaselineFinding.FLAKY
+    ]
     return Rechecked((*left, *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
 
 
-def _with_case(difference: Difference, expected: Baseline, verdicts: Sequence[Verdict]) -> Difference:
+def _with_case(difference: CellDifference, expected: Baseline, verdicts: Sequence[Verdict]) -> CellDifference:
     """The difference with the plainest of its cases, where it is about some."""
     if not difference.finding.fails:
         return difference
@@ -87,7 +89,7 @@ def _with_case(difference: Difference, expected: Baseline, verdicts: Sequence[Ve
     return difference if plainest is None else replace(difference, case_id=plainest.case_id)
 
 
-def _unexpected(difference: Difference, expected: Baseline, about: list[Verdict]) -> list[Verdict]:
+def _unexpected(difference: CellDifference, expected: Baseline, about: list[Verdict]) -> list[Verdict]:
     """Those of the failing cases that did not fail alike before, as far as their hashes tell.
 
     A baseline keeps a hash of the cases that fail alike: the few that make it are found by trying.
@@ -105,7 +107,7 @@ def _unexpected(difference: Difference, expected: Baseline, about: list[Verdict]
     return about
 
 
-def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
+def _suspects(differences: Iterable[CellDifference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
     """The cases that the differences are about, at most so many of each."""
     chosen: dict[CaseKey, Verdict] = {}
     for difference in differences:
@@ -118,10 +120,10 @@ def _suspects(differences: Iterable[Difference], verdicts: Sequence[Verdict], mo
     return list(chosen.values())
 
 
-def _is_about(difference: Difference, verdict: Verdict) -> bool:
-    if difference.finding is Finding.IMPROVEMENT:
+def _is_about(difference: CellDifference, verdict: Verdict) -> bool:
+    if difference.finding is BaselineFinding.IMPROVEMENT:
         return passes(verdict)
-    if difference.finding is Finding.DRIFT:
+    if difference.finding is BaselineFinding.DRIFT:
         return passes(verdict) and ulps.bound(verdict.max_ulp_error) > (difference.bound or 0.0)
     if not difference.finding.fails:
         return False
@@ -169,7 +171,7 @@ def _differ(first: Verdict, again: Verdict) -> bool:
 
 def _flaky(
     endings: Iterable[tuple[Verdict, Verdict]], verdicts: Sequence[Verdict], flaky: Collection[CaseKey]
-) -> Iterator[Difference]:
+) -> Iterator[CellDifference]:
     """One difference for each cell with flaky cases."""
     cells = {cell.key: cell for cell in cells_of(verdicts, flaky)}
     examples: dict[CellKey, tuple[Verdict, Verdict]] = {}
@@ -181,7 +183,7 @@ def _flaky(
             f"{cell.flaky} of {cell.cases} cases end in two ways: one was {_ending(first)}, "
             f"then {_ending(again)}"
         )
-        yield Difference(Finding.FLAKY, cell, (key,), None, words, case_id=first.case_id)
+        yield CellDifference(BaselineFinding.FLAKY, cell, (key,), None, words, case_id=first.case_id)
 
 
 def _ending(verdict: Verdict) -> str:

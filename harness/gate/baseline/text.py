@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from harness.compare import Outcome, Stage
-from harness.gate.baseline.cell import FLAKY, Cell, Failure
+from harness.gate.baseline.cell import FLAKY, BaselineCell, Failure
 from harness.gate.baseline.ulps import ROUNDED, Ulps, word
 
 _LEGEND = (
@@ -29,7 +29,7 @@ _OVERLOAD = re.compile(r"\w+(\.\w+){2,}")
 _OTHER = {FLAKY, *(str(outcome) for outcome in Outcome if not outcome.is_failure)}
 
 
-def encode(cells: Iterable[Cell]) -> str:
+def encode(cells: Iterable[BaselineCell]) -> str:
     """The text of cells of one family, operator by operator."""
     lines = [_LEGEND]
     overload = ""
@@ -41,13 +41,13 @@ def encode(cells: Iterable[Cell]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def decode(text: str, family: str) -> Iterator[Cell]:
+def decode(text: str, family: str) -> Iterator[BaselineCell]:
     """The cells that `encode` wrote.
 
     Raises:
         ValueError: a line is none of these; begins with its number.
     """
-    cell: Cell | None = None
+    cell: BaselineCell | None = None
     overload = ""
     for number, line in enumerate(text.split("\n"), start=1):
         words = line.lstrip(" ")
@@ -79,7 +79,7 @@ def decode(text: str, family: str) -> Iterator[Cell]:
         raise ValueError(f"{number}: the file ends within a line")
 
 
-def _lines(cell: Cell) -> Iterator[str]:
+def _lines(cell: BaselineCell) -> Iterator[str]:
     mode = "" if cell.shape_mode == "static" else f" {cell.shape_mode}"
     parts = [
         f"  {cell.dtype} {cell.converter} {cell.backend}{mode}",
@@ -103,7 +103,7 @@ def _lines(cell: Cell) -> Iterator[str]:
         )
 
 
-def _cell(line: str, overload: str, family: str) -> Cell:
+def _cell(line: str, overload: str, family: str) -> BaselineCell:
     line, _, rule = line.partition(" rule ")
     dtype, converter, backend, *words = line.split(" ")
     mode = words.pop(0) if words[0] == "dynamic" else "static"
@@ -122,7 +122,7 @@ def _cell(line: str, overload: str, family: str) -> Cell:
     failing = named.pop("failing", -1)
     if not set(named) <= _OTHER:
         raise ValueError(f"{', '.join(sorted(set(named) - _OTHER))} is no outcome")
-    return Cell(
+    return BaselineCell(
         overload=overload,
         dtype=dtype,
         converter=converter,
@@ -140,7 +140,7 @@ def _cell(line: str, overload: str, family: str) -> Cell:
     )
 
 
-def _failure(line: str, cell: Cell) -> Failure:
+def _failure(line: str, cell: BaselineCell) -> Failure:
     outcome, stage, counts, *rest = line.split(" ")
     cases, structures = _counts(counts)
     digest = cell.digest
@@ -149,7 +149,7 @@ def _failure(line: str, cell: Cell) -> Failure:
     return Failure(str(Outcome(outcome)), str(Stage(stage)), " ".join(rest), cases, structures, digest)
 
 
-def _whole(cell: Cell) -> Cell:
+def _whole(cell: BaselineCell) -> BaselineCell:
     """The cell with what its line leaves to be understood."""
     if cell.failing < 0:
         cell = replace(cell, failing=sum(failure.structures for failure in cell.failures))

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pyarrow as pa
 
-from harness.compare import Array
+from harness.core import Array
 
 #: ``data`` is what ``numpy.frombuffer(data, dtype).reshape(shape)`` reads; bfloat16 through `ml_dtypes`.
 TENSOR = pa.struct([("dtype", pa.string()), ("shape", pa.list_(pa.int64())), ("data", pa.binary())])

@@ -8,13 +8,13 @@ import torch
 
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.isolated import Isolated
-from harness.gate.golden.verify import Difference, Said, differences, today
+from harness.gate.golden.verify import GoldenDifference, Said, differences, today
 
 #: PyTorch's kernels for a CPU without vector instructions.
 _PLAIN_CPU = {"ATEN_CPU_CAPABILITY": "default"}
 
 
-def disputed(goldens: Sequence[Golden], *, timeout: float) -> list[Difference]:
+def disputed(goldens: Sequence[Golden], *, timeout: float) -> list[GoldenDifference]:
     """What PyTorch says otherwise when it is asked again.
 
     That is, differently in a bit where nothing but memory that it has not written differs; or wrongly, as
@@ -27,7 +27,7 @@ def disputed(goldens: Sequence[Golden], *, timeout: float) -> list[Difference]:
     return found
 
 
-def undisputed(goldens: Iterable[Golden], found: Iterable[Difference]) -> tuple[Golden, ...]:
+def undisputed(goldens: Iterable[Golden], found: Iterable[GoldenDifference]) -> tuple[Golden, ...]:
     """Those that nothing was found about."""
     ids = {difference.golden.case_id for difference in found}
     return tuple(golden for golden in goldens if golden.case_id not in ids)

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare import CLOSE, Array, Judge, Sensitivity
-from harness.core import Invocation
+from harness.compare import CLOSE, Judge, Sensitivity
+from harness.core import Array, Invocation
 from harness.generate import OPERATOR_CASES
 
 #: One array per output; None for an output that it says nothing of, or as a whole.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from harness.compare import Outcome, Stage
 
 #: (case id, converter, backend). The backend is "" for an end before any backend took part.
-Key: TypeAlias = tuple[str, str, str]
+GoldenKey: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,20 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.compare import Array, Mask, anything, compare, ulp
-from harness.core import TensorSpec, build_tensor, is_float
+from harness.compare import Mask, anything, compare, ulp
+from harness.core import Array, TensorSpec, build_tensor, is_float
 from harness.execute import call_invocation, to_numpy
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.isolated import Died, Isolated
 from harness.generate import load_cases
 
-#: The fields of a `Difference` but for the golden; None where there is none.
+#: The fields of a `GoldenDifference` but for the golden; None where there is none.
 Said: TypeAlias = "tuple[bool, str, float | None] | None"
-Asked: TypeAlias = Callable[[Golden], Said]
+_Asked: TypeAlias = Callable[[Golden], Said]
 
 
 @dataclass(frozen=True)
-class Difference:
+class GoldenDifference:
     """What today's PyTorch makes of a golden, where that is not what was recorded.
 
     Attributes:
@@ -40,13 +40,13 @@ class Difference:
     max_ulp: float | None = None
 
 
-def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[Difference]:
+def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[GoldenDifference]:
     """Run the goldens in today's PyTorch, in a process that may die of it."""
     with Isolated(timeout=timeout) as process:
         yield from differences(goldens, today, process)
 
 
-def differences(goldens: Sequence[Golden], asked: Asked, process: Isolated) -> Iterator[Difference]:
+def differences(goldens: Sequence[Golden], asked: _Asked, process: Isolated) -> Iterator[GoldenDifference]:
     """What `asked` says of the goldens in `process`, where that is anything."""
     for golden in goldens:
         try:
@@ -54,7 +54,7 @@ def differences(goldens: Sequence[Golden], asked: Asked, process: Isolated) -> I
         except Died as death:
             found = True, str(death), None
         if found is not None:
-            yield Difference(golden, *found)
+            yield GoldenDifference(golden, *found)
 
 
 def today(golden: Golden) -> Said:

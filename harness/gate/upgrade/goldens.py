@@ -10,10 +10,10 @@ from pathlib import Path
 
 from harness.convert import find_converter
 from harness.core import UnknownName
-from harness.gate.golden.check import Checked, GoldenChange, check
+from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
+from harness.gate.golden.golden_store import read_set
 from harness.gate.golden.manifest import MANIFEST_FILE, Manifest
-from harness.gate.golden.store import read_set
-from harness.gate.golden.verify import Difference, verify
+from harness.gate.golden.verify import GoldenDifference, verify
 from harness.gate.run_causes import version_changes
 from harness.generate import load_cases
 from harness.run import BACKENDS
@@ -35,17 +35,17 @@ class Goldens:
     manifest: Manifest
     count: int
     versions: Mapping[str, tuple[str, str]]
-    moved: Sequence[Difference]
-    checked: Sequence[Checked]
+    moved: Sequence[GoldenDifference]
+    checked: Sequence[CheckedGolden]
     left_out: Sequence[str]
 
     @property
-    def wrong(self) -> list[Difference]:
+    def wrong(self) -> list[GoldenDifference]:
         """Where PyTorch's outputs are no longer right by the operator's judge."""
         return [difference for difference in self.moved if difference.is_wrong]
 
     @property
-    def failing(self) -> list[Checked]:
+    def failing(self) -> list[CheckedGolden]:
         """What fails and did not, or fails in another way."""
         return [one for one in self.checked if one.change.is_failure]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from harness.gate.baseline.difference import Comparison
+from harness.gate.baseline.difference import BaselineComparison
 from harness.gate.baseline.file import read_baseline
 from harness.generate import load_cases
 from harness.record import ResultsError, read_run_info
@@ -25,7 +25,7 @@ class _Reader:
     """A pytest plug-in that takes the comparison with it when the session ends."""
 
     def __init__(self, results_dir: Path) -> None:
-        self.comparison: Comparison | None = None
+        self.comparison: BaselineComparison | None = None
         self._results_dir = results_dir
 
     def pytest_unconfigure(self, config: Any) -> None:
@@ -41,7 +41,7 @@ def sweep(
     run_pytest: RunPytest,
     overloads: Sequence[str] | None = None,
     more: Sequence[str] = (),
-) -> Comparison:
+) -> BaselineComparison:
     """Run what the baseline has expectations of; pytest's own output goes to stderr.
 
     Args:

@@ -4,13 +4,19 @@ One JSON object per line, one file per overload, in directories: a file is read,
 committed like any other.
 """
 
-from harness.generate.regressions.entry import ORIGINS, CorpusEntry, InvalidEntry
-from harness.generate.regressions.store import Contents, Corpus, CorpusWarning, read_contents, read_file
+from harness.generate.regressions.corpus_entry import ORIGINS, CorpusEntry, InvalidEntry
+from harness.generate.regressions.corpus_store import (
+    Corpus,
+    CorpusContents,
+    CorpusWarning,
+    read_contents,
+    read_file,
+)
 
 __all__ = [
     "ORIGINS",
-    "Contents",
     "Corpus",
+    "CorpusContents",
     "CorpusEntry",
     "CorpusWarning",
     "InvalidEntry",

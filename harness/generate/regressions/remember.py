@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from harness.compare import Outcome, Verdict
 from harness.core import Invocation
-from harness.generate.regressions.entry import CorpusEntry, Key
-from harness.generate.regressions.store import Corpus
+from harness.generate.regressions.corpus_entry import CorpusEntry, CorpusKey
+from harness.generate.regressions.corpus_store import Corpus
 
 #: Failures kept of each kind, and of one operator in all.
 _OF_A_KIND = 3
@@ -52,8 +52,8 @@ class Memory:
         self._corpus = corpus
         self._overload = overload
         self._smallest: dict[_Kind, list[tuple[_Size, CorpusEntry]]] = {}
-        self._failing: dict[Key, CorpusEntry] = {}
-        self._healed: set[Key] = set()
+        self._failing: dict[CorpusKey, CorpusEntry] = {}
+        self._healed: set[CorpusKey] = set()
 
     def add(self, verdicts: Sequence[Verdict]) -> None:
         """Take note of more verdicts."""

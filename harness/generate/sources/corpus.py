@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from harness.core import Invocation
-from harness.generate.regressions import Contents, Corpus, CorpusEntry, read_contents
-from harness.generate.sources.base import Finding, Notice, Request, grouped
+from harness.generate.regressions import Corpus, CorpusContents, CorpusEntry, read_contents
+from harness.generate.sources.source import Notice, Request, SourceFinding, grouped
 
 
 def create(argument: str) -> FromCorpus | FromFile:
@@ -37,7 +37,7 @@ class FromCorpus:
 
     @property
     def name(self) -> str:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return "corpus"
 
     @property
@@ -46,13 +46,13 @@ class FromCorpus:
         return Corpus(self.directories)
 
     def overloads(self) -> Collection[str]:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return self.corpus.overloads()
 
-    def find(self, request: Request) -> Finding:
-        """See `harness.generate.sources.base.Source`."""
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
         contents = self.corpus.read(request.overload)
-        return Finding(grouped(_chosen(contents.entries, request)), _notices(contents))
+        return SourceFinding(grouped(_chosen(contents.entries, request)), _notices(contents))
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,21 @@ class FromFile:
 
     @property
     def name(self) -> str:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return "corpus"
 
     def overloads(self) -> Collection[str]:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return {entry.overload for entry in _file(self.path).entries}
 
-    def find(self, request: Request) -> Finding:
-        """See `harness.generate.sources.base.Source`."""
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
         contents = _file(self.path)
-        return Finding(grouped(_chosen(contents.entries, request)), _notices(contents))
+        return SourceFinding(grouped(_chosen(contents.entries, request)), _notices(contents))
 
 
 @cache
-def _file(path: Path) -> Contents:
+def _file(path: Path) -> CorpusContents:
     # Read once: a run has hundreds of units, and they are to agree.
     return read_contents(path)
 
@@ -99,5 +99,5 @@ def _chosen(entries: tuple[CorpusEntry, ...], request: Request) -> list[tuple[In
     return list(found.values())
 
 
-def _notices(contents: Contents) -> tuple[Notice, ...]:
+def _notices(contents: CorpusContents) -> tuple[Notice, ...]:
     return tuple(Notice("damaged", line) for line in contents.damaged)

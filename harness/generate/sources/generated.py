@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.generate.draws import Drawn, draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.generate.sources.base import Finding, Request, Structure, resized
+from harness.generate.sources.source import Request, SourceFinding, Structure, resized
 
 #: Sizes that a dynamic export is run with beside the exported ones.
 _SHAPES_PER_EXPORT = 3
@@ -19,22 +19,22 @@ class Generated:
 
     @property
     def name(self) -> str:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return "generated"
 
     def overloads(self) -> Collection[str]:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return OPERATOR_CASES
 
-    def find(self, request: Request) -> Finding:
-        """See `harness.generate.sources.base.Source`."""
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
         if request.overload not in OPERATOR_CASES:
-            return Finding()
+            return SourceFinding()
         if not request.dynamic:
             drawn = _draw(request, -(-request.examples // request.values), request.values)
-            return Finding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
+            return SourceFinding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
         drawn = _draw(request, -(-request.examples // (1 + _SHAPES_PER_EXPORT)), 1)
-        return Finding(resized(request, [d.invocations[0] for d in drawn], _SHAPES_PER_EXPORT))
+        return SourceFinding(resized(request, [d.invocations[0] for d in drawn], _SHAPES_PER_EXPORT))
 
 
 def _draw(request: Request, structures: int, values: int) -> list[Drawn]:

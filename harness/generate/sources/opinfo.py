@@ -17,7 +17,7 @@ from functools import cache
 from harness.core import Unavailable
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources import _op_db
-from harness.generate.sources.base import Finding, Notice, Request, grouped, resized
+from harness.generate.sources.source import Notice, Request, SourceFinding, grouped, resized
 
 #: Seconds that one operator may take; with the index of all of `op_db` about ten are usual.
 _PATIENCE = 240.0
@@ -46,17 +46,17 @@ class OpInfo:
 
     @property
     def name(self) -> str:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return "opinfo"
 
     def overloads(self) -> Collection[str]:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return OPERATOR_CASES
 
-    def find(self, request: Request) -> Finding:
-        """See `harness.generate.sources.base.Source`."""
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
         if request.overload not in OPERATOR_CASES:
-            return Finding()
+            return SourceFinding()
         dtypes = request.dtypes or OPERATOR_CASES[request.overload].dtypes
         wanted = _op_db.Wanted(
             overload=request.overload,
@@ -69,12 +69,12 @@ class OpInfo:
         )
         captured = _process().ask(wanted)
         if isinstance(captured, str):
-            return Finding(notices=(Notice("opinfo", f"opinfo: {captured}"),))
+            return SourceFinding(notices=(Notice("opinfo", f"opinfo: {captured}"),))
         notices = tuple(Notice("uncovered", name) for name in captured.others if name not in OPERATOR_CASES)
         if not request.dynamic:
-            return Finding(grouped([(i, None) for i in captured.invocations]), notices)
+            return SourceFinding(grouped([(i, None) for i in captured.invocations]), notices)
         bases = captured.invocations[: -(-request.examples // (1 + _SHAPES_PER_EXPORT))]
-        return Finding(resized(request, bases, _SHAPES_PER_EXPORT), notices)
+        return SourceFinding(resized(request, bases, _SHAPES_PER_EXPORT), notices)
 
 
 class _Process:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.generate.recorded_case import Replayed
-from harness.generate.sources.base import Finding, Request, grouped
+from harness.generate.sources.source import Request, SourceFinding, grouped
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,15 @@ class FromRecord:
 
     @property
     def name(self) -> str:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return "replay"
 
     def overloads(self) -> Collection[str]:
-        """See `harness.generate.sources.base.Source`."""
+        """See `harness.generate.sources.source.Source`."""
         return {recorded.invocation.overload for recorded in self.replayed}
 
-    def find(self, request: Request) -> Finding:
-        """See `harness.generate.sources.base.Source`."""
-        return Finding(grouped([(recorded.invocation, recorded.exported) for recorded in self.replayed]))
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
+        return SourceFinding(
+            grouped([(recorded.invocation, recorded.exported) for recorded in self.replayed])
+        )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from harness.core import Unavailable, UnknownName
 from harness.generate.sources import corpus, generated, opinfo
-from harness.generate.sources.base import Source
+from harness.generate.sources.source import Source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from harness.compare import Verdict
 from harness.execute import Group, Supervisor
 from harness.generate import FromCorpus, FromFile, FromRecord, Notice
-from harness.plan.reuse.keys import Place, drawing, witnesses
+from harness.plan.reuse.keys import VerdictScope, drawing, witnesses
 from harness.plan.reuse.library import EarlierRun, Library
 from harness.plan.unit import Unit, find_groups, run_part, run_unit
 from harness.record import ResultsError, RunInfo
@@ -86,7 +86,7 @@ def _recorded(
 
     The newest of those that drew the same cases, if there are any; else the newest.
     """
-    place = Place(unit.overload, unit.converter, backend, bool(unit.settings.rules))
+    place = VerdictScope(unit.overload, unit.converter, backend, bool(unit.settings.rules))
     others: list[tuple[EarlierRun, list[Verdict]]] = []
     for run in library.allowing(now, place):
         try:

@@ -32,7 +32,7 @@ _UNKNOWN = (None, "", "unknown")
 
 
 @dataclass(frozen=True)
-class Place:
+class VerdictScope:
     """What verdicts are of.
 
     Attributes:
@@ -48,7 +48,9 @@ class Place:
     rules: bool = False
 
 
-def differences(then: RunInfo, now: RunInfo, place: Place, then_rules: str | None = None) -> Differences:
+def differences(
+    then: RunInfo, now: RunInfo, place: VerdictScope, then_rules: str | None = None
+) -> Differences:
     """All that differs of what a verdict hangs on; whose defect a failure is hangs on `witnesses` too.
 
     Args:
@@ -105,7 +107,7 @@ def _differing(
     return {name: (then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)}
 
 
-def said(then: RunInfo, now: RunInfo, places: Collection[Place]) -> list[str]:
+def said(then: RunInfo, now: RunInfo, places: Collection[VerdictScope]) -> list[str]:
     """What keeps verdicts of an earlier run from being reused, a line each.
 
     Args:
@@ -115,7 +117,7 @@ def said(then: RunInfo, now: RunInfo, places: Collection[Place]) -> list[str]:
     """
     if SOURCE not in then.basis:
         return [f"{then.run_id} is a record of an older harness, which does not say what it rests on"]
-    affected: dict[tuple[str, str | None, str | None], set[Place]] = {}
+    affected: dict[tuple[str, str | None, str | None], set[VerdictScope]] = {}
     cases: dict[str, None] = {}
     rules = False
     for place in places:
@@ -149,7 +151,7 @@ def said(then: RunInfo, now: RunInfo, places: Collection[Place]) -> list[str]:
     return lines
 
 
-def _who(name: str, places: Collection[Place]) -> str:
+def _who(name: str, places: Collection[VerdictScope]) -> str:
     if name.startswith("converter ") or name in {PLUGIN + place.converter for place in places}:
         return ", ".join(sorted({place.converter for place in places}))
     return ", ".join(sorted({place.backend for place in places}))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from harness.compare import CaseKey, Outcome, Verdict
 from harness.execute import OWN_FAULT
-from harness.plan.reuse.keys import Place, differences
+from harness.plan.reuse.keys import VerdictScope, differences
 from harness.record import (
     RULES,
     SOURCE,
@@ -49,7 +49,7 @@ class EarlierRun:
     info: RunInfo
     rules: str
 
-    def allows(self, now: RunInfo, place: Place) -> bool:
+    def allows(self, now: RunInfo, place: VerdictScope) -> bool:
         """Whether a passing verdict of `place` would come out the same in the run `now`."""
         return not differences(self.info, now, place, self.rules)
 
@@ -91,7 +91,7 @@ class EarlierRun:
         return frozenset(completeness(self.directory).unfinished)
 
     @cached_property
-    def _progress(self) -> progress.Progress:
+    def _progress(self) -> progress.UnitProgress:
         return progress.read(self.directory)
 
     @cached_property
@@ -153,7 +153,7 @@ class Library:
         if rules and layout.holds_run(without):
             yield EarlierRun(without, info, "")
 
-    def allowing(self, now: RunInfo, place: Place) -> Iterator[EarlierRun]:
+    def allowing(self, now: RunInfo, place: VerdictScope) -> Iterator[EarlierRun]:
         """The runs whose verdicts of `place` hold for `now`, newest first."""
         others = (run for run in self.runs if run.info.run_id != now.run_id and SOURCE in run.info.basis)
         return (run for run in others if run.allows(now, place))

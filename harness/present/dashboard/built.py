@@ -13,7 +13,7 @@ import numpy.typing as npt
 from harness.core import ALL
 from harness.present.dashboard.cells import Tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
-from harness.present.dashboard.missing import lost_operators, without
+from harness.present.dashboard.missing_operators import lost_operators, without
 from harness.present.dashboard.run_comparison import Changes, compare
 from harness.present.dashboard.runs import Gathered, SiteRun, gather
 from harness.present.dashboard.vocabulary import Numbers

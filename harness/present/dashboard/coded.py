@@ -49,7 +49,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class State:
+class CaseState:
     """How a case ended, as far as two runs are compared by it.
 
     Attributes:
@@ -135,11 +135,11 @@ class Words:
         return [Bucket(*(names[n] for n in word)) for word in self._buckets.words]
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[CaseState]:
         """By number."""
         names, texts = self._names.words, self._texts.words
         return [
-            State(names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule])
+            CaseState(names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule])
             for outcome, stage, signature, left, measured, rule in self._states.words
         ]
 

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 
 from harness.analyse import FailureGroup
 from harness.core import json_text
-from harness.gate import Change
+from harness.gate import ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, column_standings, matrix_data
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import write_text
 from harness.present.dashboard.run_comparison import CHANGES
-from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, Distribution
+from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, ErrorDistribution
 from harness.record import layout
 
 _TEXT, _WHOLE = pa.string(), pa.int64()
@@ -54,7 +54,7 @@ _FAILURES = pa.schema(
 
 
 def write_downloads(
-    directory: Path, built: Built, tolerances: list[Distribution], failures: list[FailureGroup]
+    directory: Path, built: Built, tolerances: list[ErrorDistribution], failures: list[FailureGroup]
 ) -> None:
     """Write ``directory/download``.
 
@@ -153,7 +153,7 @@ def _changes(built: Built) -> Iterator[dict[str, Any]]:
     before, after = built.coded[-2], built.coded[-1]
     states, names = built.words.states, built.words.column_names
     # What is new or gone is told by the files of the two runs' cases; with another seed it is everything.
-    apart = [CHANGES.index(change) for change in (Change.UNCHANGED, Change.NEW, Change.GONE)]
+    apart = [CHANGES.index(change) for change in (ChangeKind.UNCHANGED, ChangeKind.NEW, ChangeKind.GONE)]
     for place in np.flatnonzero(~np.isin(changes.change, apart)).tolist():
         old, new = int(changes.before[place]), int(changes.after[place])
         converter, backend = names[int(after.column[new])]

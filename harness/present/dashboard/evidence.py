@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 
 from harness.analyse import KnownIssue
 from harness.core import all_overloads
-from harness.gate import Change
+from harness.gate import ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.operator_data import COLUMNS, Beside, operator_data
 from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.runs import SiteRun
-from harness.present.tolerance_report import Distribution
+from harness.present.tolerance_report import ErrorDistribution
 from harness.record import ResultsError, read_graphs, read_minimal, read_scripts, store
 
 #: Changed cases that an operator's page lists, so that the comparison can link to them.
 _CHANGED = 40
 
 
-class Damaged(Exception):
+class UnreadableRun(Exception):
     """Reading on has shown that a run is damaged."""
 
     def __init__(self, run: SiteRun, error: Exception) -> None:
@@ -33,12 +33,12 @@ class Damaged(Exception):
 
 
 def operator_files(
-    built: Built, known: tuple[KnownIssue, ...], tolerances: list[Distribution]
+    built: Built, known: tuple[KnownIssue, ...], tolerances: list[ErrorDistribution]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(operator's place, what its page shows), run by run.
 
     Raises:
-        Damaged: a run turns out to be damaged.
+        UnreadableRun: a run turns out to be damaged.
     """
     schemas = _schemas(built.names)
     history = _history(built)
@@ -75,7 +75,7 @@ def _of_run(
             scripts=read_scripts(run.directory),
         )
     except ResultsError as error:
-        raise Damaged(run, error) from None
+        raise UnreadableRun(run, error) from None
     table = table.sort_by("overload")
     start = 0
     for name, rows in itertools.groupby(table["overload"].to_pylist()):
@@ -110,7 +110,7 @@ def _history(built: Built) -> list[list[list[int]]]:
     return found
 
 
-def _linked(built: Built, tolerances: list[Distribution]) -> Mapping[str, Collection[str]]:
+def _linked(built: Built, tolerances: list[ErrorDistribution]) -> Mapping[str, Collection[str]]:
     """Operator → case ids that other views link to: outliers, and what changed last."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for one in tolerances:
@@ -119,7 +119,7 @@ def _linked(built: Built, tolerances: list[Distribution]) -> Mapping[str, Collec
     if changes is not None:
         after = built.coded[-1]
         listed: defaultdict[str, int] = defaultdict(int)
-        apart = {CHANGES.index(change) for change in (Change.UNCHANGED, Change.NEW, Change.GONE)}
+        apart = {CHANGES.index(change) for change in (ChangeKind.UNCHANGED, ChangeKind.NEW, ChangeKind.GONE)}
         for place in np.flatnonzero(~np.isin(changes.change, list(apart))).tolist():
             row = int(changes.after[place])
             name = built.words.operators.words[int(after.operator[row])]

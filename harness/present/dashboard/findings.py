@@ -20,7 +20,7 @@ _MOST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class FailingProperty:
     """A property of calls with which they fail more often than without.
 
     Attributes:
@@ -41,7 +41,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One recorded call.
 
     Attributes:
@@ -55,7 +55,7 @@ class Call:
     fails: bool
 
 
-def findings(calls: Sequence[Call]) -> list[Finding]:
+def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
     """What failing calls of one operator have in common and others lack, clearest first.
 
     Args:
@@ -68,20 +68,22 @@ def findings(calls: Sequence[Call]) -> list[Finding]:
     for number, one in enumerate(calls):
         for word in properties(one.invocation):
             having[word].add(number)
-    found: list[tuple[Finding, frozenset[int]]] = []
+    found: list[tuple[FailingProperty, frozenset[int]]] = []
     for word, numbers in having.items():
         told = _told(word, numbers, failed, calls)
         if told is not None:
             found.append((told, frozenset(numbers)))
     # Of properties that say the same of the same cases, the plainest is enough.
     found.sort(key=lambda pair: (-_clarity(pair[0]), len(pair[0].property), pair[0].property))
-    kept: dict[frozenset[int], Finding] = {}
+    kept: dict[frozenset[int], FailingProperty] = {}
     for told, having_it in found:
         kept.setdefault(having_it, told)
     return list(kept.values())[:_MOST]
 
 
-def _told(word: str, numbers: set[int], failed: set[int], calls: Sequence[Call]) -> Finding | None:
+def _told(
+    word: str, numbers: set[int], failed: set[int], calls: Sequence[RecordedCall]
+) -> FailingProperty | None:
     rest = set(range(len(calls))) - numbers
     if min(_structures(numbers, calls), _structures(rest, calls)) < _ENOUGH:
         return None
@@ -97,7 +99,7 @@ def _told(word: str, numbers: set[int], failed: set[int], calls: Sequence[Call])
         sentence = f"fails exactly with {word}" if not other_fails else f"always fails with {word}"
     else:
         sentence = f"fails only with {word}" if not other_fails else f"mostly fails with {word}"
-    return Finding(
+    return FailingProperty(
         property=word,
         sentence=sentence,
         fails=fails,
@@ -107,11 +109,11 @@ def _told(word: str, numbers: set[int], failed: set[int], calls: Sequence[Call])
     )
 
 
-def _structures(numbers: Collection[int], calls: Sequence[Call]) -> int:
+def _structures(numbers: Collection[int], calls: Sequence[RecordedCall]) -> int:
     return len({calls[number].structure for number in numbers})
 
 
-def _clarity(found: Finding) -> float:
+def _clarity(found: FailingProperty) -> float:
     return found.fails / found.cases - found.other_fails / found.other_cases
 
 

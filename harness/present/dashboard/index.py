@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import harness
-from harness.gate import DRIFT, MOVED, ROUNDING, Change, version_changes, why
+from harness.gate import DRIFT, MOVED, ROUNDING, ChangeKind, version_changes, why
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, column_standings
 from harness.present.dashboard.run_comparison import CHANGES, Changes
@@ -116,9 +116,9 @@ def moved_data(built: Built) -> dict[str, Any] | None:
 def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
     """Per operator and column, what changed, worst first."""
     before, after = built.coded[-2], built.coded[-1]
-    counts: dict[tuple[int, int], Counter[Change]] = {}
-    examples: dict[tuple[int, int], dict[Change, str]] = {}
-    changed = np.flatnonzero(changes.change != CHANGES.index(Change.UNCHANGED))
+    counts: dict[tuple[int, int], Counter[ChangeKind]] = {}
+    examples: dict[tuple[int, int], dict[ChangeKind, str]] = {}
+    changed = np.flatnonzero(changes.change != CHANGES.index(ChangeKind.UNCHANGED))
     for place in changed.tolist():
         old, new = int(changes.before[place]), int(changes.after[place])
         run, row = (after, new) if new >= 0 else (before, old)
@@ -136,7 +136,7 @@ def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
         }
         for (operator, column), theirs in counts.items()
     ]
-    order = {str(change): number for number, change in enumerate(Change)}
+    order = {str(change): number for number, change in enumerate(ChangeKind)}
     found.sort(
         key=lambda line: (
             -line["worse"],

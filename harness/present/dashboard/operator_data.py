@@ -15,7 +15,7 @@ from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation
 from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
-from harness.present.dashboard.findings import Call, findings
+from harness.present.dashboard.findings import RecordedCall, findings
 from harness.record import Graph, Minimal, Script
 
 COLUMNS = (
@@ -151,16 +151,16 @@ def _script(
 
 def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Per converter and way of failing, what these failures have and what passes has not, clearest first."""
-    passed: defaultdict[tuple[str, str], list[Call]] = defaultdict(list)
-    failed: defaultdict[tuple[str, str], defaultdict[tuple[str, str, str], list[Call]]]
+    passed: defaultdict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
+    failed: defaultdict[tuple[str, str], defaultdict[tuple[str, str, str], list[RecordedCall]]]
     failed = defaultdict(lambda: defaultdict(list))
     for row in rows:
         column = row["converter"], row["backend"]
         if row["outcome"] == Outcome.PASS:
-            passed[column].append(Call(row["structure_id"], row["invocation"], False))
+            passed[column].append(RecordedCall(row["structure_id"], row["invocation"], False))
         elif Outcome(row["outcome"]).is_failure and row["blame"] != SPEC:
             way = row["outcome"], row["stage"], row["signature"]
-            failed[column][way].append(Call(row["structure_id"], row["invocation"], True))
+            failed[column][way].append(RecordedCall(row["structure_id"], row["invocation"], True))
     told: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for (converter, backend), ways in sorted(failed.items()):
         for (outcome, stage, _), theirs in ways.items():

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.compare import Outcome
-from harness.gate import DRIFT, MOVED, ROUNDING, Change
-from harness.present.dashboard.coded import CodedRun, State
+from harness.gate import DRIFT, MOVED, ROUNDING, ChangeKind
+from harness.present.dashboard.coded import CaseState, CodedRun
 from harness.present.dashboard.vocabulary import Numbers
 
 #: The place of a change in this list is its number.
-CHANGES = tuple(Change)
+CHANGES = tuple(ChangeKind)
 _NUMBER = {change: number for number, change in enumerate(CHANGES)}
 _NUMERIC = -1
 
@@ -42,7 +42,7 @@ class Changes:
 def compare(
     before: CodedRun,
     after: CodedRun,
-    states: Sequence[State],
+    states: Sequence[CaseState],
     *,
     flaky: npt.NDArray[np.uint64],
     lost: Numbers,
@@ -59,13 +59,13 @@ def compare(
     old, new = _order(before, lost), _order(after, lost)
     keys = np.union1d(before.key[old], after.key[new])
     a, b = _found(keys, before.key, old), _found(keys, after.key, new)
-    change = np.full(len(keys), _NUMBER[Change.UNCHANGED], dtype=np.int64)
-    change[a < 0], change[b < 0] = _NUMBER[Change.NEW], _NUMBER[Change.GONE]
+    change = np.full(len(keys), _NUMBER[ChangeKind.UNCHANGED], dtype=np.int64)
+    change[a < 0], change[b < 0] = _NUMBER[ChangeKind.NEW], _NUMBER[ChangeKind.GONE]
     both = np.flatnonzero((a >= 0) & (b >= 0))
     change[both] = _of_states(before.state[a[both]], after.state[b[both]], states)
     numeric = np.flatnonzero(change == _NUMERIC)
     change[numeric] = _of_errors(before.ulp[a[numeric]], after.ulp[b[numeric]])
-    change[both[np.isin(keys[both], flaky)]] = _NUMBER[Change.FLAKY]
+    change[both[np.isin(keys[both], flaky)]] = _NUMBER[ChangeKind.FLAKY]
     return Changes(change, a, b, keys)
 
 
@@ -84,25 +84,25 @@ def _found(keys: npt.NDArray[np.uint64], known: npt.NDArray[np.uint64], order: N
     return np.where(ordered[place] == keys, order[place], -1)
 
 
-def _of_states(before: Numbers, after: Numbers, states: Sequence[State]) -> Numbers:
+def _of_states(before: Numbers, after: Numbers, states: Sequence[CaseState]) -> Numbers:
     packed = before * len(states) + after
     pairs, inverse = np.unique(packed, return_inverse=True)
     told = [_of_pair(states[pair // len(states)], states[pair % len(states)]) for pair in pairs.tolist()]
     return np.array(told, dtype=np.int64)[inverse] if told else np.zeros(0, dtype=np.int64)
 
 
-def _of_pair(before: State, after: State) -> int:
+def _of_pair(before: CaseState, after: CaseState) -> int:
     if before.fails != after.fails:
-        return _NUMBER[Change.REGRESSED if after.fails else Change.IMPROVED]
+        return _NUMBER[ChangeKind.REGRESSED if after.fails else ChangeKind.IMPROVED]
     if after.fails:
         same = all(
             getattr(before, name) == getattr(after, name) for name in ("outcome", "stage", "signature")
         )
-        return _NUMBER[Change.UNCHANGED if same else Change.FAILS_OTHERWISE]
+        return _NUMBER[ChangeKind.UNCHANGED if same else ChangeKind.FAILS_OTHERWISE]
     if any(Outcome(state.outcome).is_failure for state in (before, after)):
-        return _NUMBER[Change.UNCHANGED]
+        return _NUMBER[ChangeKind.UNCHANGED]
     if before.outcome != after.outcome:
-        return _NUMBER[Change.REGRESSED if before.outcome == Outcome.PASS else Change.IMPROVED]
+        return _NUMBER[ChangeKind.REGRESSED if before.outcome == Outcome.PASS else ChangeKind.IMPROVED]
     return _NUMERIC
 
 
@@ -111,5 +111,5 @@ def _of_errors(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) 
     with np.errstate(invalid="ignore"):
         moved = np.isfinite(low + high) & (high > ROUNDING) & (high > MOVED * low)
         drifted = moved & (after > DRIFT * np.maximum(before, ROUNDING))
-    change = np.where(moved, _NUMBER[Change.MOVED], _NUMBER[Change.UNCHANGED])
-    return np.where(drifted, _NUMBER[Change.DRIFTED], change)
+    change = np.where(moved, _NUMBER[ChangeKind.MOVED], _NUMBER[ChangeKind.UNCHANGED])
+    return np.where(drifted, _NUMBER[ChangeKind.DRIFTED], change)

@@ -17,7 +17,7 @@ COMPLETE, PARTIAL = "complete", "partial"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shard:
+class MergedShard:
     """A part of a merged run that another machine did.
 
     Attributes:
@@ -46,7 +46,7 @@ class SiteRun:
 
     directory: Path
     info: RunInfo
-    shards: tuple[Shard, ...] = ()
+    shards: tuple[MergedShard, ...] = ()
     flaky: frozenset[CaseKey] = field(default_factory=frozenset)
 
     @property
@@ -69,7 +69,7 @@ class SiteRun:
     def notes(self) -> list[str]:
         """What a reader must know of what is missing, a sentence each."""
         said = [
-            f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS.get(shard.state, shard.state)}: "
+            f"MergedShard {shard.index} of {shard.count} is {_SHARD_WORDS.get(shard.state, shard.state)}: "
             f"{count(len(shard.unfinished), 'operator')} of it "
             f"{'is' if len(shard.unfinished) == 1 else 'are'} shown as missing."
             for shard in self.shards
@@ -140,7 +140,7 @@ def _read(directory: Path) -> SiteRun:
     return SiteRun(directory=directory, info=info, shards=_shards(raw), flaky=read_flaky(directory))
 
 
-def _shards(raw: Mapping[str, Any]) -> tuple[Shard, ...]:
+def _shards(raw: Mapping[str, Any]) -> tuple[MergedShard, ...]:
     """What a merge noted; what it does not say in the way that is expected is taken for unfinished."""
     given = raw.get("shards")
     noted = given if isinstance(given, list) else []
@@ -151,7 +151,7 @@ def _shards(raw: Mapping[str, Any]) -> tuple[Shard, ...]:
         names = tuple(str(name) for name in operators) if isinstance(operators, list) else ()
         index, total = data.get("index"), data.get("count")
         found.append(
-            Shard(
+            MergedShard(
                 index=index if isinstance(index, int) else number,
                 count=total if isinstance(total, int) else len(noted),
                 state=str(data.get("state") or "missing"),

@@ -12,11 +12,11 @@ from typing import Any
 
 from harness.analyse import COLUMNS, FAILED, FailureGroup, KnownIssue, failure_groups, read_known_issues
 from harness.present.dashboard.built import Built, build
-from harness.present.dashboard.cases import CaseIndex
+from harness.present.dashboard.case_files import CaseIndex
 from harness.present.dashboard.cells import matrix_data
 from harness.present.dashboard.downloads import write_downloads
 from harness.present.dashboard.embed import write_script
-from harness.present.dashboard.evidence import Damaged, operator_files
+from harness.present.dashboard.evidence import UnreadableRun, operator_files
 from harness.present.dashboard.index import index_data
 from harness.present.dashboard.runs import SetAside
 from harness.present.dashboard.site_summary import write_summary
@@ -74,7 +74,7 @@ def write_site(
             try:
                 summary = _write_data(place, built, known, progress)
                 break
-            except Damaged as found:
+            except UnreadableRun as found:
                 sound = [directory for directory in sound if directory != found.run.directory]
                 built.gathered.set_aside(found.run, found.error)
                 aside.append(built.gathered.aside[-1])
@@ -93,7 +93,7 @@ def _write_data(
             tolerances = read_distributions(built)
             failures = _failures(built, known)
         except ResultsError as error:
-            raise Damaged(newest, error) from None
+            raise UnreadableRun(newest, error) from None
         listed = [_listed(group) for group in failures]
         progress("writing operators")
         for number, data in operator_files(built, known, tolerances):

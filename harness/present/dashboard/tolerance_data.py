@@ -9,14 +9,14 @@ import numpy as np
 from harness.compare import Outcome
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.embed import endless, few
-from harness.present.tolerance_report import COLUMNS, COMPARED, Distribution, distributions
+from harness.present.tolerance_report import COLUMNS, COMPARED, ErrorDistribution, distributions
 from harness.record import store
 
 #: Upper ends of the bins of a distribution, in ULP; the last bin has no end.
 BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
 
 
-def read_distributions(built: Built) -> list[Distribution]:
+def read_distributions(built: Built) -> list[ErrorDistribution]:
     """The tolerance matrix of the newest run; of several kinds of shapes the worse.
 
     Raises:
@@ -27,7 +27,7 @@ def read_distributions(built: Built) -> list[Distribution]:
     return [d for d in distributions(rows) if d.overload not in lost]
 
 
-def tolerance_data(built: Built, found: list[Distribution]) -> dict[str, Any]:
+def tolerance_data(built: Built, found: list[ErrorDistribution]) -> dict[str, Any]:
     """What the page shows of them."""
     bins = _bins(built)
     place = {name: number for number, name in enumerate(built.names)}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from harness.record import layout
 from harness.record.archive.condition import complaint, is_time, rows_of
-from harness.record.archive.contents import Aside, Contents, Damaged, Entry, age
-from harness.record.archive.place import Place
+from harness.record.archive.contents import ArchiveContents, ArchivedRun, Aside, DamagedRun, age
+from harness.record.archive.place import Location
 from harness.record.errors import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info
 
@@ -70,13 +70,13 @@ class Dataset:
         url: A local path or any URL of fsspec; need not exist until it is read.
 
     Raises:
-        ResultsError: see `Place`; likewise all methods where the file system refuses.
+        ResultsError: see `Location`; likewise all methods where the file system refuses.
     """
 
     def __init__(self, url: str | Path) -> None:
-        self.place = Place(url)
+        self.place = Location(url)
 
-    def contents(self) -> Contents:
+    def contents(self) -> ArchiveContents:
         """What is there. A run that cannot be read is told as such and hinders no other.
 
         Raises:
@@ -97,9 +97,9 @@ class Dataset:
         there = {run_id: has for run_id, has in partitions.items() if layout.VERDICTS_FILE in has}
         with ThreadPoolExecutor(_THREADS) as pool:
             found = list(pool.map(self._entry, there.keys(), there.values()))
-        return Contents(
-            runs=tuple(sorted((run for run in found if isinstance(run, Entry)), key=age)),
-            damaged=tuple(run for run in found if isinstance(run, Damaged)),
+        return ArchiveContents(
+            runs=tuple(sorted((run for run in found if isinstance(run, ArchivedRun)), key=age)),
+            damaged=tuple(run for run in found if isinstance(run, DamagedRun)),
             aside=tuple(self._aside(list(files))),
         )
 
@@ -144,7 +144,7 @@ class Dataset:
             return Addition(run, run_id, Became.ADDED)
         return Addition(run, run_id, Became.UPDATED if changed or not same else Became.UNCHANGED)
 
-    def fetch(self, entry: Entry, out: Path) -> Path:
+    def fetch(self, entry: ArchivedRun, out: Path) -> Path:
         """A copy of a run in the local directory ``out/RUN_ID``, checked; one that is there is kept.
 
         Returns:
@@ -173,7 +173,7 @@ class Dataset:
             raise ResultsError(f"cannot write {target}: {reason(error)}") from None
         return target
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: ArchivedRun) -> None:
         """Remove a run: its rows first, so that nobody finds half of it."""
         partition = f"{PARTITION}{entry.info.run_id}"
         names = sorted(entry.files, key=lambda name: name != layout.VERDICTS_FILE)
@@ -183,7 +183,7 @@ class Dataset:
         """Remove a run that was set aside."""
         self._clear(f"{SET_ASIDE}/{aside.name}")
 
-    def set_aside(self, damaged: Damaged) -> str | None:
+    def set_aside(self, damaged: DamagedRun) -> str | None:
         """Move a run that nobody can read out of the way.
 
         All of it is read first: that a file system does not answer is no damage.
@@ -202,7 +202,7 @@ class Dataset:
         self.place.write(_reason(why), f"{aside}/{REASON_FILE}")
         return self.place.named(aside)
 
-    def check(self) -> list[Damaged]:
+    def check(self) -> list[DamagedRun]:
         """Read every run wholly; those that are damaged.
 
         Raises:
@@ -213,7 +213,7 @@ class Dataset:
         for entry in contents.runs:
             why = self._wrong(entry.info.run_id)
             if why is not None:
-                found[entry.info.run_id] = Damaged(entry.info.run_id, why)
+                found[entry.info.run_id] = DamagedRun(entry.info.run_id, why)
         return list(found.values())
 
     def _wrong(self, run_id: str) -> str | None:
@@ -234,24 +234,24 @@ class Dataset:
         found = read_run_info(directory).run_id
         return f"{layout.RUN_FILE} is of the run {found}" if found != run_id else None
 
-    def _entry(self, run_id: str, files: dict[str, int]) -> Entry | Damaged:
+    def _entry(self, run_id: str, files: dict[str, int]) -> ArchivedRun | DamagedRun:
         partition = f"{PARTITION}{run_id}"
         if layout.RUN_FILE not in files:
-            return Damaged(run_id, f"it has no {layout.RUN_FILE}")
+            return DamagedRun(run_id, f"it has no {layout.RUN_FILE}")
         try:
             info = RunInfo.from_json(self.place.read(f"{partition}/{layout.RUN_FILE}").decode())
         except (ValueError, TypeError, ResultsError) as error:
-            return Damaged(run_id, f"{layout.RUN_FILE}: {reason(error)}")
+            return DamagedRun(run_id, f"{layout.RUN_FILE}: {reason(error)}")
         if info.run_id != run_id:
-            return Damaged(run_id, f"{layout.RUN_FILE} is of the run {info.run_id}")
+            return DamagedRun(run_id, f"{layout.RUN_FILE} is of the run {info.run_id}")
         if not is_time(info.started):
-            return Damaged(run_id, f"its `started` is no time: {info.started}")
+            return DamagedRun(run_id, f"its `started` is no time: {info.started}")
         try:
             with self.place.open(f"{partition}/{layout.VERDICTS_FILE}") as file:
                 rows = rows_of(file)
         except (ValueError, OSError, ResultsError) as error:
-            return Damaged(run_id, f"{layout.VERDICTS_FILE}: {reason(error)}")
-        return Entry(info, rows, files)
+            return DamagedRun(run_id, f"{layout.VERDICTS_FILE}: {reason(error)}")
+        return ArchivedRun(info, rows, files)
 
     def _aside(self, files: Sequence[str]) -> list[Aside]:
         names = sorted({name.split("/")[1] for name in files if name.startswith(f"{SET_ASIDE}/")})

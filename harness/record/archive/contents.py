@@ -11,7 +11,7 @@ from harness.record.run_info import RunInfo
 
 
 @dataclass(frozen=True)
-class Entry:
+class ArchivedRun:
     """A run of a dataset.
 
     Attributes:
@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedRun:
     """A run that a dataset has and nobody can read.
 
     Attributes:
@@ -59,7 +59,7 @@ class Aside:
 
 
 @dataclass(frozen=True)
-class Contents:
+class ArchiveContents:
     """What a dataset has.
 
     Attributes:
@@ -68,11 +68,11 @@ class Contents:
         aside: Those that were set aside.
     """
 
-    runs: tuple[Entry, ...]
-    damaged: tuple[Damaged, ...]
+    runs: tuple[ArchivedRun, ...]
+    damaged: tuple[DamagedRun, ...]
     aside: tuple[Aside, ...]
 
-    def chosen(self, names: Sequence[str] = (), last: int | None = None) -> list[Entry]:
+    def chosen(self, names: Sequence[str] = (), last: int | None = None) -> list[ArchivedRun]:
         """Runs by id, or by an unambiguous beginning of it; the newest `last`; or all. Oldest first.
 
         Raises:
@@ -82,7 +82,7 @@ class Contents:
         found.sort(key=age)
         return found if last is None else found[-last:]
 
-    def _named(self, name: str) -> Entry:
+    def _named(self, name: str) -> ArchivedRun:
         exact = [run for run in self.runs if run.info.run_id == name]
         found = exact or [run for run in self.runs if name and run.info.run_id.startswith(name)]
         if len(found) == 1:
@@ -98,6 +98,6 @@ class Contents:
         raise ResultsError(f"the dataset has no run {name!r}" + (f"; newest: {newest}" if newest else ""))
 
 
-def age(entry: Entry) -> tuple[str, str]:
+def age(entry: ArchivedRun) -> tuple[str, str]:
     """Puts runs in order, oldest first."""
     return entry.info.started, entry.info.run_id

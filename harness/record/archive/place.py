@@ -20,7 +20,7 @@ ABANDONED = timedelta(days=1)
 _TOKEN = "%Y%m%dT%H%M%S"
 
 
-class Place:
+class Location:
     """A directory by its path or URL; names of files are relative to it, with ``/``.
 
     Args:

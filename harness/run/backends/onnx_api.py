@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import RunSnippet, RunWanted, Unavailable, numpy_exchange
+from harness.core import Array, RunSnippet, RunWanted, Unavailable, numpy_exchange
 from harness.run import node_names as _messages
-from harness.run.base import (
-    Array,
+from harness.run.backend import (
     Backend,
     BackendEntry,
     BackendFailure,
@@ -50,7 +49,7 @@ class ApiSession:
         self._outputs = [value.name for value in model.graph.output]
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See :meth:`harness.run.base.Session.run`."""
+        """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
             outputs = self._prepared.run([feeds[name] for name in self._inputs])
         except Exception as error:
@@ -79,7 +78,7 @@ class ApiBackend:
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> ApiSession:
-        """See :meth:`harness.run.base.Backend.load`; ranges of shapes are not needed."""
+        """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
         try:
             if hasattr(self._api, "is_compatible") and not self._api.is_compatible(model, "CPU"):
                 raise UnsupportedModel(f"{self.name}: is_compatible says no")

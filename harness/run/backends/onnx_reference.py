@@ -10,17 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import RunSnippet, RunWanted, Unavailable, numpy_exchange
+from harness.core import Array, RunSnippet, RunWanted, Unavailable, numpy_exchange
 from harness.run import node_names as _messages
-from harness.run.base import (
-    Array,
-    Backend,
-    BackendEntry,
-    InvalidModel,
-    ShapeRange,
-    UnsupportedModel,
-    register,
-)
+from harness.run.backend import Backend, BackendEntry, InvalidModel, ShapeRange, UnsupportedModel, register
 from harness.run.package_versions import installed_version
 
 _OPERATOR = re.compile(
@@ -38,7 +30,7 @@ class ReferenceSession:
         self._model = model
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See :meth:`harness.run.base.Session.run`."""
+        """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
             # Overflow and NaN are what the tested operators are about: no warnings for them.
             with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -61,7 +53,7 @@ class ReferenceBackend:
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> ReferenceSession:
-        """See :meth:`harness.run.base.Backend.load`; ranges of shapes are not needed."""
+        """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
         from onnx.reference import ReferenceEvaluator
         from onnx.reference.op_run import RuntimeContextError
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import RunSnippet, RunWanted, Unavailable
+from harness.core import Array, RunSnippet, RunWanted, Unavailable
 from harness.run import node_names as _messages
-from harness.run.base import (
-    Array,
+from harness.run.backend import (
     Backend,
     BackendEntry,
     BackendFailure,
@@ -54,7 +53,7 @@ class OpenVinoSession:
         self._inputs = {name: port for port in compiled.inputs for name in port.get_names()}
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See :meth:`harness.run.base.Session.run`."""
+        """See :meth:`harness.run.backend.BackendSession.run`."""
         import openvino
 
         # Tensors share memory with these arrays: both live until the run is over.
@@ -95,7 +94,7 @@ class OpenVinoBackend:
         return _NARROWED.get(dtype)
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OpenVinoSession:
-        """See :meth:`harness.run.base.Backend.load`; ranges of shapes are not needed."""
+        """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
         try:
             network = self._core.read_model(model.SerializeToString())
             return OpenVinoSession(self._core.compile_model(network, "CPU", _CONFIG))

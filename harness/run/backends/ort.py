@@ -14,10 +14,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.core import RunSnippet, RunWanted, Unavailable
+from harness.core import Array, RunSnippet, RunWanted, Unavailable
 from harness.run import cuda as _cuda, node_names as _messages
-from harness.run.base import (
-    Array,
+from harness.run.backend import (
     Backend,
     BackendEntry,
     BackendFailure,
@@ -92,7 +91,7 @@ class OrtSession:
         self._plain = _RAW_TYPES.isdisjoint(types)
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See :meth:`harness.run.base.Session.run`."""
+        """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
             if self._plain:
                 outputs: list[Array] = self._session.run(None, dict(feeds))
@@ -161,7 +160,7 @@ class OrtBackend:
             self._start_cuda()
 
     def plain(self) -> OrtBackend:
-        """See `harness.run.base.HasPlain`."""
+        """See `harness.run.backend.HasPlain`."""
         import onnxruntime
 
         other = copy.copy(self)
@@ -174,7 +173,7 @@ class OrtBackend:
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OrtSession:
-        """See :meth:`harness.run.base.Backend.load`; ranges of shapes are not needed."""
+        """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
         import onnxruntime
 
         try:

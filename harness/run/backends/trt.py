@@ -18,13 +18,13 @@ from onnx import TensorProto, helper
 
 from harness.core import RunSnippet, RunWanted, Unavailable
 from harness.run import cuda as _cuda, node_names as _messages
-from harness.run.base import (
+from harness.run.backend import (
     Backend,
     BackendEntry,
     BackendFailure,
+    BackendSession,
     DeviceLost,
     InvalidModel,
-    Session,
     ShapeRange,
     UnsupportedModel,
     register,
@@ -112,8 +112,8 @@ class TrtBackend:
             return "int32"
         return "float32" if dtype == "float64" else None
 
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> Session:
-        """See :meth:`harness.run.base.Backend.load`."""
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        """See :meth:`harness.run.backend.Backend.load`."""
         self._logger.errors.clear()
         # The parser and the builder use the network without owning it: it must outlive both.
         network = self._builder.create_network(self._network_flags())

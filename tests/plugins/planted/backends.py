@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 import onnx
 
-from harness.run.base import (
+from harness.core import Array
+from harness.run.backend import (
     BACKENDS,
-    Array,
     Backend,
     BackendEntry,
     BackendFailure,
+    BackendSession,
     InvalidModel,
-    Session,
     ShapeRange,
     register,
 )
@@ -81,7 +81,7 @@ class _Wrapped:
         self._inner: Backend = entry.create(argument)
 
     def narrows(self, dtype: str) -> str | None:
-        """See `harness.run.base.Backend`."""
+        """See `harness.run.backend.Backend`."""
         return self._inner.narrows(dtype)
 
 
@@ -90,8 +90,8 @@ class _Rewritten(_Wrapped):
         super().__init__(name)
         self._rewrites = dict(defects.values())
 
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> Session:
-        """See `harness.run.base.Backend`."""
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        """See `harness.run.backend.Backend`."""
         changed = onnx.ModelProto()
         changed.CopyFrom(model)
         for node in changed.graph.node:
@@ -104,7 +104,7 @@ class WrongKernels(_Rewritten):
     """Wrong with and without optimisations."""
 
     def plain(self) -> Backend:
-        """See `harness.run.base.HasPlain`."""
+        """See `harness.run.backend.HasPlain`."""
         return self
 
 
@@ -112,7 +112,7 @@ class WrongOptimisations(_Rewritten):
     """Right with optimisations off."""
 
     def plain(self) -> Backend:
-        """See `harness.run.base.HasPlain`."""
+        """See `harness.run.backend.HasPlain`."""
         return self._inner
 
 
@@ -123,15 +123,15 @@ class _Failing:
         self._operator = operator
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """See `harness.run.base.Session`."""
+        """See `harness.run.backend.BackendSession`."""
         raise BackendFailure(f"planted: {self._operator} failed")
 
 
 class Rejecting(_Wrapped):
     """Takes valid models for invalid ones."""
 
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> Session:
-        """See `harness.run.base.Backend`."""
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        """See `harness.run.backend.Backend`."""
         stages = dict(REJECTED.values())
         for node in model.graph.node:
             if stages.get(node.op_type) == "load":

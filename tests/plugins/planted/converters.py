@@ -9,7 +9,7 @@ import onnx
 import torch
 from torch.onnx import utils
 
-from harness.convert.base import ConverterEntry, ExportRequest, register
+from harness.convert.converter import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
 from harness.convert.converters.torchscript import TorchScriptConverter
 from harness.convert.kept_constants import kept
@@ -25,7 +25,7 @@ class Segfault(DynamoConverter):
     name = "planted-segfault"
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.base.Converter`."""
+        """See `harness.convert.converter.Converter`."""
         if any(_guilty.SIZE in tensor.shape for tensor in request.inputs):
             ctypes.string_at(0)
         return super().convert(request)
@@ -46,7 +46,7 @@ class _Translating(DynamoConverter):
         self._table = translations(self.slipped)
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.base.Converter`."""
+        """See `harness.convert.converter.Converter`."""
         with kept(fallbacks=not request.tentative), quiet():
             program = torch.onnx.export(
                 request.program,
@@ -89,7 +89,7 @@ class _Symbolic(TorchScriptConverter):
     opset = 18
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.base.Converter`."""
+        """See `harness.convert.converter.Converter`."""
         registered = symbolics(self.slipped)
         for name, function in registered.items():
             utils.register_custom_op_symbolic(name, function, self.opset)

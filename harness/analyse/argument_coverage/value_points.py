@@ -1,0 +1,198 @@
+"""Points of values: the classes of numbers at which kernels go wrong, and the places that indices name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from harness.analyse.argument_coverage.point import Point, SurveyedOperator, family, specs, with_specs
+from harness.core import (
+    INT_RANGE,
+    PRECISION,
+    Invocation,
+    Literal,
+    Recipe,
+    TensorSpec,
+    contiguous_strides,
+    is_float,
+    values,
+)
+
+#: Domains whose values name places along a dimension; their first parameter is its size.
+INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")
+
+_SMALLEST_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+_LARGEST = {dtype: max(v for v in values.special_floats(dtype) if v < np.inf) for dtype in PRECISION}
+
+#: Class of floating-point numbers → an example in `dtype`.
+_FLOATS = {
+    "NaN": lambda dtype: float("nan"),
+    "+inf": lambda dtype: float("inf"),
+    "-inf": lambda dtype: float("-inf"),
+    "-0": lambda dtype: -0.0,
+    "subnormal": lambda dtype: _SMALLEST_NORMAL[dtype] / 2,
+    "largest": lambda dtype: _LARGEST[dtype],
+    "half": lambda dtype: 2.5,
+    "tie": lambda dtype: 1.0,
+}
+_INTS = {
+    "negative": lambda dtype: -1,
+    "zero": lambda dtype: 0,
+    "positive": lambda dtype: 1,
+    "smallest": lambda dtype: INT_RANGE[dtype][0],
+    "largest": lambda dtype: INT_RANGE[dtype][1],
+}
+
+
+@lru_cache(maxsize=4096)
+def computed(spec: TensorSpec) -> values.Values:
+    """The tensor's values, unrounded; its shape."""
+    if isinstance(spec.values, Recipe):
+        storage = values.compute(spec.values, spec.dtype, spec.storage_size)
+    else:
+        storage = np.asarray(spec.values.values)
+    steps = tuple(stride * storage.itemsize for stride in spec.strides)
+    return np.lib.stride_tricks.as_strided(storage[spec.offset :], spec.shape, steps)
+
+
+@lru_cache(maxsize=4096)
+def classes(spec: TensorSpec) -> frozenset[str]:
+    """The classes of which the tensor has a number."""
+    if not spec.numel:
+        return frozenset()
+    held, found = computed(spec), set()
+    if is_float(spec.dtype):
+        finite = held[np.isfinite(held)]
+        size = np.abs(finite)
+        tests = {
+            "NaN": np.isnan(held).any(),
+            "+inf": (held == np.inf).any(),
+            "-inf": (held == -np.inf).any(),
+            "-0": (np.signbit(held) & (held == 0)).any(),
+            "subnormal": ((size > 0) & (size < _SMALLEST_NORMAL[spec.dtype])).any(),
+            "largest": (size == _LARGEST[spec.dtype]).any(),
+            "half": ((finite - np.floor(finite)) == 0.5).any(),
+            "tie": spec.numel > 1 and len(np.unique(finite)) < len(finite),
+        }
+    elif spec.dtype in INT_RANGE:
+        low, high = INT_RANGE[spec.dtype]
+        tests = {
+            "negative": (held < 0).any(),
+            "zero": (held == 0).any(),
+            "positive": (held > 0).any(),
+            "smallest": (held == low).any(),
+            "largest": (held == high).any(),
+        }
+    else:
+        tests = {"true": held.any(), "false": not held.all()}
+    found = {name for name, true in tests.items() if true}
+    return frozenset(found)
+
+
+def is_index(spec: TensorSpec) -> bool:
+    """Whether the tensor names places."""
+    return isinstance(spec.values, Recipe) and spec.values.domain[0] in INDEX_DOMAINS
+
+
+@family("values")
+def number_classes(subject: SurveyedOperator) -> Iterator[Point]:
+    """Each class of numbers in each tensor that holds such numbers and no indices."""
+    for name in subject.tensors:
+        seen = [s for sample in subject.samples for s in specs(sample, name) if not is_index(s)]
+        if any(is_float(spec.dtype) for spec in seen):
+            for word, example in _FLOATS.items():
+                yield _class(name, word, example, is_float)
+        if any(spec.dtype in INT_RANGE for spec in seen):
+            for word, example in _INTS.items():
+                yield _class(name, f"{word} integer", example, INT_RANGE.__contains__)
+    for style in values.STYLES if subject.tensors else ():
+        yield Point(
+            name=f"style {style}",
+            hit=lambda call, style=style: any(  # type: ignore[misc]
+                isinstance(spec.values, Recipe) and spec.values.style == style for spec in call.tensors()
+            ),
+            variants=lambda base: (),
+        )
+
+
+def _class(name: str, word: str, example: object, of: object) -> Point:
+    flag = word.removesuffix(" integer")
+    return Point(
+        name=f"{name} {word}",
+        hit=lambda call: any(of(s.dtype) and flag in classes(s) for s in specs(call, name)),  # type: ignore[operator]
+        variants=lambda base: _holding(name, word, example, of, base),
+    )
+
+
+def _holding(name: str, word: str, example: object, of: object, base: Invocation) -> Iterator[Invocation]:
+    if word == "negative integer" and any(s.dtype.startswith("uint") for s in specs(base, name)):
+        return
+    if any(of(s.dtype) and s.numel > 1 and not is_index(s) for s in specs(base, name)):  # type: ignore[operator]
+        yield with_specs(
+            base,
+            (name,),
+            lambda s: (
+                replace(s, values=Literal((example(s.dtype),) * s.storage_size))  # type: ignore[operator]
+                if of(s.dtype)  # type: ignore[operator]
+                else s
+            ),
+        )
+
+
+@family("indices")
+def indices(subject: SurveyedOperator) -> Iterator[Point]:
+    """Indices that repeat, count from the end, name the ends, are few, are none, are narrow."""
+    for name in subject.tensors:
+        if not any(is_index(s) for sample in subject.samples for s in specs(sample, name)):
+            continue
+        for word, hit, change in (
+            ("repeated", _repeats, partial(_all_at, 0)),
+            ("negative", lambda s: bool((computed(s) < 0).any()), partial(_all_at, -1)),
+            ("first", lambda s: bool((computed(s) == 0).any()), partial(_all_at, 0)),
+            ("last", lambda s: bool((computed(s) == _extent(s) - 1).any()), _at_end),
+            ("fewer than places", lambda s: 0 < s.numel < _extent(s), _shortened),
+            ("none", lambda s: not s.numel, _emptied),
+            ("int32", lambda s: s.dtype == "int32", lambda s: replace(s, dtype="int32")),
+        ):
+            yield Point(
+                name=f"{name} {word}",
+                hit=lambda call, name=name, hit=hit: any(  # type: ignore[misc]
+                    is_index(s) and hit(s) for s in specs(call, name)
+                ),
+                variants=partial(_changed, name, change),
+            )
+
+
+def _changed(name: str, change: object, base: Invocation) -> Iterator[Invocation]:
+    if any(is_index(s) and s.numel > 1 for s in specs(base, name)):
+        yield with_specs(base, (name,), change)  # type: ignore[arg-type]
+
+
+def _extent(spec: TensorSpec) -> int:
+    assert isinstance(spec.values, Recipe)
+    return int(spec.values.domain[1])
+
+
+def _repeats(spec: TensorSpec) -> bool:
+    return spec.numel > 1 and len(np.unique(computed(spec))) < spec.numel
+
+
+def _all_at(place: int, spec: TensorSpec) -> TensorSpec:
+    return replace(spec, values=Literal((place,) * spec.storage_size))
+
+
+def _at_end(spec: TensorSpec) -> TensorSpec:
+    return _all_at(_extent(spec) - 1, spec)
+
+
+def _shortened(spec: TensorSpec) -> TensorSpec:
+    shape = (*spec.shape[:-1], 1)
+    return replace(spec, shape=shape, strides=contiguous_strides(shape), offset=0)
+
+
+def _emptied(spec: TensorSpec) -> TensorSpec:
+    shape = (*spec.shape[:-1], 0)
+    return replace(spec, shape=shape, strides=contiguous_strides(shape), offset=0)

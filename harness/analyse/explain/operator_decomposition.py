@@ -1,0 +1,119 @@
+"""Whether PyTorch takes an operator apart into others, and whether those have ONNX conversions.
+
+What counts is what `torch.onnx.export(dynamo=True)` does: it runs `run_decompositions` with PyTorch's default
+table and `torch._decomp`'s, less the operators that torchlib converts. Here the operator itself is left in
+the table even if torchlib converts it, which tells what it is made of in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.convert import (
+    decomposition_functions,
+    decomposition_table,
+    is_composite,
+    kept_constants,
+    quiet,
+    registered,
+)
+from harness.core import Invocation, bind, build_tensors, overload
+from harness.execute import Exportable, Program, call_invocation
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorDecomposition:
+    """What an overload is made of.
+
+    Attributes:
+        source: Where PyTorch has the decomposition: ``table`` (a function in its tables), ``composite`` (the
+            kernel itself), ``none``, or ``unknown`` (no call to try it on).
+        operators: Dotted overloads that the calls came to → whether torchlib converts them, sorted.
+        tried: How many calls were taken apart.
+        problem: Why it could not be tried; "" if it was.
+    """
+
+    source: str
+    operators: Mapping[str, bool]
+    tried: int
+    problem: str = ""
+
+    @property
+    def reaches(self) -> bool:
+        """Whether everything that it is made of is converted."""
+        return bool(self.operators) and all(self.operators.values())
+
+
+def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposition:
+    """What the calls of one overload are made of.
+
+    Args:
+        name: Dotted name.
+        invocations: Calls to try; PyTorch may take each apart in another way.
+    """
+    target = overload(name)
+    table = {
+        **decomposition_table(),
+        **({target: f} if (f := decomposition_functions().get(target)) is not None else {}),
+    }
+    source = (
+        "table" if target in decomposition_functions() else "composite" if is_composite(target) else "none"
+    )
+    if source == "none":
+        return OperatorDecomposition(source=source, operators={}, tried=0)
+    if not invocations:
+        return OperatorDecomposition(
+            source=source, operators={}, tried=0, problem="no case draws a call of it"
+        )
+    found: set[str] = set()
+    problem, tried = "", 0
+    for invocation in invocations:
+        try:
+            found |= _operators(invocation, table)
+            tried += 1
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+    if name in found:
+        # It calls itself for some arguments.
+        problem = problem or f"{name} is left in it"
+    operators = {operator: operator in registered() for operator in sorted(found)}
+    return OperatorDecomposition(
+        source=source, operators=operators, tried=tried, problem="" if operators else problem
+    )
+
+
+def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) -> set[str]:
+    """Overloads left of one call once it is taken apart.
+
+    Raises:
+        Exception: whatever PyTorch says to the call or to its capture.
+    """
+    tensors = build_tensors(invocation)
+    outputs = len(call_invocation(invocation, tensors))
+    member = Exportable(0, bind(invocation), tensors, outputs, tuple(frozenset() for _ in tensors))
+    whole = dict(table)
+    target = overload(invocation.overload)
+    if is_composite(target) and target not in whole:
+        default: Any = torch.export.default_decompositions()
+        if target in default:
+            whole[target] = default[target]
+    with quiet(), torch.no_grad(), kept_constants.kept():
+        program = torch.export.export(Program([member]).eval(), tensors, strict=False)
+        program = program.run_decompositions(whole)
+    return {
+        str(node.target)
+        for node in program.graph.nodes
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+    } - _ASSERTIONS
+
+
+#: What captured programs hold beside what they compute; the exporter removes it.
+_ASSERTIONS = {
+    "aten._assert_scalar.default",
+    "aten.sym_constrain_range_for_size.default",
+    "aten._assert_tensor_metadata.default",
+}

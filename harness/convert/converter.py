@@ -1,0 +1,179 @@
+"""What a converter is: a callable with example inputs in, an ONNX model out.
+
+A converter is one file in this package that calls :func:`register` at import. It knows nothing of
+invocations or batches: the program that it gets may hold one operator call or two hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import onnx
+import torch
+
+from harness.convert.rules.rule_book import RuleBook
+from harness.convert.skeleton import Skeleton, SkeletonWanted
+from harness.core import ExportSnippet, ExportWanted, Registry, Unavailable
+
+
+class UnsupportedOperator(Exception):
+    """The converter has no conversion for an operator (as opposed to failing in one).
+
+    Args:
+        message: The converter's own words.
+        missing: Output name of the request → the operator without a conversion that it depends on, where
+            the converter knows it of every output. A program that holds many calls then tells at once
+            which of them would fail alone.
+    """
+
+    def __init__(self, message: str, missing: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.missing = dict(missing or {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """One export.
+
+    Attributes:
+        program: Called with `inputs` positionally; returns a tuple of tensors.
+        inputs: Example inputs.
+        input_names: One per input, to be the names of the graph inputs.
+        output_names: One per output of `program`, likewise.
+        opset: The opset to emit, or None for the converter's own default.
+        dynamic_dims: Per input, the dimensions that must stay dynamic; None for a static export.
+        tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
+            take them.
+    """
+
+    program: torch.nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    opset: int | None = None
+    dynamic_dims: tuple[frozenset[int], ...] | None = None
+    tentative: bool = False
+
+    @property
+    def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]] | None:
+        """`dynamic_dims` as `torch.export` takes them; None for a static export.
+
+        The program takes all inputs as one variadic argument.
+        """
+        if self.dynamic_dims is None:
+            return None
+        return (tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in self.dynamic_dims),)
+
+
+class Converter(Protocol):
+    """One way from a PyTorch program to an ONNX model."""
+
+    name: str
+    #: Version of the package that converts.
+    version: str
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """Export.
+
+        Graph inputs and outputs come in the order of the request; an input that the program
+        does not use may be left out.
+
+        Raises:
+            UnsupportedOperator: no conversion for an operator.
+            Exception: anything else is the converter's error.
+        """
+
+
+@runtime_checkable
+class HasUnoptimised(Protocol):
+    """A converter whose optimiser can be left out; one that has none lacks this method.
+
+    Tells a wrong optimisation from a wrong conversion.
+    """
+
+    def unoptimised(self) -> Converter:
+        """The same converter without its optimiser."""
+
+
+@runtime_checkable
+class HasProgram(Protocol):
+    """A converter that can tell what PyTorch graph it translated; one that cannot lacks this method.
+
+    Values of the ONNX model are named like the nodes of that graph, as far as they are kept.
+    """
+
+    def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+        """As `Converter.convert`, with the graph."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConverterEntry:
+    """A registered converter before anything of it is imported or started.
+
+    Attributes:
+        name: As written after ``--converter``.
+        probe: Returns None where the converter can run here, else why not.
+        create: Starts it. ``public_api=True`` asks for the plain public call with nothing kept
+            between exports; a converter without such a difference ignores it.
+        default: The converter of a plain ``pytest harness``.
+        create_with_rules: Starts it with conversion functions of the user's; None where it takes none. What
+            it starts calls `RuleBook.start` at the beginning of each export.
+        snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
+            is none.
+        tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
+        conversions: The converter's own conversion functions for an overload, a line each, none for none;
+            None where it cannot tell.
+        skeleton: Code of a rule to be filled in; None where there is none.
+    """
+
+    name: str
+    probe: Callable[[], Unavailable | None]
+    create: Callable[[bool], Converter]
+    version: Callable[[], str]
+    default: bool = False
+    summary: str = field(default="")
+    create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
+    snippet: Callable[[ExportWanted], ExportSnippet] | None = None
+    tracker: str = ""
+    conversions: Callable[[str], tuple[str, ...]] | None = None
+    skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
+
+
+def _broken(name: str, problem: Unavailable, version: str) -> ConverterEntry:
+    def create(public_api: bool) -> Converter:
+        raise RuntimeError(problem.reason)
+
+    return ConverterEntry(
+        name=name,
+        probe=lambda: problem,
+        create=create,
+        version=lambda: version,
+        summary="a plug-in that failed to load",
+    )
+
+
+#: Every converter. A new one is one file in `harness/convert/converters/` that calls `register` when it is
+#: imported, or an entry point of another package.
+CONVERTERS: Registry[ConverterEntry] = Registry(
+    "converter", package="harness.convert.converters", group="harness.converters", broken=_broken
+)
+
+
+def register(entry: ConverterEntry) -> ConverterEntry:
+    """Add a converter.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    return CONVERTERS.register(entry)
+
+
+def find_converter(name: str) -> ConverterEntry:
+    """The converter called `name`.
+
+    Raises:
+        UnknownName: there is none; the message has near names.
+    """
+    return CONVERTERS.find(name)[0]

@@ -1,0 +1,218 @@
+"""A model that is ready to run, from a user's word: a registered name, ``FILE.py:FUNCTION``, ``FILE.pt2``."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from harness.core import UnknownName
+from harness.execute.models.model_entry import MODELS, SEED, Axis, ModelEntry, load_models
+from harness.execute.models.names import PREFIX, split_word
+
+
+class ModelProblem(Exception):
+    """A model that cannot be had; the message is one line for a person."""
+
+
+class Flat(torch.nn.Module):
+    """A model as converters take it: tensors in, a tuple of tensors out.
+
+    Args:
+        model: What is called.
+        structure: Of its positional arguments.
+        constants: Their leaves that are no tensors, by position among all leaves.
+    """
+
+    def __init__(self, model: torch.nn.Module, structure: Any, constants: dict[int, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self._structure = structure
+        self._constants = constants
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The tensors in the model's result, in order."""
+        supply = iter(tensors)
+        leaves = [
+            self._constants[i] if i in self._constants else next(supply)
+            for i in range(self._structure.num_leaves)
+        ]
+        result = self.model(*pytree.tree_unflatten(leaves, self._structure))
+        return tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with its example inputs.
+
+    Attributes:
+        name: For people and for the record.
+        module: The user's own, in evaluation mode.
+        program: The same, flat.
+        inputs: The tensors among the example inputs, in order.
+        input_names: One each, by the parameters of `forward`.
+        axes: What varies in a dynamic export.
+        exported: The program that a ``.pt2`` file holds; None for a module.
+    """
+
+    name: str
+    module: torch.nn.Module
+    program: Flat
+    inputs: tuple[torch.Tensor, ...]
+    input_names: tuple[str, ...]
+    axes: tuple[Axis, ...] = ()
+    exported: torch.export.ExportedProgram | None = None
+
+    @property
+    def overload(self) -> str:
+        """What the record has in the column of operators."""
+        return PREFIX + self.name
+
+    @property
+    def dynamic_dims(self) -> tuple[frozenset[int], ...]:
+        """Per input, the dimensions that `axes` name."""
+        return tuple(
+            frozenset(axis.where[name] for axis in self.axes if name in axis.where)
+            for name in self.input_names
+        )
+
+
+def check_word(word: str) -> None:
+    """Whether `word` may name a model, found out without loading it.
+
+    Raises:
+        UnknownName: no registered model has that name; near ones are named.
+        ModelProblem: the file is not there, or the word has no function.
+    """
+    file, function = split_word(word)
+    if file is None:
+        if word not in load_models():
+            raise UnknownName("model", word, tuple(load_models()))
+        return
+    if not file.is_file():
+        raise ModelProblem(f"--model {word}: there is no file {file}")
+    if file.suffix == ".py" and not function:
+        raise ModelProblem(f"--model {word}: say which function makes the model: {file}:make_model")
+
+
+def load_model(word: str) -> LoadedModel:
+    """The model that `word` names, with the weights and inputs that `SEED` gives.
+
+    Raises:
+        UnknownName: see `check_word`.
+        ModelProblem: likewise, or the file or its function fails, or gives something else.
+    """
+    check_word(word)
+    file, function = split_word(word)
+    if file is None:
+        return _made(load_models()[word], word)
+    if file.suffix == ".pt2":
+        return _saved(file)
+    return _made(_entry_in(file, function), word)
+
+
+def _entry_in(file: Path, function: str) -> ModelEntry:
+    name = f"harness_model_{zlib.crc32(str(file.absolute()).encode()):08x}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[name] = loaded
+        # A model in several files imports those beside it.
+        sys.path.insert(0, str(file.absolute().parent))
+        try:
+            spec.loader.exec_module(loaded)
+        except Exception as error:
+            del sys.modules[name]
+            raise ModelProblem(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+        finally:
+            sys.path.remove(str(file.absolute().parent))
+    make = getattr(sys.modules[name], function, None)
+    if not callable(make):
+        known = [n for n, value in vars(sys.modules[name]).items() if inspect.isfunction(value)]
+        raise ModelProblem(f"{file} has no function {function!r}; it has {', '.join(known) or 'none'}")
+    registered = [entry for entry in MODELS.values() if entry.make is make]
+    return registered[0] if registered else ModelEntry(name=function, make=make)
+
+
+def _made(entry: ModelEntry, word: str) -> LoadedModel:
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(SEED)
+        try:
+            made = entry.make()
+        except Exception as error:
+            raise ModelProblem(f"{word} fails: {type(error).__name__}: {error}") from error
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
+        raise ModelProblem(f"{word} must return (module, example inputs), not {type(made).__name__}")
+    module, arguments = made
+    arguments = (arguments,) if isinstance(arguments, torch.Tensor) else tuple(arguments)
+    names = [p.name for p in inspect.signature(module.forward).parameters.values()]
+    model = _flat(entry.name, module.eval(), arguments, names, entry.axes)
+    _check_axes(model, word)
+    return model
+
+
+def _saved(file: Path) -> LoadedModel:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.load(str(file))
+    except Exception as error:
+        raise ModelProblem(f"{file} is no exported program: {type(error).__name__}: {error}") from error
+    if program.example_inputs is None:
+        raise ModelProblem(f"{file} holds no example inputs; export it again with torch.export.save")
+    arguments, keywords = program.example_inputs
+    if keywords:
+        raise ModelProblem(f"{file} takes keyword arguments ({', '.join(keywords)}); export it without")
+    names = [f"input{i}" for i in range(len(arguments))]
+    return _flat(file.stem, program.module(), tuple(arguments), names, (), program)
+
+
+def _flat(
+    name: str,
+    module: torch.nn.Module,
+    arguments: tuple[Any, ...],
+    parameters: Sequence[str],
+    axes: tuple[Axis, ...],
+    exported: torch.export.ExportedProgram | None = None,
+) -> LoadedModel:
+    leaves, structure = pytree.tree_flatten(arguments)
+    constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, torch.Tensor)}
+    # *args has one name for many.
+    heads = [*parameters[: len(arguments)], *(f"input{i}" for i in range(len(parameters), len(arguments)))]
+    names = [
+        head if len(inner) == 1 else f"{head}_{j}"
+        for head, inner in zip(heads, map(pytree.tree_leaves, arguments), strict=True)
+        for j, leaf in enumerate(inner)
+        if isinstance(leaf, torch.Tensor)
+    ]
+    tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    if not tensors:
+        raise ModelProblem(f"{name} has no tensor among its example inputs")
+    program = Flat(module, structure, constants)
+    # An exported program is in the mode that it was exported in, and has no other.
+    program = program.eval() if exported is None else program.requires_grad_(False)
+    program.training = False
+    return LoadedModel(name, module, program, tensors, tuple(names), axes, exported)
+
+
+def _check_axes(model: LoadedModel, word: str) -> None:
+    ranks = {name: t.dim() for name, t in zip(model.input_names, model.inputs, strict=True)}
+    for axis in model.axes:
+        for name, dim in axis.where.items():
+            if name not in ranks:
+                raise ModelProblem(
+                    f"{word}: axis {axis.name} is of input {name!r}; inputs: {', '.join(ranks)}"
+                )
+            if not 0 <= dim < ranks[name]:
+                raise ModelProblem(f"{word}: axis {axis.name}: {name} has no dimension {dim}")

@@ -1,0 +1,282 @@
+"""PyTorch's answer to one run of a model: its outputs, float64's, and how far roundings may move them.
+
+A model composes operators, each of which may round. How much of its error that explains depends on how the
+later operators amplify it, which no bound on a single operator tells. It is measured: the model runs in
+float64, and the result of every operator that computes (rather than moves or selects) is multiplied by
+1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo arithmetic (Parker, Pierce,
+Eggert, Computing in Science & Engineering 2(4), 2000). To a sum of products ruS is added, S the sum of the
+magnitudes. What such runs differ by, element by element, is D of rule 6 of `harness.compare.nearness`: an
+error of κ·D is what operators that are all right by its rules 1 and 4 add up to. An element that such runs
+decide differently, an index or a comparison, is left open.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.compare import Judge, Mask, Sensitivity
+from harness.core import PRECISION, Array, Invocation, build_tensors
+from harness.execute.models.model_loading import LoadedModel
+from harness.execute.torch_call import default_dtype, to_numpy
+from harness.generate import OPERATOR_CASES
+
+#: Runs with perturbed results; twice their root mean square is taken for the most that chance explains.
+_RUNS = 6
+_SPREAD = 2.0
+
+
+#: Changes a float64 tensor by less than the roundoff.
+Move: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _move(roundoff: float, seed: int) -> Move:
+    generator = torch.Generator().manual_seed(1000 + seed)
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor * factors(tensor, roundoff, generator) if seed else tensor
+
+    return move
+
+
+class RoundingOracle:
+    """PyTorch's answer to a computation, and how far roundings may move it: a `nearness.Oracle`.
+
+    Args:
+        expected: Its results.
+        dtypes: Of its arguments and results; the narrowest floating one is the one that it rounds to.
+        wide: Makes the computation in float64, under whatever mode is active; called with what changes its
+            arguments as little as roundings of them would.
+        arguments: For rules of an operator's own judge; none where there is no such.
+    """
+
+    #: What only a single operator has.
+    magnitude = unscaled = marked = flushed = None
+
+    def __init__(
+        self,
+        expected: tuple[Array, ...],
+        dtypes: Iterable[str],
+        wide: Callable[[], AbstractContextManager[Callable[[Move], Sequence[torch.Tensor]]]],
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.expected = expected
+        self.dtypes = frozenset(dtypes)
+        self.arguments: Mapping[str, Any] = arguments or {}
+        self._make_wide = wide
+        #: Called before each run in float64: a supervisor that hears nothing takes a slow one for a hang.
+        self.alive: Callable[[], None] = lambda: None
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The results in float64; None for those that are not floating, or where there is no such run."""
+        wide = self._wide
+        if wide is None:
+            return None
+        return tuple(
+            o.astype(np.float64) if str(e.dtype) in PRECISION else None
+            for o, e in zip(wide[0], self.expected, strict=True)
+        )
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """What roundings move, element by element."""
+        wide = self._wide
+        if wide is None:
+            return None
+        truth, *others = wide
+        found: list[Sensitivity | None] = []
+        for i, e in enumerate(self.expected):
+            if str(e.dtype) not in PRECISION:
+                found.append(None)
+                continue
+            with np.errstate(all="ignore"):
+                squares = [np.square(o[i].astype(np.float64) - truth[i]) for o in others]
+                moved = _SPREAD * np.sqrt(np.mean(squares, axis=0))
+                own = np.abs(e.astype(np.float64) - truth[i])
+            found.append(Sensitivity(np.nan_to_num(moved, posinf=0.0), np.nan_to_num(own, posinf=0.0)))
+        return tuple(found)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Close, but for what roundings decide."""
+        return Judge(undefined=lambda arguments, expected: self._open)
+
+    @property
+    def _open(self) -> Sequence[Mask | None]:
+        wide = self._wide
+        if wide is None:
+            return [None] * len(self.expected)
+        return [
+            None if str(e.dtype) in PRECISION else np.any([np.asarray(run[i]) != e for run in wide], axis=0)
+            for i, e in enumerate(self.expected)
+        ]
+
+    @cached_property
+    def _wide(self) -> list[tuple[Array, ...]] | None:
+        """The results in float64, and those with perturbed results, of the expected shapes."""
+        roundoff = 2.0 ** -min((PRECISION[d] for d in self.dtypes if d in PRECISION), default=24)
+        runs = []
+        with quiet_call(), default_dtype(torch.float64), self._make_wide() as compute:
+            for seed in range(1 + _RUNS):
+                self.alive()
+                try:
+                    with Widened(roundoff if seed else 0.0, seed):
+                        outputs = compute(_move(roundoff, seed))
+                except Exception:
+                    # It need not run in float64; it is judged by its own dtype's tolerance then.
+                    return None
+                runs.append(tuple(to_numpy(t) for t in outputs))
+                if [a.shape for a in runs[-1]] != [a.shape for a in self.expected]:
+                    return None
+        return runs
+
+
+class ModelReference(RoundingOracle):
+    """One run of a model in PyTorch.
+
+    Attributes:
+        invocation: Its inputs.
+        feeds: Likewise, as arrays.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        invocation: Invocation,
+        feeds: tuple[Array, ...],
+        expected: tuple[Array, ...],
+    ) -> None:
+        @contextmanager
+        def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
+            program = copy.deepcopy(model.program).double()
+            inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(invocation)]
+            # A model's inputs are given: masks are to stay what they are.
+            yield lambda move: program(*(t.clone() for t in inputs))
+
+        super().__init__(expected, {str(a.dtype) for a in (*feeds, *expected)}, wide)
+        self.invocation = invocation
+        self.feeds = feeds
+
+
+@contextmanager
+def quiet_call() -> Iterator[None]:
+    """PyTorch without gradients and warnings, and with the same random numbers each time."""
+    torch.default_generator.manual_seed(0)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:
+    """Run a model in PyTorch on the CPU.
+
+    Raises:
+        ValueError: no output is a tensor.
+        Exception: PyTorch's own, or the model's.
+    """
+    tensors = build_tensors(invocation)
+    feeds = tuple(to_numpy(t) for t in tensors)
+    with quiet_call():
+        outputs = model.program(*(t.clone() for t in tensors))
+    if not outputs:
+        raise ValueError(f"{model.name} returned no tensor")
+    return ModelReference(model, invocation, feeds, tuple(to_numpy(t) for t in outputs))
+
+
+class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs everything in float64, and perturbs what operators compute.
+
+    Args:
+        roundoff: The largest relative change; 0 for none.
+        seed: Of the changes.
+    """
+
+    def __init__(self, roundoff: float, seed: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._roundoff = roundoff
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args = pytree.tree_map(_widened, args)
+        kwargs = pytree.tree_map(_widened, kwargs or {})
+        if not self._roundoff or not computes(func):
+            return func(*args, **kwargs)
+        magnitudes = None
+        if accumulates(func) and not func._schema.is_mutable:
+            magnitudes = func(*pytree.tree_map(_magnitude, args), **kwargs)
+        result = func(*args, **kwargs)
+        for i, tensor in enumerate(result if isinstance(result, tuple | list) else (result,)):
+            if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
+                moved = tensor * self._factors(tensor)
+                if magnitudes is not None and i == 0:
+                    first = magnitudes[0] if isinstance(magnitudes, tuple | list) else magnitudes
+                    moved += (self._factors(tensor) - 1.0) * first
+                # A mask's lowest number has none below it.
+                tensor.copy_(torch.where(moved.isfinite(), moved, tensor))
+        return result
+
+    def _factors(self, tensor: torch.Tensor) -> torch.Tensor:
+        return factors(tensor, self._roundoff, self._generator)
+
+
+def factors(tensor: torch.Tensor, roundoff: float, generator: torch.Generator) -> torch.Tensor:
+    """Numbers from 1 - roundoff to 1 + roundoff, of the shape of `tensor`."""
+    r = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+    return r.mul_(2.0 * roundoff).add_(1.0 - roundoff)
+
+
+def computes(target: torch._ops.OpOverload) -> bool:
+    """Whether an operator rounds: neither a view, nor one that moves or selects elements."""
+    if target.is_view or any(a.alias_info and not a.alias_info.is_write for a in target._schema.arguments):
+        return False
+    name = str(target)
+    if name in _MOVES:
+        return False
+    case = OPERATOR_CASES.get(name.replace("_.", "."))
+    if case is None:
+        return True
+    # A rule in place of a tolerance accepts several choices of elements, none of them computed.
+    exact = case.judge.tolerances.get("float32")
+    return not (case.judge.exact or case.judge.rules or (exact is not None and exact.rtol == 0.0))
+
+
+#: Operators without a case that move or set elements.
+_MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default"})
+
+
+def accumulates(target: torch._ops.OpOverload) -> bool:
+    """Whether results are sums of products, whose magnitudes the call on absolute values sums."""
+    case = OPERATOR_CASES.get(str(target))
+    if case is None:
+        return False
+    return (case.judge.accumulates and case.judge.terms is None) or str(target) in _ADDED_PRODUCTS
+
+
+#: Their scales, which a judge needs terms for, are positive in models.
+_ADDED_PRODUCTS = frozenset({"aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default"})
+
+
+def _magnitude(argument: Any) -> Any:
+    is_wide = isinstance(argument, torch.Tensor) and argument.dtype is torch.float64
+    return argument.abs() if is_wide else argument
+
+
+def _widened(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.double() if argument.dtype in _NARROW else argument
+    if isinstance(argument, torch.dtype):
+        return torch.float64 if argument in _NARROW else argument
+    return argument
+
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)

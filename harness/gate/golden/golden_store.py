@@ -1,0 +1,202 @@
+"""A set of goldens in a directory.
+
+manifest.json            what made them; a hash of every file and of every golden
+data/<family>.parquet    the goldens of one family file of `cases/`, by overload
+outcomes/<family>.tsv    what did not pass when they were recorded: how goldens ended by converter and backend
+
+The same goldens are the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.compare import Outcome, Stage
+from harness.core import Invocation
+from harness.gate.golden import arrays
+from harness.gate.golden.golden import ANSWERS, Golden
+from harness.gate.golden.manifest import MANIFEST_FILE, Listed, Manifest, read_manifest
+from harness.gate.golden.outcome import PASSED, Ending, GoldenKey
+from harness.record import ResultsError, reason, replacing
+
+_ARRAYS = ("inputs", "expected", *ANSWERS)
+_MODEL = pa.struct([("converter", pa.string()), ("model", pa.binary())])
+SCHEMA = pa.schema(
+    [
+        ("case_id", pa.string()),
+        ("overload", pa.string()),
+        ("dtype", pa.string()),
+        ("invocation", pa.string()),
+        *((name, pa.list_(arrays.TENSOR)) for name in _ARRAYS),
+        ("models", pa.list_(_MODEL)),
+    ]
+)
+_OUTCOME_COLUMNS = ("overload", "case_id", "converter", "backend", "stage", "outcome", "signature")
+
+
+class DamagedGolden(ResultsError):
+    """A file of a set is not what was recorded; the message is one line that names it and what it holds."""
+
+
+def write_set(
+    directory: Path,
+    goldens: Mapping[str, Sequence[Golden]],
+    endings: Mapping[GoldenKey, Ending],
+    families: Mapping[str, str],
+    manifest: Manifest,
+) -> Manifest:
+    """Put a set in place of what was there.
+
+    Args:
+        directory: Made if need be.
+        goldens: Overload → its goldens.
+        endings: Of all of them; passes need not be among them.
+        families: Overload → family.
+        manifest: Without `files` and `goldens`, which are filled in here.
+
+    Raises:
+        ResultsError: the directory cannot be written.
+    """
+    listed: dict[str, dict[str, Listed]] = {}
+    files: dict[str, str] = {}
+    try:
+        for sub in ("data", "outcomes"):
+            (directory / sub).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"cannot write {directory}: {reason(error)}") from None
+    for family in sorted({families[name] for name in goldens}):
+        chosen = [g for name in sorted(goldens) if families[name] == family for g in goldens[name]]
+        with replacing(directory / "data" / f"{family}.parquet") as temporary:
+            _write_data(temporary, chosen)
+            files[f"data/{family}.parquet"] = _hash(temporary)
+        with replacing(directory / "outcomes" / f"{family}.tsv") as temporary:
+            temporary.write_text(_outcomes(chosen, endings), encoding="utf-8", newline="\n")
+            files[f"outcomes/{family}.tsv"] = _hash(temporary)
+        for golden in chosen:
+            listed.setdefault(golden.overload, {})[golden.case_id] = Listed(
+                golden.content_hash, str(golden.invocation)
+            )
+    for stale in (*directory.glob("data/*.parquet"), *directory.glob("outcomes/*.tsv")):
+        if stale.relative_to(directory).as_posix() not in files:
+            stale.unlink()
+    manifest = manifest.holding(files, listed)
+    with replacing(directory / MANIFEST_FILE) as temporary:
+        temporary.write_text(manifest.json, encoding="utf-8", newline="\n")
+    return manifest
+
+
+def read_set(
+    directory: Path, overloads: Iterable[str] | None = None
+) -> tuple[Manifest, list[Golden], dict[GoldenKey, Ending]]:
+    """A set, checked against its hashes.
+
+    Args:
+        directory: The set.
+        overloads: Those wanted; None for all.
+
+    Returns:
+        The manifest; the goldens by overload; how those ended that did not pass.
+
+    Raises:
+        ResultsError: there is no set.
+        DamagedGolden: a file is missing or not the one that was recorded.
+    """
+    manifest = read_manifest(directory)
+    wanted = None if overloads is None else set(overloads)
+    goldens: list[Golden] = []
+    endings: dict[GoldenKey, Ending] = {}
+    for name, digest in manifest.files.items():
+        path = directory / name
+        if not path.is_file():
+            raise DamagedGolden(f"{path} is missing; {_ADVICE}")
+        damaged = _hash(path) != digest
+        if name.startswith("data/"):
+            for golden in _read_data(path, damaged=damaged):
+                known = manifest.goldens.get(golden.overload, {}).get(golden.case_id)
+                if known is None or known.sha256 != golden.content_hash:
+                    raise DamagedGolden(f"{path}: golden {golden.name} is not what was recorded; {_ADVICE}")
+                if wanted is None or golden.overload in wanted:
+                    goldens.append(golden)
+        elif not damaged:
+            endings.update(_read_outcomes(path, wanted))
+        if damaged:
+            raise DamagedGolden(f"{path} is not what was recorded: its SHA-256 differs; {_ADVICE}")
+    found = {(g.overload, g.case_id) for g in goldens}
+    for overload, listed in manifest.goldens.items():
+        for case_id in listed:
+            if (wanted is None or overload in wanted) and (overload, case_id) not in found:
+                raise DamagedGolden(f"{directory}: golden {overload} {case_id} is missing; {_ADVICE}")
+    return manifest, sorted(goldens, key=lambda g: g.overload), endings
+
+
+_ADVICE = "restore it from version control, or record the goldens again"
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write_data(path: Path, goldens: Sequence[Golden]) -> None:
+    rows: list[dict[str, Any]] = []
+    for golden in goldens:
+        row: dict[str, Any] = {
+            "case_id": golden.case_id,
+            "overload": golden.overload,
+            "dtype": golden.invocation.dtype,
+            "invocation": golden.invocation.json,
+            "models": [{"converter": c, "model": golden.models[c]} for c in sorted(golden.models)],
+        }
+        for name in _ARRAYS:
+            held = getattr(golden, name)
+            row[name] = None if held is None else [arrays.to_row(a) for a in held]
+        rows.append(row)
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    pq.write_table(
+        table, path, compression="zstd", compression_level=19, use_dictionary=["overload", "dtype"]
+    )
+
+
+def _read_data(path: Path, *, damaged: bool) -> Iterable[Golden]:
+    try:
+        rows = pq.read_table(path, schema=SCHEMA, partitioning=None).to_pylist()
+        for row in rows:
+            yield _golden(row)
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError):
+        # What the hash says is said by the caller; a file whose hash is right is readable.
+        if not damaged:
+            raise
+
+
+def _golden(row: Mapping[str, Any]) -> Golden:
+    held = {name: None if row[name] is None else tuple(map(arrays.from_row, row[name])) for name in _ARRAYS}
+    return Golden(
+        invocation=Invocation.from_json(row["invocation"]),
+        models={m["converter"]: m["model"] for m in row["models"]},
+        **held,  # type: ignore[arg-type]
+    )
+
+
+def _outcomes(goldens: Sequence[Golden], endings: Mapping[GoldenKey, Ending]) -> str:
+    overloads = {golden.case_id: golden.overload for golden in goldens}
+    lines = ["\t".join(_OUTCOME_COLUMNS)]
+    for key in sorted(endings):
+        ending = endings[key]
+        if key[0] in overloads and ending.words != PASSED.words:
+            words = (ending.stage.value, ending.outcome.value, ending.signature.replace("\t", " "))
+            lines.append("\t".join((overloads[key[0]], *key, *words)))
+    return "\n".join([lines[0], *sorted(lines[1:])]) + "\n"
+
+
+def _read_outcomes(path: Path, wanted: set[str] | None) -> dict[GoldenKey, Ending]:
+    found: dict[GoldenKey, Ending] = {}
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        overload, case_id, converter, backend, stage, outcome, signature = line.split("\t")
+        if wanted is None or overload in wanted:
+            found[case_id, converter, backend] = Ending(Stage(stage), Outcome(outcome), signature)
+    return found

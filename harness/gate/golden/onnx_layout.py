@@ -1,0 +1,171 @@
+"""Goldens in the layout of ONNX's backend tests, which other projects' runners read.
+
+DIR/aten/test_<operator>_<overload>_<case id>/model.onnx
+                                              data.json                         rtol, atol
+                                              test_data_set_0/input_<J>.pb      in the order of graph.input
+                                              test_data_set_0/output_<J>.pb     PyTorch's
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from harness.compare import ROUNDINGS, tolerance_of
+from harness.core import PRECISION, Array, is_float
+from harness.gate.golden.golden import Golden
+from harness.gate.golden.manifest import Manifest
+from harness.gate.golden.outcome import PASSED, Ending, GoldenKey
+from harness.record import ResultsError, reason
+
+#: The directory that ONNX's loader is asked for by name.
+KIND = "aten"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        tests: Their directories.
+        left_out: Why → how many goldens are no tests therefore.
+    """
+
+    tests: tuple[Path, ...]
+    left_out: Mapping[str, int]
+
+
+def export(
+    directory: Path, manifest: Manifest, goldens: Sequence[Golden], endings: Mapping[GoldenKey, Ending]
+) -> Exported:
+    """Write the goldens that are tests of a runtime.
+
+    A runner of that layout compares by closeness alone and blames the runtime. So a golden is written where
+    PyTorch's answer is the only right one, with a model that at least one backend has been seen to compute
+    it with: the first such converter's, by the manifest's order.
+
+    Args:
+        directory: Made if need be; what is in it and not a test of these goldens is left alone.
+        manifest: Of the set.
+        goldens: Which.
+        endings: As they were recorded.
+
+    Raises:
+        ResultsError: the directory cannot be written.
+    """
+    tests: list[Path] = []
+    left_out: dict[str, int] = {}
+    with np.errstate(all="ignore"):
+        tolerances = [_tolerance(golden) for golden in goldens]
+    for golden, (rtol, atol) in zip(goldens, tolerances, strict=True):
+        problem = _several_answers(golden)
+        converter = next((c for c in manifest.converters if _is_right(golden, c, manifest, endings)), None)
+        if not problem and converter is None:
+            problem = "no recorded backend gets PyTorch's answer from a model of it"
+        if not problem and _is_toothless(golden, atol):
+            problem = "one tolerance for all of its elements would say nothing of most"
+        if problem or converter is None:
+            left_out[problem] = left_out.get(problem, 0) + 1
+            continue
+        name = f"test_{golden.overload.removeprefix('aten.').replace('.', '_')}_{golden.case_id}"
+        test = directory / KIND / name
+        try:
+            _write(test, golden, golden.models[converter], rtol, atol)
+        except OSError as error:
+            raise ResultsError(f"cannot write {test}: {reason(error)}") from None
+        tests.append(test)
+    return Exported(tuple(tests), left_out)
+
+
+def _several_answers(golden: Golden) -> str:
+    judge = golden.judge
+    if judge.rules:
+        return "several answers are right"
+    if judge.unasked and judge.unasked(golden.arguments):
+        return "an output was not asked for"
+    marks = judge.undefined(golden.arguments, golden.expected) if judge.undefined else ()
+    if any(mark is not None and mark.any() for mark in marks):
+        return "PyTorch leaves an element undefined"
+    return ""
+
+
+def _is_right(
+    golden: Golden, converter: str, manifest: Manifest, endings: Mapping[GoldenKey, Ending]
+) -> bool:
+    if converter not in golden.models:
+        return False
+    ends = (endings.get((golden.case_id, converter, backend), PASSED) for backend in manifest.backends)
+    return any(ending.words == PASSED.words for ending in ends)
+
+
+def _write(test: Path, golden: Golden, serialised: bytes, rtol: float, atol: float) -> None:
+    data = test / "test_data_set_0"
+    data.mkdir(parents=True, exist_ok=True)
+    (test / "model.onnx").write_bytes(serialised)
+    (test / "data.json").write_text(json.dumps({"rtol": rtol, "atol": atol}) + "\n", encoding="utf-8")
+    model = onnx.load_model_from_string(serialised)
+    for place, value in enumerate(model.graph.input):
+        array = golden.inputs[int(value.name.removeprefix("input_"))]
+        _write_tensor(data / f"input_{place}.pb", array, value.name)
+    for place, value in enumerate(model.graph.output):
+        _write_tensor(data / f"output_{place}.pb", golden.expected[place], value.name)
+
+
+def _write_tensor(path: Path, array: Array, name: str) -> None:
+    path.write_bytes(numpy_helper.from_array(array, name).SerializeToString(deterministic=True))
+
+
+def _tolerance(golden: Golden) -> tuple[float, float]:
+    """One (rtol, atol) for all outputs, so that what `harness.compare.nearness` takes for right passes."""
+    rtol = atol = 0.0
+    judged = []
+    for i, expected in enumerate(golden.expected):
+        dtype = str(expected.dtype)
+        own = golden.judge.tolerances.get(dtype)
+        if own is None and (golden.judge.exact or not is_float(dtype)):
+            continue
+        tolerance = own or tolerance_of(golden.judge, dtype)
+        rtol, atol = max(rtol, tolerance.rtol), max(atol, tolerance.atol)
+        if own is None:
+            judged.append(i)
+    for i in judged:
+        relative = rtol * np.abs(golden.expected[i].astype(np.float64))
+        for allowed in _allowances(golden, i):
+            beyond = allowed - relative
+            atol = max(atol, float(beyond[np.isfinite(beyond)].max(initial=0.0)))
+    return rtol, atol
+
+
+def _is_toothless(golden: Golden, atol: float) -> bool:
+    """Whether zero would pass for most of the numbers: `atol` is what the element with the largest error
+    needs, and magnitudes can differ."""
+    numbers = [np.abs(a.astype(np.float64)).ravel() for a in golden.expected if is_float(str(a.dtype))]
+    held = np.concatenate(numbers) if numbers else np.zeros(0)
+    held = held[np.isfinite(held) & (held > 0)]
+    return bool(held.size) and float(np.median(held)) <= atol
+
+
+def _allowances(golden: Golden, output: int) -> Iterator[Array]:
+    """What rules 3, 4 and 6 allow each element, where they apply."""
+    expected = golden.expected[output]
+    dtype = str(expected.dtype)
+    truth = golden.truth[output] if golden.truth else None
+    if truth is None or truth.shape != expected.shape:
+        return
+    count = max((a.size for a in golden.inputs), default=1)
+    yield np.abs(expected.astype(np.float64) - truth)
+    for answers, factor in (
+        (golden.own_error, 2.0),
+        (golden.condition, max(ROUNDINGS[dtype], 2.0 * math.sqrt(count / max(truth.size, 1)))),
+        (golden.magnitude, max(ROUNDINGS[dtype], 2.0 * math.sqrt(count)) * 2.0 ** -PRECISION[dtype]),
+    ):
+        answer = answers[output] if answers else None
+        if answer is not None and answer.shape == expected.shape:
+            yield factor * np.abs(answer)

@@ -1,0 +1,114 @@
+"""What a source of invocations is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.core import Invocation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is wanted of a source.
+
+    Attributes:
+        overload: Dotted name.
+        dynamic: Whether the exports are to have dynamic dimensions.
+        seed: Of everything that is drawn.
+        examples: Cases wanted, about.
+        values: Value draws per exported structure, the first included, where the source draws.
+        dtypes: Restrict to these; None for all.
+        resize: At most so many other valid sizes for each invocation, found by asking PyTorch.
+    """
+
+    overload: str
+    dynamic: bool
+    seed: int
+    examples: int
+    values: int
+    dtypes: tuple[str, ...] | None
+    resize: Callable[[Sequence[Invocation], int], list[tuple[Invocation, ...]]]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Invocations that share one export.
+
+    Attributes:
+        exported: The invocation whose shapes are exported.
+        invocations: To run; for a static export all have the structure of `exported`.
+    """
+
+    exported: Invocation
+    invocations: tuple[Invocation, ...]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that a person should hear of, once, at the end of the run.
+
+    Attributes:
+        kind: ``uncovered`` (an operator without a case), or another, whose text is printed as it is.
+        text: A line, or the name of one thing of many.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SourceFinding:
+    """A source's answer."""
+
+    structures: tuple[Structure, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+class Source(Protocol):
+    """A source of invocations: a plain value, which finds the same ones in every process."""
+
+    @property
+    def name(self) -> str:
+        """What the record calls it."""
+
+    def overloads(self) -> Collection[str]:
+        """The operators that it may have invocations of."""
+
+    def find(self, request: Request) -> SourceFinding:
+        """The invocations of one operator; of an operator that it knows nothing of, none.
+
+        Raises:
+            harness.record.errors.ResultsError: a file cannot be read.
+        """
+
+
+def grouped(
+    pairs: Sequence[tuple[Invocation, Invocation | None]],
+) -> tuple[Structure, ...]:
+    """Invocations put together by what is exported for them, in the order of their first.
+
+    Args:
+        pairs: An invocation, and what to export for it; None for the invocation itself, whose export
+            serves all that have its structure.
+    """
+    together: dict[str, list[tuple[Invocation, Invocation | None]]] = {}
+    for invocation, exported in pairs:
+        key = invocation.structure_id if exported is None else exported.case_id
+        together.setdefault(key, []).append((invocation, exported))
+    return tuple(
+        Structure(members[0][1] or members[0][0], tuple(invocation for invocation, _ in members))
+        for members in together.values()
+    )
+
+
+def resized(request: Request, bases: Sequence[Invocation], count: int) -> tuple[Structure, ...]:
+    """Dynamic exports of `bases`, each with at most `count` other sizes.
+
+    A case whose sizes cannot change has nothing dynamic to test and is left out.
+    """
+    variants = request.resize(bases, count)
+    return tuple(
+        Structure(base, (base, *found)) for base, found in zip(bases, variants, strict=True) if found
+    )

@@ -1,0 +1,188 @@
+"""What a backend is: an ONNX model and inputs in, outputs out.
+
+A backend is one file in this package that calls :func:`register` at import. It knows nothing
+of operators, converters, batches or verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import onnx
+
+from harness.core import Array, Registry, RunSnippet, RunWanted, Unavailable
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapeRange:
+    """The shapes that one dynamic graph input will be run with, dimension by dimension.
+
+    `opt` is a shape that is really run; `min` and `max` bound all of them. TensorRT calls
+    this an optimisation profile.
+    """
+
+    min: tuple[int, ...]
+    opt: tuple[int, ...]
+    max: tuple[int, ...]
+
+
+class _AboutNodes(Exception):
+    """A backend's complaint, with the ONNX nodes that it names.
+
+    Args:
+        message: The backend's own words.
+        nodes: Names of the guilty ONNX nodes as far as the backend names them; the pipeline
+            uses them to find the guilty cases of a batch without bisecting. They are a hint:
+            nodes that are not named may be guilty too.
+        reasons: Node name → what was said of that node alone, where the backend says several
+            things at once. A node that is absent shares `message`.
+    """
+
+    def __init__(
+        self, message: str, nodes: Sequence[str] = (), reasons: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.nodes = tuple(nodes)
+        self.reasons = dict(reasons or {})
+
+    def __reduce__(self) -> tuple[type[_AboutNodes], tuple[str, tuple[str, ...], dict[str, str]]]:
+        # An exception is pickled by its message alone otherwise, and it crosses processes here.
+        return type(self), (str(self), self.nodes, self.reasons)
+
+
+class UnsupportedModel(_AboutNodes):
+    """The backend says that it does not implement something in the model."""
+
+
+class InvalidModel(_AboutNodes):
+    """The backend rejects the model as wrong (not merely as unimplemented)."""
+
+
+class BackendFailure(_AboutNodes):
+    """Any other failure of the backend to load or run a model, with the node that it names."""
+
+
+class DeviceLost(Exception):
+    """The device is unusable for the rest of this process (a CUDA fault that sticks).
+
+    The pipeline treats it as a crash: the process is replaced and the batch is split.
+    """
+
+
+class BackendSession(Protocol):
+    """A loaded model."""
+
+    @property
+    def runnable(self) -> bool:
+        """False where the model could be built but not run on this machine (no GPU)."""
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Run once. Outputs come in the order of `graph.output`.
+
+        Raises:
+            UnsupportedModel: a kernel is missing and shows only now.
+            DeviceLost: see there.
+            BackendFailure: the backend's error, where it may name the node.
+            Exception: anything else is the backend's error too.
+        """
+
+
+class Backend(Protocol):
+    """One inference runtime on one device."""
+
+    name: str
+    #: "cpu" or "cuda".
+    device: str
+    #: Version of the runtime, as its package states it.
+    version: str
+
+    def narrows(self, dtype: str) -> str | None:
+        """The dtype that silently replaces `dtype` ("float64" → "float32"), None if kept."""
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        """Prepare `model` for running.
+
+        Args:
+            model: A checked model. Graph inputs and outputs are tensors.
+            shapes: For a model with dynamic dimensions, a range per graph input; else None.
+
+        Raises:
+            UnsupportedModel: something in the model is not implemented.
+            InvalidModel: the runtime says that the model is wrong.
+            DeviceLost: see there.
+            BackendFailure: the backend's error, where it may name the node.
+            Exception: anything else is the backend's error too.
+        """
+
+
+@runtime_checkable
+class HasPlain(Protocol):
+    """A backend that can do without its optimisations; one that cannot has no such method.
+
+    Tells a wrong optimisation from a wrong kernel.
+    """
+
+    def plain(self) -> Backend:
+        """The same runtime on the same device with graph optimisations off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendEntry:
+    """A registered backend before anything of it is imported or started.
+
+    Attributes:
+        name: As written after ``--backend``. An entry whose name ends in ``:`` takes the rest
+            of the user's word as an argument (``onnx-api:onnxruntime.backend``).
+        probe: Returns None where the backend can run here, else why not. Cheap; must not start a
+            device context in the calling process.
+        create: Starts the backend, given what follows the colon ("" without one). Called in the
+            worker process only.
+        default: Part of a plain ``pytest harness`` (the CPU backends that are fast enough).
+        engine: Shared by the entries of one runtime; "" for one of its own. That two backends agree tells
+            something only if their engines differ.
+        snippet: Code that runs a model without the harness, for scripts that reproduce a defect; None where
+            there is none.
+        tracker: Where its bugs are reported, a GitHub repository: ``microsoft/onnxruntime``.
+    """
+
+    name: str
+    probe: Callable[[str], Unavailable | None]
+    create: Callable[[str], Backend]
+    #: Version without starting anything, for the header.
+    version: Callable[[str], str]
+    default: bool = False
+    engine: str = ""
+    summary: str = field(default="")
+    snippet: Callable[[RunWanted], RunSnippet] | None = None
+    tracker: str = ""
+
+
+def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:
+    def create(argument: str) -> Backend:
+        raise RuntimeError(problem.reason)
+
+    return BackendEntry(
+        name=name,
+        probe=lambda argument: problem,
+        create=create,
+        version=lambda argument: version,
+        summary="a plug-in that failed to load",
+    )
+
+
+#: Every backend. A new one is one file in `harness/run/backends/` that calls `register` when it is imported, or
+#: an entry point of another package. Importing a backend's file must not import its runtime.
+BACKENDS: Registry[BackendEntry] = Registry(
+    "backend", package="harness.run.backends", group="harness.backends", broken=_broken
+)
+
+
+def register(entry: BackendEntry) -> BackendEntry:
+    """Add a backend.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    return BACKENDS.register(entry)
