@@ -1,4 +1,4 @@
-"""Rewrite `cases/dtypes.toml`: dtypes and promotions that PyTorch takes beyond those that cases declare.
+"""Change `cases/dtypes.toml`: dtypes and promotions that PyTorch takes beyond those that cases declare.
 
     python ci/further_dtypes.py                    # of every operator: ten minutes
     python ci/further_dtypes.py celu 'aten.add.*'  # of some, the others staying as they are

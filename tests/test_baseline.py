@@ -27,7 +27,7 @@ Told = dict[str, set[str]]
 
 
 def told(text: str) -> Told:
-    """BaselineFinding → overloads, as the terminal has them."""
+    """Finding → overloads, as the terminal has them."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     finding = ""
     for line in text.partition("Compared with the baseline")[2].splitlines():

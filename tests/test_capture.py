@@ -112,7 +112,7 @@ def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(conformance, ["capture_calls", SMALL, "--json"])
+    done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     entries = read_file(tmp_path / "small.jsonl")
@@ -129,9 +129,7 @@ def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
     assert recorded == {e.invocation.case_id for e in entries if e.overload in chosen}
     relu = next(e.invocation for e in entries if e.overload == "aten.relu.default")
     failed = record_of(tmp_path / "failed", [relu], outcome=Outcome.MISMATCH, signature="values")
-    told = CliRunner().invoke(
-        conformance, ["capture_calls", SMALL, "--run", str(failed), "--out", "again.jsonl"]
-    )
+    told = CliRunner().invoke(conformance, ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl"])
     assert "aten.relu.default" in told.stdout.splitlines()[2]
     assert "1 of 1 fail" in told.stdout.splitlines()[2]
 

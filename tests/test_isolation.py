@@ -153,7 +153,7 @@ OVERFLOWING = division("int32", -(2**31), -1)
 def pytorch_dies() -> bool:
     """Whether the division overflows into a signal here (on x86) or into a number (elsewhere)."""
     code = (
-        "from harness.core.invocation import Invocation; from harness.execute.reference import run_reference; "
+        "from harness.core import Invocation; from harness.execute import run_reference; "
         f"run_reference(Invocation.from_json({OVERFLOWING.json!r}))"
     )
     return (

@@ -69,8 +69,8 @@ class FailureGroup:
         message: The smallest case's failure in its own words.
         minimal: What a case of the group was shrunk to; None where none was.
         known: Entries of the list of known defects that match.
-        causes: What `harness.analyse.failure_key.cause_of` says of its rows: several where one wrong model fails in
-            several ways.
+        causes: What `harness.analyse.failure_key.cause_of` says of its rows: several where one wrong model
+            fails in several ways.
     """
 
     converter: str

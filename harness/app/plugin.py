@@ -84,9 +84,7 @@ def _options(given: Any) -> Options:
     if given.shrink is not None and not given.shrink >= 0:
         raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
     if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
-        raise UsageProblem(
-            "--generator-coverage_report N needs a positive number of draws, and replays nothing"
-        )
+        raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
     if given.baseline and (given.models or given.model):
         raise UsageProblem(
             "--baseline is of operators, and whole models are to be run: leave one of them out"
@@ -197,13 +195,11 @@ def conformance(request: pytest.FixtureRequest) -> Session:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(
-    coverage_report: pytest.TestReport, config: pytest.Config
-) -> tuple[str, str, str] | None:
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
     """No letter per item: the progress line says it. `-v` has its line per item."""
-    if coverage_report.when != "call" or config.option.verbose > 0:
+    if report.when != "call" or config.option.verbose > 0:
         return None
-    return coverage_report.outcome, "", ""
+    return report.outcome, "", ""
 
 
 class _Follower:
@@ -219,11 +215,11 @@ class _Follower:
         self._reporter = reporter
         self._said = 0.0
 
-    def pytest_runtest_logreport(self, coverage_report: pytest.TestReport) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one item."""
-        if coverage_report.when != "call":
+        if report.when != "call":
             return
-        properties: dict[str, Any] = dict(coverage_report.user_properties)
+        properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.gate.add(properties)

@@ -88,7 +88,7 @@ class BoundCall:
         return replace(self, target=target)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """BoundCall the overload.
+        """Call the overload.
 
         Args:
             tensors: One per tensor argument, in order.

@@ -94,8 +94,8 @@ class OverloadChanges:
         converter: Name.
         backend: Name.
         shape_mode: ``static`` or ``dynamic``.
-        counts: ChangeKind → cases.
-        examples: ChangeKind → a case of it, the first by case id.
+        counts: Change → cases.
+        examples: Change → a case of it, the first by case id.
         why: What the changes may come from: a rule, versions; "" where nothing is known to differ.
     """
 
@@ -113,7 +113,7 @@ class Diff:
     """What changed from one run to another.
 
     Attributes:
-        counts: ChangeKind → cases, over all.
+        counts: Change → cases, over all.
         overloads: Those with a change, in the order of their names.
         versions: Name → (version before, version after) where they differ; "" for one that took no part.
         missing: What the second run was to run and did not, in one line: nothing is known of that.

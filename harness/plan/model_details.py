@@ -1,8 +1,8 @@
 """What a run says of its models beyond the verdicts: ``RESULTS/models.jsonl``.
 
 A JSON object per line and verdict: overload, case_id, exported_invocation, converter, backend, change, error,
-own_error, explained_error, traced, divergence. The errors are those of `harness.execute.models.model_task.Growth`, null
-where nothing was compared.
+own_error, explained_error, traced, divergence. The errors are those of `harness.execute.Growth`, null where
+nothing was compared.
 """
 
 from __future__ import annotations

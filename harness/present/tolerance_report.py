@@ -51,8 +51,8 @@ class ErrorDistribution:
         p99_ulp: See above.
         max_ulp: See above.
         max_abs: In the unit of the values.
-        rtol: With `atol`, the smallest pair in which all are accepted, as `harness.compare.required_tolerance` defines
-            it; None where no element asks for one, or where the record is older than these numbers.
+        rtol: With `atol`, the smallest pair in which all are accepted, as `harness.compare` defines it;
+            None where no element asks for one, or where the record is older than these numbers.
         atol: See above, in the unit of the values.
         default_rtol: What `torch.testing` gives the dtype; None for a dtype without.
         default_atol: Likewise.

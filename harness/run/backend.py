@@ -172,8 +172,8 @@ def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:
     )
 
 
-#: Every backend. A new one is one file in `harness/run/backends/` that calls `register` when it is imported, or
-#: an entry point of another package. Importing a backend's file must not import its runtime.
+#: Every backend. A new one is one file in `harness/run/backends/` that calls `register` when it is imported,
+#: or an entry point of another package. Importing a backend's file must not import its runtime.
 BACKENDS: Registry[BackendEntry] = Registry(
     "backend", package="harness.run.backends", group="harness.backends", broken=_broken
 )

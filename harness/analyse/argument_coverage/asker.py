@@ -85,7 +85,7 @@ class Asker:
 
 
 def _serve(connection: Connection) -> None:
-    """Acceptance until the other side hangs up."""
+    """Answer until the other side hangs up."""
     import torch
 
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))

@@ -1,4 +1,4 @@
-"""Which operator_uses of a model fail in a run, and how often the model calls them."""
+"""Which operators of a model fail in a run, and how often the model calls them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class OperatorUse:
 
 
 def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
-    """The operator_uses of a model, worst first.
+    """The operators of a model, worst first.
 
     Args:
         captured: The model's calls.
@@ -136,7 +136,7 @@ def capture_data(captured: Capture, uses: Sequence[OperatorUse], run: Path | Non
         "kinds": len(captured.calls),
         "left_out": dict(captured.left_out),
         "run": str(run) if run is not None else None,
-        "operator_uses": [asdict(use) for use in uses],
+        "operators": [asdict(use) for use in uses],
     }
 
 

@@ -52,7 +52,7 @@ class BackendValues(Protocol):
 
 
 class OfWholeModel:
-    """BackendValues of the model as it was exported, whose values are named like the nodes of the PyTorch graph.
+    """Values of the model as it was exported, whose values are named like the nodes of the PyTorch graph.
 
     Args:
         model: The export.
@@ -146,7 +146,7 @@ class OfWholeModel:
 
 
 class OfExportedSlices:
-    """BackendValues of slices of the PyTorch graph that are exported one by one, with any converter.
+    """Values of slices of the PyTorch graph that are exported one by one, with any converter.
 
     Args:
         graph: The model.

@@ -69,8 +69,8 @@ class Divergence:
         onnx_node: The ONNX node.
         detail: How the value differs.
         alone: The operators by themselves.
-        checked: BackendValues compared.
-        checkpoints: BackendValues that could be.
+        checked: Values compared.
+        checkpoints: Values that could be.
         not_run: Slices that could not be exported or run by themselves, in words.
         growth: How errors grew over the whole; None where that cannot be said.
     """
@@ -101,13 +101,13 @@ class Divergence:
             return f"Nothing that could be compared departs: {self.checked} of {self.checkpoints} values."
         if self.kind == "accumulated":
             return (
-                "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due to "
-                "how the whole graph is optimised."
+                "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due "
+                "to how the whole graph is optimised."
             )
         if self.kind == "optimisation":
             return (
-                f"No operator departs by itself, and without its graph optimisations {self.backend} is right: "
-                "it optimises the whole graph wrongly."
+                f"No operator departs by itself, and without its graph optimisations {self.backend} is right: it "
+                "optimises the whole graph wrongly."
             )
         where = f" in {self.module}" if self.module else ""
         wrong = [alone.overload for alone in self.alone if alone.outcome == "mismatch"]

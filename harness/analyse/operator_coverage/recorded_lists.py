@@ -1,4 +1,4 @@
-"""The lists that `harness.analyse.operator_coverage.slow_sources` writes: read, write, and whether they are of this PyTorch."""
+"""The lists that `slow_sources` writes: read, write, and whether they are of this PyTorch."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from harness.execute import Reference
 #: The output that the harness's message names.
 _NAMED = re.compile(r"\boutput (\d+)")
 
-#: The rule of `harness.compare.comparison`, short of what is summed up in another order and overflows meanwhile.
+#: The rule of `harness.compare`, short of what is summed up in another order and overflows meanwhile.
 _NEAR = '''\
 def near(got, expected, truth, terms, rtol, atol):
     """Which elements are close to PyTorch's, or as close to float64's as that is."""

@@ -1,4 +1,4 @@
-"""`conformance capture_calls`: the operator calls that a model makes, as a corpus to run."""
+"""`conformance capture`: the operator calls that a model makes, as a corpus to run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.record import ResultsError
 
 @click.command(
     epilog=example(
-        "conformance capture_calls my_model.py:make_model",
-        "conformance capture_calls exported.pt2 --out my_corpus.jsonl --run results/RUN",
-        "conformance capture_calls resnet50 llama-decoder",
-        "conformance capture_calls all --out cases/corpus",
+        "conformance capture my_model.py:make_model",
+        "conformance capture exported.pt2 --out my_corpus.jsonl --run results/RUN",
+        "conformance capture resnet50 llama-decoder",
+        "conformance capture all --out cases/corpus",
     )
     + statuses("0")
 )

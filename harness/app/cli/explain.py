@@ -1,4 +1,4 @@
-"""`conformance explain_operator`: what there is for an operator on its way to ONNX, and what is missing."""
+"""`conformance explain`: what there is for an operator on its way to ONNX, and what is missing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from harness.record import layout, newest
 
 @click.command(
     epilog=example(
-        "conformance explain_operator aten::celu",
-        "conformance explain_operator max_unpool2d --out my_rules.py",
-        "conformance explain_operator upsample_bilinear2d.vec --backend ort-cpu --json",
+        "conformance explain aten::celu",
+        "conformance explain max_unpool2d --out my_rules.py",
+        "conformance explain upsample_bilinear2d.vec --backend ort-cpu --json",
     )
     + statuses("0 where every converter here has a conversion; 1 where one is missing")
 )

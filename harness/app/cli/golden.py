@@ -296,8 +296,8 @@ def _counts(
         recorded = manifest.backends.get(backend)
         known = f"recorded with {recorded}" if recorded else "nothing recorded of it: every failure is new"
         lines.append(
-            f"{backend} ({known}): {counts[GoldenChange.PASS]} pass, {counts[GoldenChange.KNOWN]} fail as recorded, "
-            f"{counts[GoldenChange.FIXED]} pass now, {counts[GoldenChange.NEW]} newly fail, "
+            f"{backend} ({known}): {counts[GoldenChange.PASS]} pass, {counts[GoldenChange.KNOWN]} fail as "
+            f"recorded, {counts[GoldenChange.FIXED]} pass now, {counts[GoldenChange.NEW]} newly fail, "
             f"{counts[GoldenChange.OTHER]} end otherwise"
         )
     unmade = sum(not golden.models for golden in goldens)

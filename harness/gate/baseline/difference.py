@@ -107,7 +107,7 @@ class BaselineComparison:
 
     @property
     def counts(self) -> dict[BaselineFinding, int]:
-        """BaselineFinding → how many differences, those that there are, worst first."""
+        """Finding → how many differences, those that there are, worst first."""
         counts = {finding: sum(t.finding is finding for t in self.told) for finding in BaselineFinding}
         return {finding: count for finding, count in counts.items() if count}
 

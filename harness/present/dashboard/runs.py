@@ -69,7 +69,7 @@ class SiteRun:
     def notes(self) -> list[str]:
         """What a reader must know of what is missing, a sentence each."""
         said = [
-            f"MergedShard {shard.index} of {shard.count} is {_SHARD_WORDS.get(shard.state, shard.state)}: "
+            f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS.get(shard.state, shard.state)}: "
             f"{count(len(shard.unfinished), 'operator')} of it "
             f"{'is' if len(shard.unfinished) == 1 else 'are'} shown as missing."
             for shard in self.shards
