@@ -1,7 +1,7 @@
 """What `pytest harness` collects.
 
-One item per operator overload, converter and shape mode; with ``--models`` one per model instead, with ``--generator-report``
-one per operator.
+One item per operator overload, converter and shape mode; with ``--models`` one per model instead, with
+``--generator-report`` one per operator.
 """
 
 from __future__ import annotations

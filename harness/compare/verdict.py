@@ -83,7 +83,7 @@ class Verdict:
         max_abs_error: Over all outputs, in the values' unit; None where nothing was compared.
         max_rel_error: Likewise, a ratio.
         max_ulp_error: Likewise, in units in the last place of the expected value.
-        needed_rtol: The rtol of the smallest pair that accepts all elements, as `required_tolerance` finds it.
+        needed_rtol: The rtol of the smallest pair that accepts all elements, see `required_tolerance`.
         needed_atol: The atol of that pair, in the values' unit.
         mismatched_elements: How many elements are wrong.
         total_elements: How many were compared.

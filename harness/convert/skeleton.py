@@ -1,7 +1,7 @@
 """What a converter needs to know to write the skeleton of a rule: a conversion function to be filled in.
 
-A file of rules is put together from such skeletons (`harness.analyse.explain`). A converter that hands out none
-takes rules like any other.
+A file of rules is put together from such skeletons (`harness.analyse.explain`). A converter that hands out
+none takes rules like any other.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ class Divergence:
             )
         if self.kind == "optimisation":
             return (
-                f"No operator departs by itself, and without its graph optimisations {self.backend} is right: it "
-                "optimises the whole graph wrongly."
+                f"No operator departs by itself, and without its graph optimisations {self.backend} is "
+                "right: it optimises the whole graph wrongly."
             )
         where = f" in {self.module}" if self.module else ""
         wrong = [alone.overload for alone in self.alone if alone.outcome == "mismatch"]

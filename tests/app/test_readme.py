@@ -13,7 +13,7 @@ import pytest
 
 from harness.record import store
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README, re.DOTALL))
 #: What the example of a backend is tried on.

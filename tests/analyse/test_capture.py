@@ -24,7 +24,7 @@ from harness.execute.reference import run_reference
 from harness.generate.case_library import cases_directory, load_cases
 from harness.generate.regressions import Corpus, read_file
 
-PLANTED = Path(__file__).parent / "planted_models.py"
+PLANTED = Path(__file__).parents[1] / "support" / "planted_models.py"
 SMALL = f"{PLANTED}:small"
 
 

@@ -14,7 +14,7 @@ from harness.core.plugins import UnknownName
 from harness.run import cuda as _cuda
 from harness.run.backend import BACKENDS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @needs_no_gpu

@@ -31,7 +31,7 @@ from harness.record.errors import ResultsError
 from harness.record.select import Selection
 from harness.run.backend import BACKENDS
 
-PLANTED = Path(__file__).parent / "planted_models.py"
+PLANTED = Path(__file__).parents[1] / "support" / "planted_models.py"
 
 
 @pytest.fixture(scope="module")

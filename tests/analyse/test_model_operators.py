@@ -71,7 +71,7 @@ def test_the_list_is_what_pytest_takes(models: Path, tmp_path: Path) -> None:
             *(sys.executable, "-m", "pytest", "harness", f"@{tmp_path / 'operators.txt'}", "--co", "-q"),
             *("-p", "no:cacheprovider", "--source", "generated"),
         ],
-        cwd=Path(__file__).parent.parent,
+        cwd=Path(__file__).parents[2],
         env=environment(),
         capture_output=True,
         text=True,

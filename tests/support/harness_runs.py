@@ -17,9 +17,9 @@ from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 #: Where the package `planted` is.
-PLUGINS = Path(__file__).parent / "plugins"
+PLUGINS = Path(__file__).parents[1] / "plugins"
 #: Its metadata, as an installed package has them beside it: they announce its converters. Kept apart, so
 #: that a process has the planted converters only if it asks for them.
 METADATA = PLUGINS / "metadata"
