@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Judge, Mask, overflow_undefined
+from cases.rules.undefined_elements import overflow_undefined
+from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Judge, Mask
 from harness.core import (
     ALL,
     FLOATS,

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import Judge, Mask, factor_rules as rules, wide
+from cases.rules import matrix_factors as rules
+from cases.rules.matrix_factors import wide
+from harness.compare import Judge, Mask
 from harness.core import FLOATS, FULL_FLOATS, INTS, UNSIGNED, Array, TensorSpec
 from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import EXACT, Judge, conversion_undefined
+from cases.rules.undefined_elements import conversion_undefined
+from harness.compare import EXACT, Judge
 from harness.core import ALL, FLOATS, INTEGRAL, INTS, Enumerated
 from harness.generate import FINITE, OMIT, Arguments, Draw, Family, between
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.compare import EXACT, Judge, anything, conversion_undefined
+from cases.rules.undefined_elements import conversion_undefined
+from harness.compare import EXACT, Judge, anything
 from harness.core import ALL, FLOATS, NUMBERS, UNSIGNED, Enumerated, is_float
 from harness.generate import OMIT, Arguments, Draw, Family, between
 

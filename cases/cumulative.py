@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, Judge, Mask, equal, running_index
+from cases.rules.right_answers import equal, running_index
+from harness.compare import ACCUMULATES, Judge, Mask
 from harness.core import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, Array, is_float
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 

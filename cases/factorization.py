@@ -10,18 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import (
-    EXACT,
-    Evidence,
-    Judge,
-    Mask,
-    anything,
-    equal,
-    factor_rules as rules,
-    householder,
-    transposed,
-    wide,
-)
+from cases.rules import matrix_factors as rules
+from cases.rules.matrix_factors import householder, transposed, wide
+from cases.rules.right_answers import equal
+from harness.compare import EXACT, Evidence, Judge, Mask, anything
 from harness.core import FULL_FLOATS, Array, TensorSpec
 from harness.generate import OMIT, Arguments, Draw, Family, between
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import Judge, anything, infinite_mean
+from cases.rules.undefined_elements import infinite_mean
+from harness.compare import Judge, anything
 from harness.core import FLOATS, Array
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("normalization")
 
-#: Running variances; zero is one.
+#: Running variances. Zero is a valid variance.
 VARIANCE = between(0.0, 4.0)
 
 

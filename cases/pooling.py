@@ -11,17 +11,8 @@ import math
 from functools import partial
 from typing import Any
 
-from harness.compare import (
-    ACCUMULATES,
-    Judge,
-    Windows,
-    adaptive,
-    fractional,
-    index_of,
-    maximum_of,
-    sliding,
-    unpooled,
-)
+from cases.rules.pooling_windows import Windows, adaptive, fractional, index_of, maximum_of, sliding, unpooled
+from harness.compare import ACCUMULATES, Judge
 from harness.core import FLOATS, FULL_FLOATS, NUMBERS
 from harness.generate import OMIT, Arguments, Draw, Family, between, index_into, unique_below
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import Judge, OutputRule, dirichlet, gamma, random_rules as rules
+from cases.rules import random_draws as rules
+from cases.rules.gamma_draws import dirichlet, gamma
+from harness.compare import Judge, OutputRule
 from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, Enumerated, TensorSpec, is_float
 from harness.generate import OMIT, Arguments, Draw, Family, between
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.compare import ACCUMULATES, EXACT, Judge, equal, index_along, infinite_mean
+from cases.rules.right_answers import equal, index_along
+from cases.rules.undefined_elements import infinite_mean
+from harness.compare import ACCUMULATES, EXACT, Judge
 from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 

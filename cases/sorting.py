@@ -8,19 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import (
-    ACCUMULATES,
-    EXACT,
-    Evidence,
-    Judge,
-    Mask,
-    OutputRule,
-    any_order,
-    equal,
-    indices_along,
-    unique_counts,
-    unique_inverse,
-)
+from cases.rules.right_answers import any_order, equal, indices_along, unique_counts, unique_inverse
+from harness.compare import ACCUMULATES, EXACT, Evidence, Judge, Mask, OutputRule
 from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, Array, TensorSpec
 from harness.generate import DISTINCT, OMIT, Arguments, Draw, Family, ascending, between
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from cases.rules.gamma_draws import beta_cdf, gamma_cdf
 from harness.compare.comparison import compare
-from harness.compare.gamma_rules import beta_cdf, gamma_cdf
 from harness.core import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.execute.reference import Reference, run_reference

@@ -16,16 +16,16 @@ from harness_runs import rows
 import harness
 from harness.app.session import Session
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.generate.case_library import cases_directory
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
-from harness.plan.reuse.basis import VIEWS
+from harness.plan.reuse.basis import VIEWS, basis
 from harness.plan.reuse.keys import VerdictScope, differences
 from harness.plan.reuse.library import Library
 from harness.record import layout, store
-from harness.record.errors import ResultsError
-from harness.record.flaky import write_flaky
-from harness.record.minimal import Minimal, add_minimal, read_minimal
+from harness.record.json_lines import Minimal, append_line, read_minimal, write_flaky
+from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
 from harness.record.writer import RunWriter
 
@@ -111,7 +111,7 @@ def test_nothing_changed(earlier: Path, tmp_path: Path) -> None:
         minimal_id="0",
         invocation=failing.invocation,
     )
-    add_minimal(earlier, minimal)
+    append_line(earlier, minimal)
     again = run(tmp_path / "again", reuse=[earlier])
     assert found(again) == found(earlier)
     assert reused(again) == {"aten.celu.default": 24, "aten.erf.default": 24}
@@ -214,6 +214,37 @@ def test_an_edited_case_is_run_again(earlier: Path, tmp_path: Path, monkeypatch:
         monkeypatch.setitem(OPERATOR_CASES, "aten.celu.default", replace(case, declared=(str(file), 1)))
         again = run(tmp_path / f"again-{name}", reuse=[earlier])
         assert reused(again) == {"aten.celu.default": 0 if more else 24, "aten.erf.default": 24}
+
+
+@pytest.mark.parametrize(
+    ("edited", "changed"),
+    [
+        ("sorting.py", {"aten.sort.default"}),
+        ("rules/random_draws.py", {"aten.rand.default"}),
+        # Matrix factors import it, too.
+        ("rules/right_answers.py", {"aten.sort.default", "aten.linalg_qr.default"}),
+    ],
+)
+def test_a_case_rests_on_the_output_rules_that_it_imports(
+    edited: str, changed: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overloads = ("aten.celu.default", "aten.sort.default", "aten.rand.default", "aten.linalg_qr.default")
+    units = make_plan(replace(OPTIONS, ops=overloads)).units
+
+    def digests(name: str, more: str) -> dict[str, str]:
+        cases = tmp_path / name / "cases"
+        shutil.copytree(cases_directory(), cases)
+        file = cases / edited
+        file.write_text(file.read_text(encoding="utf-8") + more, encoding="utf-8")
+        for overload in overloads:
+            case = OPERATOR_CASES[overload]
+            declared = (str(cases / Path(case.declared[0]).name), 1)
+            monkeypatch.setitem(OPERATOR_CASES, overload, replace(case, declared=declared))
+        found = basis(units, ("generated",), 60.0, 0)
+        return {overload: found[f"case {overload}"] for overload in overloads}
+
+    before, after = digests("before", ""), digests("after", "\n_NEW = 1\n")
+    assert {overload for overload in overloads if before[overload] != after[overload]} == changed
 
 
 def test_an_edited_rule_is_run_again(tmp_path: Path) -> None:

@@ -14,7 +14,17 @@ import numpy as np
 
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.failure import ReproducibleFailure
-from harness.compare import DEFAULT, SCALES, Judge, Mask, Tolerance, anything, random_rules, tolerance_of
+from harness.compare import (
+    DEFAULT,
+    FALSE_ALARM,
+    SCALES,
+    Drawn,
+    Judge,
+    Mask,
+    Tolerance,
+    anything,
+    tolerance_of,
+)
 from harness.core import PRECISION, Array
 from harness.execute import Reference
 
@@ -35,7 +45,7 @@ def near(got, expected, truth, terms, rtol, atol):
 #: What random operators draw is compared element by element, as distributions over that many runs.
 _RUNS = 1000
 
-#: The two-sample form of the inequality that `harness.compare.random_rules` rests on: by that of Dvoretzky,
+#: The two-sample form of the inequality that `cases.rules.random_draws` rests on: by that of Dvoretzky,
 #: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with a
 #: probability of at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
 _DISTANCE = '''\
@@ -79,7 +89,7 @@ def criterion(
     expected = reference.expected
     if failure.signature in ("number of outputs", "dtype", "shape"):
         return Criterion((), tuple(_structure(judge, reference)))
-    drawn = [i for i, rule in judge.rules.items() if rule.__module__ == random_rules.__name__]
+    drawn = [i for i, rule in judge.rules.items() if isinstance(rule, Drawn)]
     if drawn:
         return _distributed(judge, reference, drawn)
     undefined = judge.undefined(reference.arguments, expected) if judge.undefined else [None] * len(expected)
@@ -125,13 +135,13 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
         size = reference.expected[i].size
         if not size:
             continue
-        limit = math.sqrt(2 * math.log(4 * size / random_rules.FALSE_ALARM) / _RUNS)
+        limit = math.sqrt(2 * math.log(4 * size / FALSE_ALARM) / _RUNS)
         lines += [
             f"apart = distance(outputs[{i}], expected[{i}])",
             f'assert apart <= {limit:.4f}, f"output {i} has another distribution: {{apart:.4f}} apart"',
         ]
         if size > 1:
-            alone = math.sqrt(2 * math.log(4 / random_rules.FALSE_ALARM) / _RUNS)
+            alone = math.sqrt(2 * math.log(4 / FALSE_ALARM) / _RUNS)
             lines += [
                 "# Elements that are not drawn independently move together from run to run.",
                 f"both = [x.reshape({_RUNS}, -1) for x in (outputs[{i}], expected[{i}])]",
@@ -139,7 +149,8 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
                 "apart = distance(*(x.double().mean(dim=1) for x in ranks))",
                 f'assert apart <= {alone:.4f}, f"elements of output {i} depend on each other: {{apart:.4f}}"',
             ]
-        if judge.rules[i] is random_rules.categories and not reference.arguments.get("replacement", False):
+        rule = judge.rules[i]
+        if isinstance(rule, Drawn) and rule.distinct is not None and rule.distinct(reference.arguments):
             lines.append(
                 f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"'
             )

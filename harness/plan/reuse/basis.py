@@ -7,13 +7,14 @@ rules, further packages, and of the machine what kernels choose by.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -115,6 +116,9 @@ def _source() -> str:
 @cache
 def _file_of_cases(file: Path) -> tuple[bytes, ...]:
     """A file of operator cases and those of its package that it imports, directly or not."""
+    root = file.parent
+    while (root.parent / "__init__.py").is_file():
+        root = root.parent
     files: dict[Path, bytes] = {}
     waiting = [file]
     while waiting:
@@ -122,10 +126,24 @@ def _file_of_cases(file: Path) -> tuple[bytes, ...]:
         if one in files or not one.is_file():
             continue
         files[one] = one.read_bytes()
-        text = files[one].decode(errors="replace")
-        for line in re.findall(r"^\s*(?:from|import)\s+(?:cases|\.)(.*)$", text, re.MULTILINE):
-            waiting += [file.with_name(f"{word}.py") for word in re.findall(r"\w+", line)]
+        for name in _imported(one, files[one], root):
+            place = root.parent.joinpath(*name.split("."))
+            waiting += [place.with_suffix(".py"), place / "__init__.py"]
     return tuple(files[one] for one in sorted(files))
+
+
+def _imported(file: Path, source: bytes, root: Path) -> Iterator[str]:
+    """Dotted names in the package at `root` that a file may import: of modules, and of what is in them."""
+    package = file.relative_to(root.parent).parent.parts
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        yield from (name for name in names if name.split(".")[0] == root.name)
 
 
 def _case(overload: str) -> str:

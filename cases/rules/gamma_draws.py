@@ -1,4 +1,4 @@
-"""Output rules for gamma and Dirichlet variates, tested as `harness.compare.random_rules` tells."""
+"""Output rules for gamma and Dirichlet variates, tested as `cases.rules.random_draws` describes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.judge import Evidence, Mask, OutputRule
-from harness.compare.random_rules import distributed, strays
+from cases.rules.random_draws import distributed, strays
+from harness.compare import Drawn, Evidence, Mask, OutputRule
 from harness.core import PRECISION, Array
 
 #: Terms of the series and of the continued fraction: enough for arguments below 100.
@@ -72,6 +72,7 @@ def dirichlet(concentration: str) -> OutputRule:
     """Dirichlet variates along the last dim: each row adds up to 1, and the first of its elements, which is
     independent of the other rows, has the distribution Beta(α₀, Σα − α₀)."""
 
+    @Drawn
     def rule(evidence: Evidence, output: int) -> Mask:
         got = evidence.got[output]
         x, alpha = got.astype(np.float64), evidence.arguments[concentration].astype(np.float64)

@@ -16,11 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.judge import Evidence, Mask, OutputRule
-from harness.compare.tolerances import DEFAULT
+from harness.compare import DEFAULT, FALSE_ALARM, Drawn, Evidence, Mask, OutputRule
 from harness.core import PRECISION, Array
 
-FALSE_ALARM = 1e-9
 #: Standard deviations; a normal number is as far from its mean with a probability of 1e-32.
 _FARTHEST = 12.0
 
@@ -32,6 +30,7 @@ Distribution: TypeAlias = Callable[[Mapping[str, Any], Array, Array], tuple[Arra
 def distributed(distribution: Distribution) -> OutputRule:
     """Elements are drawn independently, each from its distribution."""
 
+    @Drawn
     def rule(evidence: Evidence, output: int) -> Mask:
         got = evidence.got[output]
         x = got.astype(np.float64)
@@ -194,9 +193,7 @@ def poisson(rate: str = "self") -> OutputRule:
     return distributed(distribution)
 
 
-def categories(evidence: Evidence, output: int) -> Mask:
-    """Indices into the last dimension of `self`, drawn in proportion to its weights, with or without
-    `replacement`."""
+def _categories(evidence: Evidence, output: int) -> Mask:
     a, got = evidence.arguments, evidence.got[output]
     weights = np.atleast_2d(_number(a["self"]))
     index = np.atleast_2d(got)
@@ -214,6 +211,12 @@ def categories(evidence: Evidence, output: int) -> Mask:
     return np.asarray(wrong).reshape(got.shape)
 
 
+#: Indices into the last dimension of `self`, drawn in proportion to its weights, with or without
+#: `replacement`.
+categories = Drawn(_categories, distinct=lambda arguments: not arguments.get("replacement", False))
+
+
+@Drawn
 def permutation(evidence: Evidence, output: int) -> Mask:
     """Each of 0 … n−1 once."""
     got = evidence.got[output]
@@ -225,6 +228,7 @@ def dropped(independently: bool = True) -> OutputRule:
     """`dropout`: each element of `input` is zero with probability `p`, else divided by 1 − p. `independently`
     of the others, unless whole channels are dropped."""
 
+    @Drawn
     def rule(evidence: Evidence, output: int) -> Mask:
         a = evidence.arguments
         data, got = _number(a["input"]), evidence.got[output].astype(np.float64)
@@ -253,6 +257,7 @@ def dropped(independently: bool = True) -> OutputRule:
 def kept() -> OutputRule:
     """The mask beside `dropped`: which elements of output 0 were kept."""
 
+    @Drawn
     def rule(evidence: Evidence, output: int) -> Mask:
         data, got = _number(evidence.arguments["input"]), evidence.got[output]
         # Zeros, and what 1 − p brings to zero, do not tell.

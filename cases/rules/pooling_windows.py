@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.compare import Evidence, Mask, OutputRule
 from harness.core import Array
 
 #: Per pooled dimension, whether an output position's window holds an input position: an array of shape

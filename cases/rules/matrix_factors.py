@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.judge import Evidence, Mask, OutputRule
-from harness.compare.output_rules import equal
+from cases.rules.right_answers import equal
+from harness.compare import Evidence, Mask, OutputRule
 from harness.core import PRECISION, Array
 
 #: From a case's evidence, one array with a matrix in its last two dims.

@@ -1,0 +1,80 @@
+"""Which elements of an output PyTorch or C++ leave undefined: functions for `Judge.undefined`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.compare import Mask
+from harness.core import Array
+
+
+def conversion_undefined(arguments: Any, expected: Any, *, source: str = "self") -> list[Mask | None]:
+    """Elements of a float → integer conversion that C++ leaves undefined: NaN, infinities, and values
+    whose integral part the target does not hold ([conv.fpint]; PyTorch's documentation of `Tensor.to`
+    says the same). For `Judge.undefined`."""
+    data, result = arguments[source], expected[0]
+    if data.dtype.kind in "biuc" or result.dtype.kind not in "iu":
+        return [None]
+    limits = np.iinfo(result.dtype)
+    wide = data.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        # float64 does not hold 2**63 - 1: compare with the first integer beyond the range.
+        inside = (np.trunc(wide) >= float(limits.min)) & (np.trunc(wide) < float(limits.max) + 1.0)
+    return [np.broadcast_to(~inside, result.shape)]
+
+
+def overflow_undefined(exact: Callable[[Mapping[str, Any]], Any]) -> Callable[..., list[Mask | None]]:
+    """Elements whose exact result the int32 or int64 output does not hold: signed overflow is undefined in
+    C++ ([expr.pre]/4), in which PyTorch's kernels are written. Narrower integers are computed as `int` and
+    converted modulo 2ⁿ ([conv.integral]/3), and unsigned ones wrap ([basic.fundamental]/2). For
+    `Judge.undefined`.
+
+    Args:
+        exact: The result from the arguments, whose integer tensors come as arrays of Python integers,
+            which do not overflow.
+    """
+
+    def undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+        result = expected[0]
+        if result.dtype not in (np.int32, np.int64):
+            return [None]
+        limits = np.iinfo(result.dtype)
+        value = exact({name: _unbounded(a) for name, a in arguments.items()})
+        outside = np.asarray((value < int(limits.min)) | (value > int(limits.max)), dtype=bool)
+        return [np.broadcast_to(outside, result.shape)]
+
+    return undefined
+
+
+def _unbounded(argument: Any) -> Any:
+    if isinstance(argument, np.ndarray) and argument.dtype.kind in "biu":
+        integers = argument.astype(np.int64) if argument.dtype.kind == "b" else argument
+        return integers.astype(object)
+    return argument
+
+
+def infinite_mean(
+    axes: Callable[[Mapping[str, Any]], tuple[int, ...] | None], *, source: str, output: int
+) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Mask | None]]:
+    """The means of slices that hold an infinity but no NaN. They are infinite, or NaN where both infinities
+    occur; PyTorch's kernels for moments update a running mean, and inf − inf on the way makes all of them
+    NaN, which `torch.mean` is not. For `Judge.undefined`.
+
+    Args:
+        axes: The dims of `source` that are averaged, from the arguments; None for all.
+        source: Name of the argument.
+        output: Which output holds the means.
+    """
+
+    def undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+        data = np.atleast_1d(arguments[source].astype(np.float64))
+        along = axes(arguments)
+        open_ = np.isinf(data).any(axis=along) & ~np.isnan(data).any(axis=along)
+        marks: list[Mask | None] = [None] * len(expected)
+        marks[output] = np.asarray(open_, dtype=bool).reshape(expected[output].shape)
+        return marks
+
+    return undefined
