@@ -118,7 +118,7 @@ class Session:
         rule_files: Of the user's rules, for whoever looks into the run later.
 
     Raises:
-        harness.record.errors.ResultsError: the directory cannot be written, or holds a run already.
+        harness.record.layout.ResultsError: the directory cannot be written, or holds a run already.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Session:
 
         Raises:
             harness.execute.supervisor.WorkerFailed: no worker process can be started.
-            harness.record.errors.ResultsError: the record or the corpus cannot be written.
+            harness.record.layout.ResultsError: the record or the corpus cannot be written.
         """
         if self._without is not None:
             plain = replace(unit, settings=replace(unit.settings, rules=()))
@@ -223,7 +223,7 @@ class Session:
         """Note that planned units were deselected: the run lacks nothing without them.
 
         Raises:
-            harness.record.errors.ResultsError: it cannot be written.
+            harness.record.layout.ResultsError: it cannot be written.
         """
         left = [(unit.overload, unit.word) for unit in units]
         for writer in (self._writer, self._without):
@@ -235,7 +235,7 @@ class Session:
 
         Raises:
             harness.execute.supervisor.WorkerFailed: no worker process can be started.
-            harness.record.errors.ResultsError: the record cannot be written.
+            harness.record.layout.ResultsError: the record cannot be written.
         """
         if self._without is not None:
             plain = replace(unit, settings=replace(unit.settings, rules=(), blame=False))

@@ -3,6 +3,13 @@
 from . import overloads as overloads, values as values
 from .declaration import declaring_place as declaring_place
 from .described_tensor import describe_tensor as describe_tensor
+from .documents import (
+    as_data as as_data,
+    as_json as as_json,
+    json_text as json_text,
+    of_data as of_data,
+    of_json as of_json,
+)
 from .dtypes import (
     ALL as ALL,
     BOOL as BOOL,
@@ -34,7 +41,6 @@ from .invocation import (
     contiguous_strides as contiguous_strides,
     describe as describe,
 )
-from .json_output import json_text as json_text
 from .overloads import (
     UnknownOperator as UnknownOperator,
     all_overloads as all_overloads,
@@ -67,5 +73,20 @@ from .tensors import (
     fed_shape as fed_shape,
     output_tensors as output_tensors,
     overload as overload,
+)
+from .torch_operators import (
+    COMPOSITE as COMPOSITE,
+    META as META,
+    OP_DB_MODULE as OP_DB_MODULE,
+    OpOverload as OpOverload,
+    TorchDispatchMode as TorchDispatchMode,
+    dispatched_names as dispatched_names,
+    is_composite as is_composite,
+    is_dispatched as is_dispatched,
+    module_db as module_db,
+    op_db as op_db,
+    own_definition as own_definition,
+    python_dispatcher as python_dispatcher,
+    registered_schemas as registered_schemas,
 )
 from .values import STYLE_WEIGHTS as STYLE_WEIGHTS, redraw as redraw

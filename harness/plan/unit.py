@@ -75,7 +75,7 @@ def run_unit(
     Raises:
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
         LookupError: an unknown converter or backend.
-        harness.record.errors.ResultsError: a source's file cannot be read.
+        harness.record.layout.ResultsError: a source's file cannot be read.
     """
     parts = find_groups(unit, supervisor, notice)
     # A source at a time, so that what failed before is through before the rest begins.

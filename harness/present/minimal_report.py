@@ -26,7 +26,7 @@ def minimal_of(
     """The plainest of the minimal cases that belong to a group of failures; None without any.
 
     Args:
-        minimals: A run's, as `harness.record.minimal.read_minimal` gives them.
+        minimals: A run's, as `harness.record.json_lines.read_minimal` gives them.
         overloads: The operators that the group touches.
         converter: Its name.
         stage: Where the group's cases end; likewise the next two.

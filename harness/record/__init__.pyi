@@ -9,30 +9,34 @@ from .archive.contents import (
     DamagedRun as DamagedRun,
 )
 from .archive.retention import Rules as Rules, keeping as keeping
-from .errors import ResultsError as ResultsError, reason as reason
-from .exhibits import (
+from .json_lines import (
     Graph as Graph,
+    Minimal as Minimal,
     Script as Script,
-    add_graph as add_graph,
-    add_script as add_script,
+    append_line as append_line,
+    read_flaky as read_flaky,
     read_graphs as read_graphs,
+    read_minimal as read_minimal,
     read_scripts as read_scripts,
+    write_flaky as write_flaky,
 )
-from .flaky import read_flaky as read_flaky, write_flaky as write_flaky
-from .layout import replacing as replacing
+from .layout import ResultsError as ResultsError, reason as reason, replacing as replacing
 from .merging import merge as merge
-from .minimal import Minimal as Minimal, add_minimal as add_minimal, read_minimal as read_minimal
-from .missing import Completeness as Completeness, ShardState as ShardState, completeness as completeness
-from .rules_used import OPTION as OPTION, recorded as recorded, rule_files as rule_files
+from .missing import Completeness as Completeness, completeness as completeness
 from .run_info import (
     DISTRIBUTIONS as DISTRIBUTIONS,
     JSON as JSON,
+    OPTION as OPTION,
     RULES as RULES,
     SOURCE as SOURCE,
+    MergedPart as MergedPart,
     RunInfo as RunInfo,
+    ShardState as ShardState,
     installed_versions as installed_versions,
     newest as newest,
     read_run_info as read_run_info,
+    recorded as recorded,
+    rule_files as rule_files,
     write_run_info as write_run_info,
 )
 from .schema import to_verdicts as to_verdicts

@@ -5,8 +5,7 @@ RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
 RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
 RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_details`
-RESULTS/flaky.jsonl         cases that ended in two ways: `harness.record.flaky`
-RESULTS/minimal.jsonl       shrunk failures: `harness.record.minimal`
+RESULTS/*.jsonl             shrunk failures, graphs, scripts, flaky cases: `harness.record.json_lines`
 RESULTS/shards/             of a merged run: what else was in the directories of its shards
 RESULTS/without-rules/      the same cases without the user's rules, a run of its own, where rules were tried
 """
@@ -18,14 +17,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.record.errors import ResultsError, reason
-
 RUN_FILE = "run.json"
 VERDICTS_FILE = "verdicts.parquet"
 PARTS_DIRECTORY = "parts"
 WITHOUT_RULES_DIRECTORY = "without-rules"
 #: Where runs go that were not told where, below the current directory.
 DEFAULT_PARENT = "results"
+
+
+class ResultsError(Exception):
+    """A results directory that cannot be written or read; the message is one line that says what to do."""
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an exception's words, for the end of a message of ours."""
+    said = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
+    return said.splitlines()[0]
 
 
 def default_directory(run_id: str, parent: Path | None = None) -> Path:

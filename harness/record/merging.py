@@ -15,12 +15,20 @@ from typing import Any
 import pyarrow as pa
 
 from harness.record import layout, parquet, store
-from harness.record.errors import ResultsError, reason
-from harness.record.flaky import FLAKY_FILE, read_flaky, write_flaky
-from harness.record.minimal import MINIMAL_FILE
-from harness.record.missing import Part, ShardState, completeness
-from harness.record.rules_used import OPTION
-from harness.record.run_info import RULES, SOURCE, RunInfo, read_run_info, write_run_info
+from harness.record.json_lines import FLAKY_FILE, MINIMAL_FILE, read_flaky, write_flaky
+from harness.record.layout import ResultsError, reason
+from harness.record.missing import completeness
+from harness.record.run_info import (
+    OPTION,
+    RULES,
+    SOURCE,
+    MergedPart,
+    Part,
+    RunInfo,
+    ShardState,
+    read_run_info,
+    write_run_info,
+)
 
 #: Rows that are in memory at once.
 _ROW_GROUP = 10_000
@@ -131,13 +139,13 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
                 if info.shards
                 else "is a whole run, not a shard (pytest harness --shard I/N)"
             )
-            raise ResultsError(f"{directory} {what}: leave it away")
+            raise ResultsError(f"{directory} {what}: leave it out")
         shard = ShardRun(directory, info, found)
         twice = shards.setdefault((shard.index, found.count), shard)
         if twice is not shard:
             raise ResultsError(
                 f"shard {shard.index}/{found.count} is given twice, in {twice.directory} and in {directory}: "
-                "leave one away"
+                "leave one out"
             )
     return [shards[place] for place in sorted(shards)], set_aside
 
@@ -197,17 +205,21 @@ def _other_operators(a: RunInfo, b: RunInfo) -> str:
 def _info(shards: Sequence[ShardRun]) -> RunInfo:
     first = shards[0].info
     here = {shard.index: shard for shard in shards}
-    parts: list[dict[str, Any]] = []
+    parts: list[MergedPart] = []
     for index, planned in enumerate(first.planned, start=1):
         shard = here.get(index)
         if shard is None:
-            lost = tuple(planned)
-            parts.append(Part(index, len(first.planned), ShardState.MISSING, lost, lost).to_data())
+            lost, count = tuple(planned), len(first.planned)
+            parts.append(
+                MergedPart(
+                    index=index, count=count, state=ShardState.MISSING, operators=lost, unfinished=lost
+                )
+            )
             continue
-        of_it = {name: getattr(shard.info, name) for name in ("run_id", "started", "finished", "exit_status")}
-        parts.append({**shard.part.to_data(), **of_it, "host": dict(shard.info.host)})
+        of_it = {n: getattr(shard.info, n) for n in ("run_id", "started", "finished", "exit_status", "host")}
+        parts.append(MergedPart(**vars(shard.part), **of_it))
     statuses = [shard.info.exit_status for shard in shards if shard.info.exit_status is not None]
-    whole = all(part["state"] == ShardState.COMPLETE for part in parts)
+    whole = all(part.state is ShardState.COMPLETE for part in parts)
     ids = " ".join(shard.info.run_id for shard in shards)
     began = min(shard.info.run_id for shard in shards).rsplit("-", 1)[0]
     return dataclasses.replace(
@@ -222,8 +234,8 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
         # What is missing is no success.
         exit_status=max([*statuses, 0 if whole else 1]),
         shard=None,
-        operators=tuple(sorted(name for part in parts for name in part["operators"])),
-        unfinished=tuple(sorted(name for part in parts for name in part["unfinished"])),
+        operators=tuple(sorted(name for part in parts for name in part.operators)),
+        unfinished=tuple(sorted(name for part in parts for name in part.unfinished)),
         shards=tuple(parts),
     )
 

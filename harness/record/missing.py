@@ -6,45 +6,12 @@ which the record lacks verdicts are unfinished. No view may take them for passin
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.record import layout, progress
-from harness.record.errors import ResultsError, reason
-from harness.record.run_info import RunInfo, read_run_info
-
-
-class ShardState(StrEnum):
-    """How much of a shard there is."""
-
-    COMPLETE = "complete"
-    PARTIAL = "partial"
-    MISSING = "missing"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One shard of a run, or the whole of one that has none.
-
-    Attributes:
-        index: From 1.
-        count: Of shards.
-        state: How much of it there is.
-        operators: Planned, by name.
-        unfinished: Those of which verdicts are missing.
-    """
-
-    index: int
-    count: int
-    state: ShardState
-    operators: tuple[str, ...]
-    unfinished: tuple[str, ...]
-
-    def to_data(self) -> dict[str, Any]:
-        """As ``run.json`` has it."""
-        return {**asdict(self), "operators": list(self.operators), "unfinished": list(self.unfinished)}
+from harness.record.layout import ResultsError, reason
+from harness.record.run_info import Part, RunInfo, ShardState, read_run_info
 
 
 @dataclass(frozen=True)
@@ -79,7 +46,7 @@ class Completeness:
             return ""
         words = []
         if self.parts[0].count == 1:
-            words.append("it did not come to its end")
+            words.append("it did not finish")
         else:
             for state, what in ((ShardState.MISSING, "missing"), (ShardState.PARTIAL, "incomplete")):
                 found = [f"{part.index}/{part.count}" for part in self.parts if part.state is state]
@@ -100,36 +67,26 @@ def completeness(results_dir: Path) -> Completeness:
         ResultsError: it cannot be read.
     """
     info = read_run_info(results_dir)
+    if info.shards:
+        return Completeness(info.shards)
     try:
-        if info.shards:
-            return Completeness(tuple(_merged(data) for data in info.shards))
         return Completeness((_own_part(results_dir, info),))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError) as error:
         raise ResultsError(
             f"{results_dir / layout.RUN_FILE} is damaged (its shards: {reason(error)}); restore it or delete "
             f"{results_dir} and run again"
         ) from None
 
 
-def _merged(data: Any) -> Part:
-    return Part(
-        data["index"],
-        data["count"],
-        ShardState(data["state"]),
-        tuple(data["operators"]),
-        tuple(data["unfinished"]),
-    )
-
-
 def _own_part(results_dir: Path, info: RunInfo) -> Part:
     index, count = (info.shard["index"], info.shard["count"]) if info.shard else (1, 1)
     planned = info.planned[index - 1] if info.planned else {}
     if info.finished is not None:
-        operators, unfinished = tuple(info.operators), tuple(info.unfinished)
+        operators, unfinished = info.operators, info.unfinished
     else:
         came = progress.read(results_dir)
         operators, unfinished = came.operators(planned), came.unfinished(planned)
     # Of a run that was not finished, the last word may be missing though all rows are there.
     over = info.finished is not None or (info.planned and not unfinished)
     state = ShardState.COMPLETE if over and not unfinished else ShardState.PARTIAL
-    return Part(index, count, state, operators, unfinished)
+    return Part(index=index, count=count, state=state, operators=operators, unfinished=unfinished)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.record.errors import ResultsError, reason
+from harness.record.layout import ResultsError, reason
 from harness.record.schema import DICTIONARY_COLUMNS, SCHEMA
 
 #: Columns without which a file is no record; any other may have been added by a later version.

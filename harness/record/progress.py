@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.record import layout
-from harness.record.errors import ResultsError, reason
+from harness.record.layout import ResultsError, reason
 
 #: Overload → the units of it, ``dynamo`` or ``dynamo-dynamic``, with blanks between.
 Planned: TypeAlias = Mapping[str, str]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from harness.core import as_json, of_json
 from harness.record import layout
-from harness.record.errors import ResultsError, reason
+from harness.record.layout import ResultsError, reason
 
-JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+if TYPE_CHECKING:
+    JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+else:
+    JSON = Any
 
 #: Distributions whose versions can change a verdict; those that are installed are recorded.
 DISTRIBUTIONS = (
@@ -42,6 +46,56 @@ DISTRIBUTIONS = (
 SOURCE, RULES = "harness source", "rules"
 
 
+#: In `RunInfo.options`, the files of rules, as paths from the run's directory.
+OPTION = "rules"
+
+
+class ShardState(StrEnum):
+    """How much of a shard there is."""
+
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One shard of a run, or the whole of a run that has no shards.
+
+    Attributes:
+        index: From 1.
+        count: How many shards the run has.
+        state: How much of this one there is.
+        operators: Planned operators, by name.
+        unfinished: Those whose verdicts are not all there.
+    """
+
+    index: int
+    count: int
+    state: ShardState
+    operators: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedPart(Part):
+    """A shard as a merged run remembers it; what is not known of a lost one is None.
+
+    Attributes:
+        run_id: Of the shard's own run, as are the next four.
+        started: When it started.
+        finished: When it finished.
+        exit_status: pytest's.
+        host: Where it was run.
+    """
+
+    run_id: str | None = None
+    started: str | None = None
+    finished: str | None = None
+    exit_status: int | None = None
+    host: Mapping[str, JSON] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """``RESULTS/run.json``.
@@ -49,7 +103,7 @@ class RunInfo:
     Attributes:
         run_id: Sorts by time; unique.
         started: ISO 8601, UTC.
-        finished: Likewise; None while the run goes on, and for good where it was killed.
+        finished: The same; None while the run goes on, and for good where it was killed.
         versions: Name → version of what takes part, ``python`` first.
         options: As the user gave them or as they default, by long name.
         seed: Of the generator.
@@ -58,13 +112,12 @@ class RunInfo:
         shard: ``index`` (from 1) and ``count`` of a part of a run; None for a whole one.
         planned: Per shard of the run, in their order (one for a whole run), overload → its units:
             `harness.record.progress.Planned`. A shard knows those of all.
-        operators: Of this run, those of which something was to be run, once it has finished.
-        unfinished: Those of them of which verdicts are missing, likewise.
+        operators: Operators of which something was to be run, once the run has finished.
+        unfinished: Those of them whose verdicts are not all there.
         basis: What verdicts rest on beside versions: `harness.plan.reuse.basis`.
         reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
             ``notes`` (why not more); None where nothing was to be reused.
-        shards: Of a run that was merged: `harness.record.missing.Part` as plain data, and where it was
-            run. Empty for others.
+        shards: Of a run that was merged; empty for others.
     """
 
     run_id: str
@@ -76,12 +129,12 @@ class RunInfo:
     host: Mapping[str, JSON] = field(default_factory=dict)
     exit_status: int | None = None
     shard: Mapping[str, int] | None = None
-    planned: Sequence[Mapping[str, str]] = ()
-    operators: Sequence[str] = ()
-    unfinished: Sequence[str] = ()
+    planned: tuple[Mapping[str, str], ...] = ()
+    operators: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
     basis: Mapping[str, str] = field(default_factory=dict)
     reused: Mapping[str, Any] | None = None
-    shards: Sequence[Mapping[str, Any]] = ()
+    shards: tuple[MergedPart, ...] = ()
 
     @classmethod
     def begin(
@@ -100,7 +153,7 @@ class RunInfo:
             seed: Of the generator.
             options: Must be plain JSON data.
             versions: Of converters and backends that are no distribution of `DISTRIBUTIONS`.
-            shard: See `RunInfo`; likewise `planned`.
+            shard: See `RunInfo`.
             planned: See `RunInfo`.
             basis: See `RunInfo`.
         """
@@ -113,15 +166,15 @@ class RunInfo:
             options=dict(options),
             host=_host(),
             shard=shard,
-            planned=planned,
+            planned=tuple(planned),
             basis=basis or {},
         )
 
     def ended(
         self,
         exit_status: int | None = None,
-        operators: Sequence[str] = (),
-        unfinished: Sequence[str] = (),
+        operators: tuple[str, ...] = (),
+        unfinished: tuple[str, ...] = (),
     ) -> RunInfo:
         """The same run, finished now."""
         return dataclasses.replace(
@@ -135,7 +188,7 @@ class RunInfo:
     @property
     def json(self) -> str:
         """As the file holds it."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        return as_json(self, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> RunInfo:
@@ -144,22 +197,7 @@ class RunInfo:
         Raises:
             ValueError: it is something else.
         """
-        data: Any = json.loads(text)
-        if not isinstance(data, dict):
-            raise ValueError("not an object")
-        names = {f.name for f in dataclasses.fields(cls)}
-        info = {name: value for name, value in data.items() if name in names}
-        for name, kind in (("run_id", str), ("started", str), ("seed", int)):
-            if not isinstance(info.get(name), kind):
-                raise ValueError(f"no `{name}`")
-        for name in ("versions", "options", "host", "basis"):
-            if not isinstance(info.setdefault(name, {}), dict):
-                raise ValueError(f"`{name}` is not an object")
-        for name in ("planned", "operators", "unfinished", "shards"):
-            if not isinstance(info.setdefault(name, []), list):
-                raise ValueError(f"`{name}` is not a list")
-            info[name] = tuple(info[name])
-        return cls(**info)
+        return of_json(cls, text)
 
 
 def read_run_info(directory: Path) -> RunInfo:
@@ -173,7 +211,7 @@ def read_run_info(directory: Path) -> RunInfo:
         return RunInfo.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(f"{directory} holds no run: it has no {layout.RUN_FILE}") from None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ResultsError(
             f"{path} is damaged ({reason(error)}); restore it or delete {directory} and run again"
         ) from None
@@ -203,6 +241,18 @@ def newest(parent: Path) -> Path | None:
             return ""
 
     return max(runs, key=began, default=None)
+
+
+def recorded(files: Sequence[Path], run: Path) -> list[str]:
+    """How the files of rules of the run in directory `run` are recorded."""
+    return [os.path.relpath(file, run) for file in files]
+
+
+def rule_files(run: Path, info: RunInfo) -> tuple[Path, ...]:
+    """The files of rules that the run in directory `run` had, if they are still there."""
+    files = info.options.get(OPTION)
+    named = [run / str(file) for file in files] if isinstance(files, list) else []
+    return tuple(file for file in named if file.is_file())
 
 
 def installed_versions() -> dict[str, str]:

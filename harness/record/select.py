@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from harness.core import overloads as schema
 from harness.record import store
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 
 
 @dataclass(frozen=True, kw_only=True)

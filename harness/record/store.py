@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from harness.compare import Verdict
 from harness.record import layout, parquet, progress
-from harness.record.errors import ResultsError, reason
+from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import SCHEMA, to_verdicts
 

@@ -15,8 +15,8 @@ from harness.analyse.known_issues import KnownIssue, no_longer_failing, read_kno
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.record.errors import ResultsError
-from harness.record.minimal import Minimal
+from harness.record.json_lines import Minimal
+from harness.record.layout import ResultsError
 from harness.record.schema import to_table
 
 

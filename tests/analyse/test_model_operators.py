@@ -15,7 +15,7 @@ from harness_runs import environment, record_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
-from harness.record.exhibits import read_graphs, read_scripts
+from harness.record.json_lines import read_graphs, read_scripts
 
 
 class Small(torch.nn.Module):

@@ -33,7 +33,7 @@ from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings
 from harness.plan.unit import run_unit
 from harness.record import store
-from harness.record.minimal import Minimal, add_minimal
+from harness.record.json_lines import Minimal, append_line
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
@@ -407,7 +407,7 @@ def test_the_shrunk_case_is_preferred(run: Path) -> None:
         DIVISOR.overload,
         (("self", tensor((1, 1, 1, 1), (3.0,))), ("kernel_size", (1, 1)), ("divisor_override", 2)),
     )
-    add_minimal(
+    append_line(
         run,
         Minimal(
             case_id=recorded.case_id,

@@ -48,7 +48,7 @@ from harness.generate.regressions import Corpus
 from harness.plan.unit import run_unit
 from harness.present.minimal_report import minimal_of
 from harness.record import store
-from harness.record.minimal import Minimal, add_minimal, read_minimal
+from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
@@ -194,7 +194,7 @@ def test_what_is_finished_is_not_done_again_and_what_is_begun_goes_on(tmp_path: 
     (again,) = shrink_run(run, seconds=60, again=True)
     assert again.invocation == first.invocation
     begun = Minimal(**{**vars(first), "finished": False, "evaluations": 1000})
-    add_minimal(run, begun)
+    append_line(run, begun)
     (finished,) = shrink_run(run, seconds=60)
     assert finished.finished
     assert finished.invocation == first.invocation

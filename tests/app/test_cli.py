@@ -20,7 +20,7 @@ from recorded_run import NAME, conformance, make
 from harness.app.cli._group import conformance as group
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
-from harness.record.minimal import Minimal, add_minimal
+from harness.record.json_lines import Minimal, append_line
 from harness.record.store import verdicts
 
 COMMANDS = ("run", "failures", "show", "replay", "tolerance")
@@ -255,7 +255,7 @@ def test_show_and_replay_know_minimal_cases(run: Path, tmp_path: Path) -> None:
         v for v in verdicts(run) if v.overload == "aten.avg_pool2d.default" and v.outcome == "mismatch"
     )
     small = unary("aten.celu.default", [0.5])
-    add_minimal(
+    append_line(
         copied,
         Minimal(
             **{

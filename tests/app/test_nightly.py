@@ -28,7 +28,8 @@ from harness_runs import ROOT, environment, rows
 from harness.app.cli._group import conformance
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
-from harness.record.missing import ShardState, completeness
+from harness.record.missing import completeness
+from harness.record.run_info import ShardState
 
 SCRIPT = ROOT / "ci" / "nightly"
 OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")
@@ -126,7 +127,7 @@ def test_the_summary_the_chat_and_the_gate_say_so(night: Night) -> None:
     assert night.job_page.read_text() == page
     message = json.loads((night.out / "chat.json").read_text())["text"]
     assert message.startswith(f"Conformance is red: shard {KILLED}/4 is incomplete")
-    assert f"{lacking} lack verdicts" in message
+    assert f"{lacking} missing" in message
 
 
 def test_the_site_says_so(night: Night) -> None:

@@ -27,7 +27,7 @@ from harness.generate.recorded_case import read_replay
 from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 from harness.record.select import Selection
 from harness.run.backend import BACKENDS
 

@@ -20,7 +20,7 @@ from harness.gate.baseline import text
 from harness.gate.baseline.cell import BaselineCell, cells_of
 from harness.gate.baseline.file import Baseline, read_baseline, updated, write_baseline
 from harness.plan.options import UsageProblem
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 
 VERSIONS = {"torch": "2.13", "backend ort-cpu": "1.31", "converter dynamo": "a"}
 OPTIONS = {"seed": 0, "examples": 64, "values": 4}
@@ -148,8 +148,8 @@ def given(**more: Any) -> SimpleNamespace:
     [
         ({"baseline": None, "update_baseline": True}, "say which with --baseline DIR"),
         ({"replay": "results/RUN"}, "use `conformance diff`"),
-        ({"no_blame": True}, "leave --no-blame away"),
-        ({"source": ["generated", "corpus"]}, "leave --source corpus away"),
+        ({"no_blame": True}, "leave out --no-blame"),
+        ({"source": ["generated", "corpus"]}, "leave out --source corpus"),
     ],
 )
 def test_options_that_would_compare_something_else_are_refused(
@@ -227,7 +227,7 @@ def test_a_revision_is_a_side(base: Path, tmp_path: Path, monkeypatch: pytest.Mo
         }
     assert diff("HEAD", "golden/baseline", "--fail-on", "change").exit_code == 0
     for words, said in (
-        ("nowhere", "nowhere is no directory with a run or a baseline, and as a git revision"),
+        ("nowhere", "nowhere is neither a run, a baseline nor a git revision"),
         ("nowhere:golden", "git knows no revision nowhere here"),
         ("HEAD:nowhere", "revision HEAD has no baseline at nowhere"),
         (str(tmp_path / "golden"), "holds neither a run (no run.json) nor a baseline"),

@@ -30,7 +30,7 @@ from harness.gate.golden.golden_store import DamagedGolden, read_set, write_set
 from harness.gate.golden.outcome import PASSED, Ending
 from harness.gate.golden.verify import today
 from harness.generate.case_library import load_cases
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 
 OPERATORS = (
     "celu",

@@ -11,7 +11,7 @@ from harness_runs import unary
 
 from harness.compare.verdict import Outcome, Stage
 from harness.generate.regressions import Corpus, CorpusEntry, CorpusWarning, read_file
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 
 FAILURE = CorpusEntry(
     invocation=unary("aten.celu.default", [float("inf"), -0.0, 1e30]),

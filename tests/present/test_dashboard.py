@@ -25,8 +25,8 @@ from harness.present.dashboard.findings import RecordedCall, findings
 from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.site import write_site
 from harness.record import store
-from harness.record.errors import ResultsError
-from harness.record.flaky import write_flaky
+from harness.record.json_lines import write_flaky
+from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 

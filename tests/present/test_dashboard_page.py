@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from harness.gate.run_diff import COLUMNS, ChangeKind, case_changes, compare_runs
 from harness.present.dashboard.site import write_site
 from harness.record import store
-from harness.record.exhibits import read_graphs, read_scripts
+from harness.record.json_lines import read_graphs, read_scripts
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
@@ -249,12 +249,12 @@ def test_a_model_is_told_what_survives(visit: Visit, tmp_path: Path) -> None:
     )
     expect(page.locator(".tabulator-row")).to_have_count(3)
     expect(page.locator(".tabulator-row", has_text="nonesuch")).to_contain_text("not tested")
-    expect(page.locator(".tabulator-row", has_text="celu")).to_contain_text("◐ passes partly")
+    expect(page.locator(".tabulator-row", has_text="celu")).to_contain_text("◐ some pass")
     field(page, "converter → backend").select_option("torchscript → ort-cpu")
     field(page, "dtype").select_option("float32")
-    expect(page.locator(".tabulator-row", has_text="erf")).to_contain_text("✓ passes wholly")
+    expect(page.locator(".tabulator-row", has_text="erf")).to_contain_text("✓ all pass")
     again = visit.open("#" + page.url.split("#", 1)[1])
-    expect(again.locator(".tabulator-row", has_text="erf")).to_contain_text("✓ passes wholly")
+    expect(again.locator(".tabulator-row", has_text="erf")).to_contain_text("✓ all pass")
     file = tmp_path / "operators.json"
     listed = {
         "operators": [{"name": "aten.erf.default", "nodes": 3}],
@@ -413,7 +413,7 @@ def test_an_operator_that_the_newest_run_is_not_of_stands_as_in_its_last_run(
     with visiting(browser, tmp_path / "site") as visit:
         page = visit.open("#/operator/aten.erf.default")
         expect(page.get_by_text("The newest run does not have this operator")).to_be_visible()
-        stands = page.locator("section", has=page.get_by_role("heading", name="How it stands in the run of"))
+        stands = page.locator("section", has=page.get_by_role("heading", name="Status in the run of"))
         lines = [line.locator("th, td").all_inner_texts() for line in stands.locator("tbody tr").all()]
     said = {cells[0]: cells[1] for cells in lines}
     counted: dict[str, Counter[bool]] = {}

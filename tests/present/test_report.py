@@ -20,7 +20,7 @@ from harness.present import counts, matrix, progress_line as progress, rejection
 from harness.present.reproduce import command, shown_path
 from harness.present.terminal_summary import print_summary, summary_text
 from harness.record import store
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo
 from harness.record.schema import to_table
 from harness.record.writer import RunWriter

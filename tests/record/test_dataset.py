@@ -166,7 +166,7 @@ def test_partial_and_damaged_runs_are_set_aside(tmp_path: Path) -> None:
 
     result = cli("add", killed, cut, bent, empty, sound, "--to", dataset)
     assert result.exit_code == 1
-    assert f"{killed.name}: set aside: it did not come to its end" in result.output
+    assert f"{killed.name}: set aside: it did not finish" in result.output
     assert f"{sound.name}: added" in result.output
     assert ids(str(dataset)) == [sound.name]
     aside = {entry["name"]: entry["reason"] for entry in asked("list", dataset)["set_aside"]}

@@ -25,7 +25,7 @@ from harness_runs import row_of
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.record import layout, store
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo, newest, read_run_info
 from harness.record.schema import SCHEMA
 from harness.record.writer import RunWriter
@@ -166,7 +166,7 @@ for batch in range(1_000_000):
 
 
 def test_a_killed_run_keeps_all_but_its_last_batch(tmp_path: Path) -> None:
-    program = KILLED.format(tests=str(Path(__file__).parents[1] / "support"), results=str(tmp_path / "run"))
+    program = KILLED.format(tests=str(Path(__file__).parent), results=str(tmp_path / "run"))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for _ in range(5):

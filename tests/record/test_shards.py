@@ -16,7 +16,7 @@ from harness.generate.recorded_case import read_replay
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.sharding import Shard, distribute
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 from harness.record.merging import merge
 from harness.record.progress import note
 from harness.record.run_info import read_run_info
@@ -85,7 +85,7 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert keys(tmp_path / "m") == whole
     info = read_run_info(tmp_path / "m")
-    assert [(s["index"], s["count"], s["state"]) for s in info.shards] == [
+    assert [(s.index, s.count, s.state) for s in info.shards] == [
         (1, COUNT, "complete"),
         (2, COUNT, "complete"),
     ]
@@ -107,8 +107,8 @@ def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
     assert f"shard 1/{COUNT} missing: {len(lost)} of" in done.stdout, done.output
     assert f"shard 2/{COUNT} partial: {len(planned)} of" in done.stdout, done.output
     first, second = read_run_info(tmp_path / "m").shards
-    assert (first["state"], first["unfinished"]) == ("missing", lost)
-    assert (second["state"], second["unfinished"]) == ("partial", planned)
+    assert (first.state, list(first.unfinished)) == ("missing", lost)
+    assert (second.state, list(second.unfinished)) == ("partial", planned)
     # What is missing is neither gone nor right.
     done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "regression")
     assert done.exit_code == 1, done.output
@@ -184,7 +184,7 @@ def test_recorded_cases_are_sharded_too_and_a_shard_may_be_empty(tmp_path: Path)
             # As if the user had deselected them: nothing is missing then.
             session.leave_out(plan.units)
     merged = merge(places, tmp_path / "m")
-    assert [part["state"] for part in merged.info.shards] == ["complete"] * 3
+    assert [part.state for part in merged.info.shards] == ["complete"] * 3
 
 
 @pytest.mark.parametrize("word", ["0/8", "9/8", "x", "1/0", "3", "-1/2"])

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.analyse.exhibits.exhibit_making import make_graph, make_script, start
 from harness.analyse.exhibits.selection import wanted_failures, wanted_graphs
-from harness.record import add_graph, add_script, read_graphs, read_minimal, read_run_info, read_scripts
+from harness.record import append_line, read_graphs, read_minimal, read_run_info, read_scripts
 
 
 @dataclass
@@ -64,7 +64,7 @@ def write_evidence(
             progress(label)
             made = ask(label, written.failed, make_graph, graph, opset if isinstance(opset, int) else None)
             if made is not None:
-                add_graph(run, made)
+                append_line(run, made)
                 written.graphs += 1
         for row in wanted_failures(run, overloads):
             if (row.case_id, row.converter, row.backend) in done_scripts:
@@ -74,7 +74,7 @@ def write_evidence(
             mine = [minimal for minimal in minimals if minimal.case_id == row.case_id]
             made = ask(label, written.failed, make_script, run, row, mine, info)
             if made is not None:
-                add_script(run, made)
+                append_line(run, made)
                 written.scripts += 1
     return written
 

@@ -76,7 +76,7 @@ class Explanation:
         emits: Operators that converters emit for it, by converter.
         spec: How backends do in the specification's own tests of the ONNX operator.
         source: Where `About.outcomes` are from, in words.
-        unavailable: Converter or backend → why it takes no part.
+        unavailable: Converter or backend → why it is not available.
         missing: Converters without a conversion of some overload → those overloads.
         skeleton: A file of rules to be filled in; "" for none.
     """
@@ -127,7 +127,7 @@ def explain_operator(
 
     Raises:
         harness.core.overloads.UnknownOperator: PyTorch has no such operator.
-        harness.record.errors.ResultsError: the run cannot be read.
+        harness.record.layout.ResultsError: the run cannot be read.
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
     operator = find_operator(word)

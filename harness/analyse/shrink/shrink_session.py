@@ -23,7 +23,7 @@ from harness.convert import find_converter
 from harness.core import Invocation, UnknownName
 from harness.execute import OWN_FAULT, Settings, Supervisor, WorkerFailed
 from harness.generate import Corpus, CorpusEntry, load_cases
-from harness.record import Minimal, RunInfo, add_minimal, read_minimal, read_run_info
+from harness.record import Minimal, RunInfo, append_line, read_minimal, read_run_info
 from harness.run import BACKENDS
 
 #: Seconds for one failure, so that a stubborn one leaves time for the others.
@@ -65,7 +65,7 @@ def shrink_run(
         Minimal cases.
 
     Raises:
-        harness.record.errors.ResultsError: the run cannot be read or written.
+        harness.record.layout.ResultsError: the run cannot be read or written.
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
     load_cases()
@@ -94,7 +94,7 @@ def shrink_run(
                 # The others can be shrunk all the same.
                 found = f"{OWN_FAULT}, please report it: {type(error).__name__}: {error}"
             if isinstance(found, Minimal):
-                add_minimal(results_dir, found)
+                append_line(results_dir, found)
                 if corpus is not None:
                     corpus.add(_entry(found))
                 yield found

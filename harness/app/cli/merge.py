@@ -11,6 +11,8 @@ from harness.app.cli._output import emit, example, line, print_json, statuses
 from harness.app.cli._run_argument import json_option
 from harness.core import count, listed, plain
 
+_SHARD = ("index", "count", "state", "operators", "unfinished")
+
 
 @click.command(
     epilog=example(
@@ -60,7 +62,7 @@ def command(
                 "verdicts": verdicts,
                 "complete": there.complete,
                 "set_aside": list(merged.set_aside),
-                "shards": [part.to_data() for part in there.parts],
+                "shards": [{name: getattr(part, name) for name in _SHARD} for part in there.parts],
             }
         )
         ctx.exit(int(not there.complete))

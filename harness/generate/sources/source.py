@@ -80,7 +80,7 @@ class Source(Protocol):
         """The invocations of one operator; of an operator that it knows nothing of, none.
 
         Raises:
-            harness.record.errors.ResultsError: a file cannot be read.
+            harness.record.layout.ResultsError: a file cannot be read.
         """
 
 

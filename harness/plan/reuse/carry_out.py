@@ -50,7 +50,7 @@ def run_reusing(
     Raises:
         harness.execute.supervisor.WorkerFailed: see `run_unit`; likewise the next two.
         LookupError: an unknown converter or backend.
-        harness.record.errors.ResultsError: a record or a source's file cannot be read.
+        harness.record.layout.ResultsError: a record or a source's file cannot be read.
     """
     earlier = {backend: _recorded(unit, backend, library, now, notice) for backend in unit.backends}
     if not any(rows for _, rows in earlier.values()):

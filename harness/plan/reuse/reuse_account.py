@@ -15,7 +15,7 @@ from harness.record import (
     RULES,
     Minimal,
     RunInfo,
-    add_minimal,
+    append_line,
     read_minimal,
     read_run_info,
     store,
@@ -80,7 +80,7 @@ def _take_minimal(
             if key in reused and key not in found and run.allows(now, place):
                 found[key] = minimal
     for minimal in found.values():
-        add_minimal(results_dir, minimal)
+        append_line(results_dir, minimal)
 
 
 def reuse_lines(info: RunInfo) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 from harness.present.dashboard.coded import CodedRun, Words
 from harness.present.dashboard.runs import COMPLETE, SiteRun
 from harness.present.dashboard.vocabulary import Numbers
+from harness.record import ShardState
 
 
 def lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: Words) -> list[Numbers]:
@@ -23,7 +24,7 @@ def lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: Wo
     lost = []
     for number, run in enumerate(runs):
         named = words.operators.numbers(sorted(run.unfinished))
-        silent = any(s.state == "missing" and not s.unfinished for s in run.shards)
+        silent = any(s.state is ShardState.MISSING and not s.unfinished for s in run.info.shards)
         killed = run.info.finished is None or silent
         if killed and run.takes_all and whole:
             nearest = min(whole, key=lambda other: (abs(other - number), other))

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.compare import CaseKey
 from harness.core import count
-from harness.record import ResultsError, RunInfo, layout, read_flaky, read_run_info, store
+from harness.record import ResultsError, RunInfo, ShardState, read_flaky, read_run_info, store
 
 #: States of a run: every case that was to be drawn is there; some are lost, or still to come.
 COMPLETE, PARTIAL = "complete", "partial"
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergedShard:
-    """A part of a merged run that another machine did.
-
-    Attributes:
-        index: From 1.
-        count: How many there are.
-        state: ``complete``, ``partial`` or ``missing``.
-        unfinished: Operators whose cases are not all there.
-    """
-
-    index: int
-    count: int
-    state: str
-    unfinished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,25 +22,23 @@ class SiteRun:
     Attributes:
         directory: Where it is.
         info: Its ``run.json``.
-        shards: Of a merged run; empty for one that was never divided.
         flaky: Cases that are known to end in two ways.
     """
 
     directory: Path
     info: RunInfo
-    shards: tuple[MergedShard, ...] = ()
     flaky: frozenset[CaseKey] = field(default_factory=frozenset)
 
     @property
     def state(self) -> str:
         """`COMPLETE` or `PARTIAL`."""
-        whole = all(shard.state == COMPLETE and not shard.unfinished for shard in self.shards)
+        whole = all(shard.state is ShardState.COMPLETE and not shard.unfinished for shard in self.info.shards)
         return COMPLETE if whole and self.info.finished else PARTIAL
 
     @property
     def unfinished(self) -> frozenset[str]:
         """Operators that a shard names as not finished."""
-        return frozenset(name for shard in self.shards for name in shard.unfinished)
+        return frozenset(name for shard in self.info.shards for name in shard.unfinished)
 
     @property
     def takes_all(self) -> bool:
@@ -69,18 +49,22 @@ class SiteRun:
     def notes(self) -> list[str]:
         """What a reader must know of what is missing, a sentence each."""
         said = [
-            f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS.get(shard.state, shard.state)}: "
+            f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS[shard.state]}: "
             f"{count(len(shard.unfinished), 'operator')} of it "
             f"{'is' if len(shard.unfinished) == 1 else 'are'} shown as missing."
-            for shard in self.shards
-            if shard.state != COMPLETE or shard.unfinished
+            for shard in self.info.shards
+            if shard.state is not ShardState.COMPLETE or shard.unfinished
         ]
         if not self.info.finished:
-            said.append("The run has not finished: it was killed, or goes on.")
+            said.append("The run has not finished: it was killed or is still running.")
         return said
 
 
-_SHARD_WORDS = {"missing": "lost", "partial": "unfinished", COMPLETE: "not whole"}
+_SHARD_WORDS = {
+    ShardState.MISSING: "lost",
+    ShardState.PARTIAL: "unfinished",
+    ShardState.COMPLETE: "not whole",
+}
 
 
 @dataclass(frozen=True)
@@ -120,8 +104,8 @@ def gather(directories: Sequence[Path]) -> Gathered:
     ids: dict[str, Path] = {}
     for directory in directories:
         try:
-            run = _read(directory)
-        except (ResultsError, ValueError, TypeError) as error:
+            run = SiteRun(directory=directory, info=read_run_info(directory), flaky=read_flaky(directory))
+        except ResultsError as error:
             found.aside.append(SetAside(directory.name, _words(error, directory)))
             continue
         if run.info.run_id in ids:
@@ -132,33 +116,6 @@ def gather(directories: Sequence[Path]) -> Gathered:
         found.runs.append(run)
     found.runs.sort(key=lambda run: (run.info.started, run.info.run_id))
     return found
-
-
-def _read(directory: Path) -> SiteRun:
-    info = read_run_info(directory)
-    raw = json.loads((directory / layout.RUN_FILE).read_text(encoding="utf-8"))
-    return SiteRun(directory=directory, info=info, shards=_shards(raw), flaky=read_flaky(directory))
-
-
-def _shards(raw: Mapping[str, Any]) -> tuple[MergedShard, ...]:
-    """What a merge noted; what it does not say in the way that is expected is taken for unfinished."""
-    given = raw.get("shards")
-    noted = given if isinstance(given, list) else []
-    found = []
-    for number, one in enumerate(noted, start=1):
-        data = one if isinstance(one, dict) else {}
-        operators = data.get("unfinished")
-        names = tuple(str(name) for name in operators) if isinstance(operators, list) else ()
-        index, total = data.get("index"), data.get("count")
-        found.append(
-            MergedShard(
-                index=index if isinstance(index, int) else number,
-                count=total if isinstance(total, int) else len(noted),
-                state=str(data.get("state") or "missing"),
-                unfinished=names,
-            )
-        )
-    return tuple(found)
 
 
 def _words(error: Exception, directory: Path) -> str:

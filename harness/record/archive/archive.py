@@ -15,7 +15,7 @@ from harness.record import layout
 from harness.record.archive.condition import complaint, is_time, rows_of
 from harness.record.archive.contents import ArchiveContents, ArchivedRun, Aside, DamagedRun, age
 from harness.record.archive.place import Location
-from harness.record.errors import ResultsError, reason
+from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info
 
 PARTITION = "run_id="

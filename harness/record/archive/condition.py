@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.record import layout, parquet
-from harness.record.errors import ResultsError, reason
-from harness.record.flaky import read_flaky
-from harness.record.minimal import read_minimal
+from harness.record.json_lines import read_flaky, read_minimal
+from harness.record.layout import ResultsError, reason
 from harness.record.run_info import read_run_info
 
 #: Rows that are in memory at once while a file is checked.
@@ -33,7 +32,7 @@ def complaint(run: Path) -> str | None:
             return f"it is shard {part} of a run: put them together with `conformance merge`"
         verdicts = run / layout.VERDICTS_FILE
         if info.finished is None or not verdicts.exists():
-            return "it did not come to its end: it was killed, or it still goes on"
+            return "it did not finish: it was killed or is still running"
         rows = 0
         with parquet.open_reader(verdicts) as file:
             for batch in _batches(file, verdicts):

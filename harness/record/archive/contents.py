@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from harness.record.errors import ResultsError
+from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import fsspec
 
-from harness.record.errors import ResultsError, reason
+from harness.record.layout import ResultsError, reason
 
 #: Where uploads go on until they are moved to their place.
 ADDING = "adding"
