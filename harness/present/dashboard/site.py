@@ -67,6 +67,7 @@ def write_site(
     with _in_place_of(out) as place:
         shutil.copytree(_HERE / "page", place, dirs_exist_ok=True)
         shutil.copytree(_HERE / "vendor", place / "vendor", dirs_exist_ok=True)
+        _load_further_views(place)
         sound, aside = list(directories), list[SetAside]()
         while True:
             built = build(sound, progress)
@@ -79,6 +80,16 @@ def write_site(
                 built.gathered.set_aside(found.run, found.error)
                 aside.append(built.gathered.aside[-1])
     return Site(out, len(built.runs), tuple(built.gathered.aside), summary)
+
+
+def _load_further_views(place: Path) -> None:
+    """Make the page load every ``js/view_*.js``, so that a new view is one file."""
+    page = place / "index.html"
+    text = page.read_text(encoding="utf-8")
+    views = sorted(path.name for path in (place / "js").glob("view_*.js"))
+    tags = [f'<script defer src="js/{name}"></script>\n' for name in views if f"js/{name}" not in text]
+    last = '<script defer src="js/shell.js">'
+    page.write_text(text.replace(last, "".join([*tags, last])), encoding="utf-8")
 
 
 def _write_data(

@@ -1,4 +1,4 @@
-// The frame: which view an address asks for, of which run, and what a reader must be told first.
+// The frame: which view an address asks for, of which run, and the notices above it.
 (function () {
   "use strict";
   const { el, fill, address, words, load, controls, views } = Conformance;
@@ -73,7 +73,8 @@
     return words_ + " · ATen → ONNX conformance";
   }
 
-  const TABS = ["overview", "matrix", "failures", "tolerances", "compare", "model", "data"];
+  // In the order in which index.html loads them.
+  const TABS = Object.keys(views).filter((name) => views[name].tab !== false);
 
   function frame(view, asked, run) {
     const kept = run >= 0 && run < index.runs.length - 1 ? { run: index.runs[run].id } : {};

@@ -18,6 +18,7 @@
 
   Conformance.views.operator = {
     title: "Operator",
+    tab: false, // Other views lead to it.
     whole: true, // Another operator is another page.
     async create(main, { index, run, asked }) {
       const name = asked.parts[0] || "";
@@ -115,12 +116,12 @@
         ? el(
             "p.notice",
             {},
-            "The newest run does not have this operator; what is shown below is of the run of " +
+            "The newest run does not have this operator. What follows is from the run of " +
               words.when(evidence.started) +
               ".",
           )
         : null,
-      evidence ? null : el("p.notice", {}, "Every run here has lost this operator: nothing is known of it."),
+      evidence ? null : el("p.notice", {}, "No run here has verdicts of this operator."),
     );
   }
 
@@ -135,7 +136,7 @@
         el(
           "h2",
           {},
-          "How it stands",
+          "Status",
           run === index.runs.length - 1 ? "" : " in the run of " + words.when(index.runs[run].started),
         ),
         parts.standing(index, run, rows, operator, at),
@@ -160,9 +161,7 @@
             {},
             "Case " +
               wanted +
-              " is not among those that the page holds: conformance show " +
-              wanted +
-              " tells all about it.",
+              " is not on this page. To see it, run: conformance show " + wanted,
           ),
     );
   }
@@ -211,14 +210,14 @@
         el(
           "p.panel",
           {},
-          "No case of it failed in the run of " + words.when(index.runs[data.run].started) + ".",
+          "No case of this operator failed in the run of " + words.when(index.runs[data.run].started) + ".",
         ),
       );
     }
     if (data.graphs.length)
-      section("graphs", "What each converter makes of it", el("div", {}, data.graphs.map(parts.converter)));
+      section("graphs", "Converter output", el("div", {}, data.graphs.map(parts.converter)));
     const spread = el("div.panel", {});
-    section("ulps", "How far right answers are from PyTorch's", spread);
+    section("ulps", "Numerical error of passing cases", spread);
     distributions(page, spread);
     section("history", "History", el("div.panel", {}, parts.history(index, data.history)));
     if (data.cases.length) {
@@ -244,7 +243,7 @@
     const tolerances = await load.get("tolerances");
     const mine = tolerances.rows.filter((row) => row[0] === operator && row[14].length);
     const dtypes = [...new Set(mine.map((row) => row[2]))];
-    if (!dtypes.length) return fill(box, el("p.quiet", {}, "No case of it passed with an error in ULP."));
+    if (!dtypes.length) return fill(box, el("p.quiet", {}, "No case of this operator passed with an error in ULP."));
     const draw = function (dtype) {
       const rows = mine.filter((row) => row[2] === dtype);
       fill(
@@ -260,7 +259,7 @@
         charts.distribution(
           tolerances.bins,
           rows.map((row) => ({ name: words.arrow(index.columns[row[1]]), counts: row[14] })),
-          "Bars: how many passing cases have how large an error; the Tolerances view has the numbers.",
+          "Bars: passing cases by the size of their error. The Tolerances view has the numbers.",
         ),
       );
     };
