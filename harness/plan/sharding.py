@@ -9,40 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+import tomllib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 
-#: Seconds that an operator takes with 128 cases, about; all but those below are much alike.
-_USUAL = 1.5
-
-#: Seconds of those that take far longer, from a full sweep on two cores. Only the balance hangs on them.
-_LONG = {
-    "aten.gradient.tensorarrayint": 62.0,
-    "aten.gradient.tensorarray": 53.0,
-    "aten.gradient.scalarrayint": 24.0,
-    "aten.lstm.input": 23.0,
-    "aten.rnn_tanh.input": 21.0,
-    "aten.gru.input": 20.0,
-    "aten.upsample_bicubic2d.default": 20.0,
-    "aten.gradient.scalarrayarray": 20.0,
-    "aten.rnn_relu.input": 20.0,
-    "aten.gradient.scalarint": 19.0,
-    "aten.gradient.scalararray": 19.0,
-    "aten.gradient.array": 17.0,
-    "aten._pad_circular.default": 9.0,
-    "aten.upsample_bilinear2d.default": 8.0,
-    "aten.bucketize.Tensor": 6.0,
-    "aten.cumulative_trapezoid.x": 6.0,
-    "aten.adaptive_avg_pool2d.default": 5.0,
-    "aten.nonzero_numpy.default": 5.0,
-    "aten.nanquantile.scalar": 5.0,
-    "aten.quantile.scalar": 5.0,
-    "aten.multilabel_margin_loss_forward.default": 5.0,
-    "aten.multilabel_margin_loss.default": 5.0,
-    "aten.cosine_embedding_loss.default": 5.0,
-    "aten.upsample_bicubic2d.vec": 5.0,
-    "aten.embedding_bag.padding_idx": 5.0,
-}
+from harness.generate import cases_directory
 
 
 @dataclass(frozen=True)
@@ -84,14 +56,25 @@ def distribute(overloads: Collection[str], count: int, known: Collection[str]) -
         count: Of shards.
         known: Overloads with an operator case.
     """
+    usual, seconds = _durations()
     parts: list[list[str]] = [[] for _ in range(count)]
     load = [0.0] * count
     chosen = sorted(set(overloads))
-    for name in sorted((n for n in chosen if n in known), key=lambda n: (-_LONG.get(n, _USUAL), n)):
+    for name in sorted((n for n in chosen if n in known), key=lambda n: (-seconds.get(n, usual), n)):
         least = min(range(count), key=lambda i: (load[i], i))
-        load[least] += _LONG.get(name, _USUAL)
+        load[least] += seconds.get(name, usual)
         parts[least].append(name)
     for name in chosen:
         if name not in known:
             parts[int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count].append(name)
     return tuple(tuple(sorted(part)) for part in parts)
+
+
+@cache
+def _durations() -> tuple[float, Mapping[str, float]]:
+    """Seconds that an operator takes with 128 cases: most of them, and by overload those that take longer.
+
+    Only the balance hangs on them.
+    """
+    table = tomllib.loads((cases_directory() / "durations.toml").read_text(encoding="utf-8"))
+    return table["usual"], table["seconds"]

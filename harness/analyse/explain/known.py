@@ -1,5 +1,5 @@
 """What cannot be read off names: which ONNX operator does what an ATen operator does, and which of its inputs
-and attributes mean what which argument means. The table itself is `known.toml`."""
+and attributes mean what which argument means. The table itself is `cases/onnx_counterparts.toml`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from harness.analyse.explain import onnx_operator
+from harness.generate import cases_directory
 
-_TABLE = Path(__file__).with_name("known.toml")
+#: In the directory of the operator cases.
+_TABLE = "onnx_counterparts.toml"
 
 
 class TableError(Exception):
-    """`known.toml` is wrong; the message says where."""
+    """`cases/onnx_counterparts.toml` is wrong; the message says where."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class Candidate:
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return tomllib.loads((cases_directory() / _TABLE).read_text(encoding="utf-8"))
 
 
 def candidate(packet: str) -> Candidate | None:
@@ -70,7 +71,7 @@ def candidate(packet: str) -> Candidate | None:
             if not entry["onnx"]:
                 return None
             if entry["onnx"] not in onnx_operator.names():
-                raise TableError(f"{_TABLE.name}: {entry['onnx']} of {name} is no operator of this ONNX")
+                raise TableError(f"{_TABLE}: {entry['onnx']} of {name} is no operator of this ONNX")
             return Candidate(
                 onnx=entry["onnx"],
                 why=entry["why"],

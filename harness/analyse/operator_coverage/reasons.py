@@ -57,7 +57,7 @@ def read(path: Path = FILE) -> dict[str, Reason]:
             that returns tensors after all.
     """
     try:
-        entries = tomllib.loads(path.read_text()).get("not_covered", [])
+        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("not_covered", [])
     except tomllib.TOMLDecodeError as error:
         raise ReasonsError(f"{path.name}: {error}") from None
     reasons: dict[str, Reason] = {}

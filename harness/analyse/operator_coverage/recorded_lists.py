@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import torch
 
 from harness.analyse.operator_coverage.functional import functional_overloads
+from harness.generate import cases_directory
 
 _HEADER = "# Made by `python -m harness.analyse.operator_coverage.slow_sources` with torch "
-#: Source name → its file.
-FILES = {name: Path(__file__).with_name(f"{name}.txt") for name in ("opinfo", "exported")}
+#: Source name → its file, which is in the directory of the operator cases.
+FILES = {name: cases_directory() / f"{name}.txt" for name in ("opinfo", "exported")}
 
 
 def read(name: str) -> frozenset[str]:
     """The overloads of source `name` that this PyTorch has; one that is gone is no operator to cover."""
-    lines = FILES[name].read_text().splitlines()
+    lines = FILES[name].read_text(encoding="utf-8").splitlines()
     return frozenset(lines[1:]) & functional_overloads()
 
 
 def made_with(name: str) -> str:
     """The version of PyTorch that source `name` was made with."""
-    return FILES[name].read_text().splitlines()[0].removeprefix(_HEADER)
+    return FILES[name].read_text(encoding="utf-8").splitlines()[0].removeprefix(_HEADER)
 
 
 def write(name: str, overloads: Iterable[str]) -> None:
     """Replace the list of source `name`."""
-    FILES[name].write_text("\n".join([_HEADER + release(), *sorted(overloads)]) + "\n")
+    FILES[name].write_text("\n".join([_HEADER + release(), *sorted(overloads)]) + "\n", encoding="utf-8")
 
 
 def release() -> str:

@@ -2,8 +2,8 @@
 
     python -m harness.analyse.operator_coverage.slow_sources            # both; minutes on one core
 
-rewrites ``opinfo.txt`` and ``exported.txt`` beside this file, one overload a line, sorted, with the version
-of PyTorch that they were made with in the first line. `recorded_lists` reads them.
+rewrites ``opinfo.txt`` and ``exported.txt`` in `cases`, one overload a line, sorted, with the version of
+PyTorch that they were made with in the first line. `recorded_lists` reads them.
 
 - ``opinfo.txt``: the overloads that the samples of OpInfo's `op_db` call, seen by a `TorchDispatchMode`.
   Every operator, every sample, in each dtype of `DTYPES` that it supports on the CPU; once with autograd's
