@@ -7,13 +7,13 @@ One item per operator overload, converter and shape mode; with ``--models`` one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from harness.analyse import Asker, excuses, survey
 from harness.app import Session
+from harness.core import as_data
 from harness.generate import OPERATOR_CASES
 from harness.plan import ModelUnit, Unit
 
@@ -82,7 +82,7 @@ def test_generator(
     found = survey(
         OPERATOR_CASES[surveyed], asker, seed=pytestconfig.option.seed, draws=draws, excuses=excuses()
     )
-    record_property("survey", asdict(found))
+    record_property("survey", as_data(found))
     record_property("cases", found.draws)
     record_property("failures", len(found.defects))
     if found.defects and not pytestconfig.option.record_only:

@@ -9,17 +9,18 @@ from typing import Any
 from rich.console import RenderableType
 
 from harness.compare import CaseKey
+from harness.core import as_data, of_data
 from harness.gate import (
     Baseline,
     BaselineComparison,
     Rechecked,
-    Told,
+    ReportedDifference,
     comparison,
     drawing,
     is_baseline,
     of_run,
     read_baseline,
-    told,
+    reported,
     updated,
     version_changes,
     write_baseline as write,
@@ -66,11 +67,11 @@ def _check(given: Any) -> None:
         )
     if given.no_blame:
         raise UsageProblem(
-            "--baseline needs to know which failures the specifications leave open: leave --no-blame away"
+            "--baseline needs to know which failures the specifications leave open: leave out --no-blame"
         )
     other = [word for word in given.source if word != _DRAWN]
     if other:
-        raise UsageProblem(f"--baseline compares drawn cases only: leave --source {other[0]} away")
+        raise UsageProblem(f"--baseline compares drawn cases only: leave out --source {other[0]}")
 
 
 def expected(given: Any) -> Baseline | None:
@@ -97,7 +98,7 @@ def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, 
     """
     versions = version_changes(before, now)
     return {
-        "differences": [told(difference, versions).to_data() for difference in compared.differences],
+        "differences": [as_data(reported(difference, versions)) for difference in compared.differences],
         "flaky": sorted(compared.flaky),
         "compared": [compared.same, compared.other],
     }
@@ -112,14 +113,14 @@ class Gate:
 
     def __init__(self, known: Baseline | None) -> None:
         self._known = known
-        self._told: list[Told] = []
+        self._differences: list[ReportedDifference] = []
         self._flaky: set[CaseKey] = set()
         self._same = self._other = 0
         self._said = ""
 
     def add(self, properties: Mapping[str, Any]) -> None:
         """Take what one item reports: `report_of`."""
-        self._told += [Told.from_data(data) for data in properties.get("differences", ())]
+        self._differences += of_data(list[ReportedDifference], properties.get("differences", []))
         for case_id, exported, converter, backend in properties.get("flaky", ()):
             self._flaky.add((case_id, exported, converter, backend))
         same, other = properties.get("compared", (0, 0))
@@ -145,7 +146,7 @@ class Gate:
         if not given.update_baseline:
             return status
         if status not in (_OK, _FAILED):
-            self._said = "the baseline was left as it is: the run did not come to its end"
+            self._said = "the baseline was left as it is: the run did not finish"
             return status
         try:
             run = of_run(results_dir)
@@ -161,12 +162,16 @@ class Gate:
         """A case of each difference that closes the gate; None without a baseline."""
         if self._known is None:
             return None
-        return list(dict.fromkeys(one.case_id for one in self._told if one.finding.fails and one.case_id))
+        return list(
+            dict.fromkeys(one.case_id for one in self._differences if one.finding.fails and one.case_id)
+        )
 
     def comparison(self, run: RunInfo) -> BaselineComparison:
         """What there is to say of the run."""
         now = Baseline({}, run.versions, drawing(run.options, run.seed))
-        return comparison(self._known or Baseline({}), now, self._told, same=self._same, other=self._other)
+        return comparison(
+            self._known or Baseline({}), now, self._differences, same=self._same, other=self._other
+        )
 
     def rendered(self, given: Any, run: RunInfo) -> list[RenderableType]:
         """The same for a terminal, and what became of the baseline."""

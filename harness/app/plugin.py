@@ -12,6 +12,7 @@ from rich.text import Text
 from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run
 from harness.app import baseline_option, command_options, model_options
 from harness.app.session import Session, corpus_of
+from harness.core import of_data
 from harness.generate import load_cases, read_replay
 from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan, reuse_lines
 from harness.present import Afterwords, ProgressLine, generator_report as generator, header, print_summary
@@ -225,7 +226,7 @@ class _Follower:
         self.gate.add(properties)
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
-            self.surveys.append(Survey.from_data(properties["survey"]))
+            self.surveys.append(of_data(Survey, properties["survey"]))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return

@@ -49,7 +49,11 @@ def of_json(kind: type[_Document], text: str | bytes) -> _Document:
     Raises:
         ValueError: it is something else.
     """
-    return of_data(kind, json.loads(text))
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    return of_data(kind, data)
 
 
 def _finite(data: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from .baseline.difference import (
     BaselineComparison as BaselineComparison,
-    Told as Told,
+    ReportedDifference as ReportedDifference,
     comparison as comparison,
-    told as told,
+    reported as reported,
 )
 from .baseline.file import (
     Baseline as Baseline,

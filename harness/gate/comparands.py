@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.gate.baseline.difference import BaselineComparison, comparison, told
+from harness.gate.baseline.difference import BaselineComparison, comparison, reported
 from harness.gate.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_baseline, read_revision
 from harness.gate.baseline.gate import compare
 from harness.gate.run_causes import version_changes
@@ -72,9 +72,7 @@ def find_side(word: str) -> Side:
     except ResultsError as error:
         if colon:
             raise
-        raise ResultsError(
-            f"{word} is no directory with a run or a baseline, and as a git revision: {error}"
-        ) from None
+        raise ResultsError(f"{word} is neither a run, a baseline nor a git revision: {error}") from None
 
 
 def compare_as_fits(before: Side, after: Side) -> Found:
@@ -109,7 +107,9 @@ def compare_sides(before: Side, after: Side) -> BaselineComparison:
     same = sum(a.digest == b.digest for a, b in known)
     # A run of one operator says nothing of the others; of two baselines each is whole.
     differences = compare(was, now, whole=before.run is None and after.run is None)
-    found = comparison(was, now, [told(d, versions) for d in differences], same=same, other=len(known) - same)
+    found = comparison(
+        was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same
+    )
     return replace(found, missing=there[1].said if there[1] is not None else "")
 
 

@@ -7,11 +7,11 @@ nothing was compared.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from harness.core import as_json
 from harness.plan.model_unit import ModelOutcome
 from harness.record import ResultsError, reason
 
@@ -24,27 +24,12 @@ def write_details(results_dir: Path, outcomes: Iterable[ModelOutcome]) -> None:
     Raises:
         ResultsError: the file cannot be written.
     """
-    text = "".join(f"{json.dumps(_data(outcome))}\n" for outcome in outcomes)
+    text = "".join(f"{as_json(_data(outcome))}\n" for outcome in outcomes)
     try:
         with (results_dir / MODELS_FILE).open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ResultsError(f"cannot write {results_dir / MODELS_FILE}: {reason(error)}") from None
-
-
-def read_details(results_dir: Path) -> list[dict[str, Any]]:
-    """What a run says of its models, in the order in which they were run.
-
-    Raises:
-        ResultsError: the file is damaged.
-    """
-    path = results_dir / MODELS_FILE
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise ResultsError(f"{path} is damaged ({reason(error)}); restore it or delete it") from None
 
 
 def _data(outcome: ModelOutcome) -> dict[str, Any]:

@@ -15,6 +15,13 @@ from harness.present.run_digest import Digest, Standing
 #: Most rows of a table of the job page, and lines of each kind in a chat, where a message is read on a phone.
 _ROWS = 20
 _LINES = 5
+#: What programs read does not change with the words for people.
+_KEYS = {
+    Standing.WHOLE: "pass wholly",
+    Standing.PART: "in part",
+    Standing.NONE: "not at all",
+    Standing.UNJUDGED: "not judged",
+}
 
 
 def markdown(found: Digest, link: str = "") -> str:
@@ -41,7 +48,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
     yield ""
-    yield f"| | operators | {' | '.join(Standing)} | lack verdicts | cases that pass |"
+    yield f"| | operators | {' | '.join(Standing)} | missing | cases that pass |"
     yield f"| --- | ---: |{' ---: |' * (len(Standing) + 2)}"
     lacking = len(found.there.unfinished)
     for column in found.columns:
@@ -61,7 +68,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
 
 def _parts(found: Digest) -> Iterator[str]:
     if len(found.there.parts) > 1:
-        yield "| shard | state | operators | lack verdicts |"
+        yield "| shard | state | operators | missing |"
         yield "| --- | --- | ---: | ---: |"
         for part in found.there.parts:
             cells = f"{part.index}/{part.count} | {part.state} | {len(part.operators):,}"
@@ -102,8 +109,8 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
     yield f"Conformance is {plain(found.headline, 300)}"
     for column in found.columns:
         whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
-        words = f"{whole:,} of {column.operators.total() + lacking:,} operators pass wholly"
-        yield f"{plain(column.name)}: {words}" + (f", {lacking:,} lack verdicts" if lacking else "")
+        words = f"{whole:,} of {column.operators.total() + lacking:,} operators pass all cases"
+        yield f"{plain(column.name)}: {words}" + (f", {lacking:,} missing" if lacking else "")
     worse = _worse(found)
     yield from (f"• {plain(line, 200)}" for line in worse[:_LINES])
     if len(worse) > _LINES:
@@ -115,7 +122,7 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
 def _worse(found: Digest) -> list[str]:
     """What is worse, a line each."""
     if isinstance(found.found, BaselineComparison):
-        return [f"{one.where}: {one.what}" for one in found.found.told if one.finding.fails]
+        return [f"{one.where}: {one.what}" for one in found.found.differences if one.finding.fails]
     if isinstance(found.found, Diff):
         return [
             f"{line.overload}, {line.converter} → {line.backend}: {number:,} {change}"
@@ -149,7 +156,7 @@ def as_json(found: Digest) -> dict[str, Any]:
             {
                 "converter": column.converter,
                 "backend": column.backend,
-                "operators": {str(standing): column.operators[standing] for standing in Standing},
+                "operators": {_KEYS[standing]: column.operators[standing] for standing in Standing},
                 "passed": column.passed,
                 "total": column.total,
             }

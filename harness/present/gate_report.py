@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.core import count, markdown_cell, plain
-from harness.gate import BaselineComparison, BaselineFinding, Draws, Told
+from harness.core import as_data, count, markdown_cell, plain
+from harness.gate import BaselineComparison, BaselineFinding, Draws, ReportedDifference
 
 _STYLES = {
     BaselineFinding.REGRESSION: "bold red",
@@ -58,7 +58,7 @@ def _lines(
     for words in _options(found):
         yield Text(f"  {words}")
     for finding in found.counts:
-        lines = [one for one in found.told if one.finding is finding]
+        lines = [one for one in found.differences if one.finding is finding]
         if finding is BaselineFinding.NEW_FINDING:
             continue
         yield Text(f"  {finding}: {len(lines)}", style=_STYLES.get(finding, "bold"))
@@ -79,7 +79,7 @@ def _lines(
     yield from (Text(f"  {words}") for words in _within_chance(found))
 
 
-def _case(one: Told) -> str:
+def _case(one: ReportedDifference) -> str:
     return f"; case {one.case_id}" if one.case_id else ""
 
 
@@ -126,7 +126,7 @@ def markdown(found: BaselineComparison, *, before: str, after: str, limit: int =
             for name, (a, b) in found.versions.items()
         ]
     for finding in found.counts:
-        rows = [one for one in found.told if one.finding is finding]
+        rows = [one for one in found.differences if one.finding is finding]
         if finding is BaselineFinding.NEW_FINDING:
             continue
         lines += ["", f"#### {str(finding).capitalize()}: {len(rows):,}", ""]
@@ -137,7 +137,7 @@ def markdown(found: BaselineComparison, *, before: str, after: str, limit: int =
     return "\n".join(lines) + "\n"
 
 
-def _row(one: Told) -> str:
+def _row(one: ReportedDifference) -> str:
     return f"| {' | '.join(map(markdown_cell, (one.where, one.what + _case(one), one.why)))} |"
 
 
@@ -150,5 +150,5 @@ def as_json(found: BaselineComparison) -> dict[str, Any]:
         "compared": {"same_cases": found.same, "other_cases": found.other, "expected": found.total},
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "options": {name: {"before": a, "after": b} for name, (a, b) in found.options.items()},
-        "differences": [one.to_data() for one in found.told],
+        "differences": as_data(found.differences),
     }

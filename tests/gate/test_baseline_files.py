@@ -93,7 +93,7 @@ def test_the_order_is_stable_and_a_change_is_a_line(tmp_path: Path) -> None:
     [
         ("baseline.json", "{", "base/baseline.json is damaged"),
         ("baseline.json", '{"format": 99}', "format 99, this harness reads 1"),
-        ("baseline.json", '{"format": 1}', "baseline.json is damaged (no `families`)"),
+        ("baseline.json", '{"format": 1}', "baseline.json is damaged (no `options`)"),
         ("activation.txt", None, "base/activation.txt is missing; restore it from version control"),
         ("activation.txt", "<<<<<<< HEAD\n", "activation.txt:1: not a line of a baseline"),
         ("activation.txt", "=======\n", "activation.txt:1: not a line of a baseline"),

@@ -60,10 +60,10 @@ def test_what_is_local_counts_more_than_what_is_committed(tmp_path: Path) -> Non
     ("line", "wrong"),
     [
         ("{", "not JSON"),
-        ("[]", "not a JSON object"),
-        ('{"origin": "found"}', "`origin` is 'found'"),
+        ("[]", "Expected `object`, got `array`"),
+        ('{"origin": "found"}', "Invalid enum value 'found' - at `$.origin`"),
         ('{"origin": "captured"}', "an invocation is an object"),
-        (FAILURE.line.replace('"mismatch"', '"wrong"'), "'wrong' is not a valid Outcome"),
+        (FAILURE.line.replace('"mismatch"', '"wrong"'), "Invalid enum value 'wrong' - at `$.outcome`"),
         (FAILURE.line.replace('"float32"', "32"), "aten.celu.default.self: not a tensor"),
         (
             '{"origin":"captured","invocation":{"overload":"aten.neg.default","arguments":{"self":[{}]}}}',

@@ -9,9 +9,8 @@ fails to draw it: a defect, unless `cases/unreachable.toml` excuses it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.analyse.argument_coverage.asker import Asker
@@ -77,18 +76,6 @@ class Survey:
     missed: list[Missed] = field(default_factory=list)
     excused: list[tuple[str, int]] = field(default_factory=list)
     ranks: dict[int, int] = field(default_factory=dict)
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Survey:
-        """Read what `dataclasses.asdict` wrote, as it comes through JSON."""
-        return cls(
-            **{
-                **data,
-                "missed": [Missed(**miss) for miss in data["missed"]],
-                "excused": [(point, place) for point, place in data["excused"]],
-                "ranks": {int(rank): number for rank, number in data["ranks"].items()},
-            }
-        )
 
     @property
     def defects(self) -> list[str]:

@@ -68,7 +68,7 @@ def command(
         click.echo(gate.markdown(found, before=first.name, after=second.name), nl=False)
     else:
         emit(gate.render(found, f"{first.name} → {second.name}"))
-    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.told), missing=found.missing))
+    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.differences), missing=found.missing))
 
 
 def _status(fail_on: str | None, *, worse: bool, changed: bool, missing: str) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from harness.compare import Stage
 from harness.gate.baseline.file import DRAWING, Baseline
@@ -17,8 +15,8 @@ _BEFORE_BACKENDS = (Stage.REFERENCE, Stage.CONVERT, Stage.CHECK)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """One difference.
+class ReportedDifference:
+    """One difference from a baseline, as reports show it.
 
     Attributes:
         finding: What it is.
@@ -48,17 +46,8 @@ class Told:
         mode = "" if self.shape_mode == "static" else f", {self.shape_mode}"
         return f"{self.overload} {self.dtype}, {self.converter} → {self.backend}{mode}"
 
-    def to_data(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        return {**dataclasses.asdict(self), "finding": str(self.finding)}
 
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Told:
-        """What `to_data` gave."""
-        return cls(**{**data, "finding": BaselineFinding(data["finding"])})
-
-
-def told(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) -> Told:
+def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) -> ReportedDifference:
     """A difference, with what it may come from.
 
     Args:
@@ -68,7 +57,7 @@ def told(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) ->
     cell = difference.cell
     # What has no valid model fails for every backend.
     early = difference.failure is not None and difference.failure.stage in _BEFORE_BACKENDS
-    return Told(
+    return ReportedDifference(
         finding=difference.finding,
         overload=cell.overload,
         dtype=cell.dtype,
@@ -86,9 +75,9 @@ class BaselineComparison:
     """All that a report says of two sides.
 
     Attributes:
-        told: The differences.
+        differences: What is not as expected.
         versions: Name → (before, now) where they differ; "" for what took no part.
-        options: Likewise of what decides on the cases drawn; None for what was not given.
+        options: The same of the options that decide which cases are drawn; None for what was not given.
         draws: How the cases of the two sides came about.
         same: How many cells were compared case by case.
         other: How many by what chance allows.
@@ -96,7 +85,7 @@ class BaselineComparison:
         missing: What the second side was to run and did not, in one line: nothing is known of that.
     """
 
-    told: Sequence[Told]
+    differences: Sequence[ReportedDifference]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     options: Mapping[str, tuple[JSON, JSON]] = field(default_factory=dict)
     draws: Draws = Draws.SAME
@@ -108,7 +97,7 @@ class BaselineComparison:
     @property
     def counts(self) -> dict[BaselineFinding, int]:
         """Finding → how many differences, those that there are, worst first."""
-        counts = {finding: sum(t.finding is finding for t in self.told) for finding in BaselineFinding}
+        counts = {finding: sum(d.finding is finding for d in self.differences) for finding in BaselineFinding}
         return {finding: count for finding, count in counts.items() if count}
 
     @property
@@ -118,7 +107,7 @@ class BaselineComparison:
 
 
 def comparison(
-    before: Baseline, now: Baseline, differences: Sequence[Told], *, same: int, other: int
+    before: Baseline, now: Baseline, differences: Sequence[ReportedDifference], *, same: int, other: int
 ) -> BaselineComparison:
     """What there is to say of two sides.
 
@@ -127,10 +116,10 @@ def comparison(
         now: What was found; its cells are not looked at.
         differences: Between them.
         same: See `BaselineComparison`.
-        other: Likewise.
+        other: See `BaselineComparison`.
     """
     return BaselineComparison(
-        told=differences,
+        differences=differences,
         versions=version_changes(before.versions, now.versions),
         options={
             name: (before.options.get(name), now.options.get(name))

@@ -5,7 +5,6 @@ The order is stable and nothing of time or place is in it, so that a review sees
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.core import as_json, of_data, of_json
 from harness.gate.baseline import text
 from harness.gate.baseline.cell import BaselineCell, CellKey, cells_of, scope
 from harness.record import JSON, ResultsError, layout, read_flaky, read_run_info, reason, store
@@ -44,6 +44,16 @@ class Baseline:
     cells: Mapping[CellKey, BaselineCell]
     versions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BaselineInfo:
+    """``baseline.json``."""
+
+    format: int
+    options: Mapping[str, JSON]
+    versions: Mapping[str, str]
+    families: list[str]
 
 
 def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
@@ -152,14 +162,14 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
     for family, cells in families.items():
         with layout.replacing(directory / f"{family}{_SUFFIX}") as temporary:
             temporary.write_text(text.encode(cells), encoding="utf-8", newline="\n")
-    info = {
-        "format": FORMAT,
-        "options": {name: baseline.options[name] for name in DRAWING if name in baseline.options},
-        "versions": dict(sorted(baseline.versions.items())),
-        "families": sorted(families),
-    }
+    info = _BaselineInfo(
+        format=FORMAT,
+        options={name: baseline.options[name] for name in DRAWING if name in baseline.options},
+        versions=dict(sorted(baseline.versions.items())),
+        families=sorted(families),
+    )
     with layout.replacing(directory / INFO_FILE) as temporary:
-        temporary.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8", newline="\n")
+        temporary.write_text(as_json(info, indent=2) + "\n", encoding="utf-8", newline="\n")
     for stale in directory.glob(f"*{_SUFFIX}"):
         if stale.stem not in families:
             stale.unlink()
@@ -206,20 +216,19 @@ def _said(value: JSON) -> str:
 
 def _parsed(read: Callable[[str], str], where: str) -> Baseline:
     try:
-        info = json.loads(read(INFO_FILE))
-        if info["format"] != FORMAT:
-            raise ValueError(f"format {info['format']}, this harness reads {FORMAT}")
-        families, versions, options = list(info["families"]), dict(info["versions"]), dict(info["options"])
-    except (ValueError, KeyError, TypeError) as error:
-        what = f"no `{error.args[0]}`" if isinstance(error, KeyError) else reason(error)
+        data = of_json(dict[str, Any], read(INFO_FILE))
+        if data.get("format") != FORMAT:
+            raise ValueError(f"format {data.get('format')}, this harness reads {FORMAT}")
+        info = of_data(_BaselineInfo, data)
+    except ValueError as error:
         raise ResultsError(
-            f"{where}/{INFO_FILE} is damaged ({what}); restore it from version control"
+            f"{where}/{INFO_FILE} is damaged ({reason(error)}); restore it from version control"
         ) from None
     cells: dict[CellKey, BaselineCell] = {}
-    for family in families:
+    for family in info.families:
         try:
             for cell in text.decode(read(f"{family}{_SUFFIX}"), family):
                 cells[cell.key] = cell
         except ValueError as error:
             raise ResultsError(f"{where}/{family}{_SUFFIX}:{error}") from None
-    return Baseline(cells, versions, options)
+    return Baseline(cells, info.versions, info.options)

@@ -7,8 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from harness.core import as_json, of_data, of_json
 from harness.record import ResultsError, reason
 
 MANIFEST_FILE = "manifest.json"
@@ -16,7 +17,8 @@ MANIFEST_FILE = "manifest.json"
 FORMAT = 1
 
 
-class Listed(NamedTuple):
+@dataclass(frozen=True)
+class Listed:
     """One golden.
 
     Attributes:
@@ -69,10 +71,7 @@ class Manifest:
         lines = json.dumps(head, indent=1).removesuffix("\n}")
         entries = [
             f"  {json.dumps(overload)}: {{\n"
-            + ",\n".join(
-                f"   {json.dumps(case_id)}: {json.dumps(listed._asdict())}"
-                for case_id, listed in held.items()
-            )
+            + ",\n".join(f"   {json.dumps(case_id)}: {as_json(listed)}" for case_id, listed in held.items())
             + "\n  }"
             for overload, held in self.goldens.items()
         ]
@@ -83,16 +82,12 @@ class Manifest:
         """Read what `json` gave.
 
         Raises:
-            ValueError: it is something else; likewise TypeError and KeyError.
+            ValueError: it is something else.
         """
-        data: Any = json.loads(text)
-        if data["format"] != FORMAT:
-            raise ValueError(f"format {data['format']}, this harness reads {FORMAT}")
-        goldens = {
-            overload: {case_id: Listed(**listed) for case_id, listed in held.items()}
-            for overload, held in data.pop("goldens").items()
-        }
-        return cls(goldens=goldens, **data)
+        data = of_json(dict[str, Any], text)
+        if data.get("format") != FORMAT:
+            raise ValueError(f"format {data.get('format')}, this harness reads {FORMAT}")
+        return of_data(cls, data)
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -109,5 +104,5 @@ def read_manifest(directory: Path) -> Manifest:
             f"{directory} holds no goldens: it has no {MANIFEST_FILE}; "
             "make them with `conformance golden record`"
         ) from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError) as error:
         raise ResultsError(f"{path} is damaged ({reason(error)}); restore it from version control") from None

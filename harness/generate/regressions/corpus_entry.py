@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from harness.compare import Outcome, Stage
-from harness.core import InvalidInvocation, Invocation
+from harness.core import InvalidInvocation, Invocation, as_data, of_json
 
 #: Why an invocation is kept: a run found that it fails, shrinking left it, a model makes the call.
 ORIGINS = ("failure", "minimal", "captured")
@@ -30,11 +29,11 @@ class CorpusEntry:
         exported: What to export, where a dynamic export is to be run at other sizes; None for a static one.
         origin: One of `ORIGINS`.
         note: Of a person or a tool, for people.
-        converter: For a failure: with what it failed; "" otherwise, as for the next two.
-        backend: Likewise.
-        signature: How it failed, as `Verdict` has it.
-        stage: Likewise; None otherwise.
-        outcome: Likewise.
+        converter: With what a failure failed; "" for what is no failure, as are the next two.
+        backend: On what it failed.
+        signature: What the failure is known by, as `Verdict` has it.
+        stage: Where it ended; None for what is no failure, as is the next.
+        outcome: How it ended.
     """
 
     invocation: Invocation
@@ -61,18 +60,13 @@ class CorpusEntry:
     @property
     def line(self) -> str:
         """The entry as one line of JSON without its end; what says nothing is left out."""
-        data: dict[str, Any] = {
-            "origin": self.origin,
-            "note": self.note,
-            "converter": self.converter,
-            "backend": self.backend,
-            "stage": self.stage and str(self.stage),
-            "outcome": self.outcome and str(self.outcome),
-            "signature": self.signature,
-            "invocation": self.invocation.to_data(),
-            "exported": self.exported and self.exported.to_data(),
-        }
-        said = {name: value for name, value in data.items() if value}
+        exported = self.exported.to_data() if self.exported is not None else None
+        line = _Line(
+            **{name: getattr(self, name) for name in _SAME},
+            invocation=self.invocation.to_data(),
+            exported=exported,
+        )
+        said = {name: value for name, value in as_data(line).items() if value}
         return json.dumps(said, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -83,21 +77,29 @@ class CorpusEntry:
             InvalidEntry: it is something else.
         """
         try:
-            data = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InvalidEntry(f"not JSON: {error}") from None
-        if not isinstance(data, Mapping):
-            raise InvalidEntry("not a JSON object")
-        if data.get("origin") not in ORIGINS:
-            raise InvalidEntry(f"`origin` is {data.get('origin')!r}, not one of {', '.join(ORIGINS)}")
-        try:
+            read = of_json(_Line, line)
             return cls(
-                invocation=Invocation.from_data(data.get("invocation")),
-                exported=Invocation.from_data(data["exported"]) if data.get("exported") else None,
-                origin=data["origin"],
-                stage=Stage(data["stage"]) if data.get("stage") else None,
-                outcome=Outcome(data["outcome"]) if data.get("outcome") else None,
-                **{name: str(data.get(name) or "") for name in ("note", "converter", "backend", "signature")},
+                **{name: getattr(read, name) for name in _SAME},
+                invocation=Invocation.from_data(read.invocation),
+                exported=Invocation.from_data(read.exported) if read.exported else None,
             )
         except (InvalidInvocation, ValueError) as error:
             raise InvalidEntry(str(error)) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """An entry in a file; an `Invocation` has a JSON form of its own."""
+
+    origin: Literal["failure", "minimal", "captured"]
+    note: str = ""
+    converter: str = ""
+    backend: str = ""
+    stage: Stage | None = None
+    outcome: Outcome | None = None
+    signature: str = ""
+    invocation: Any = None
+    exported: Any = None
+
+
+_SAME = ("origin", "note", "converter", "backend", "stage", "outcome", "signature")
