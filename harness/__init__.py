@@ -1,6 +1,6 @@
 """Property-based conformance tests for PyTorch → ONNX → inference runtimes.
 
-What a notebook needs. Each name is loaded at its first use, so that ``import harness`` does not import PyTorch.
+What a notebook needs. Each name is loaded at its first use: ``import harness`` does not import PyTorch.
 
     import harness
 

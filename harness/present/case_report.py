@@ -138,12 +138,12 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     )
     yield Text()
     if model is not None:
-        yield Text("Again, and where it begins", style="bold")
+        yield Text("Rerun, or find where the error begins", style="bold")
         options = ["--converter", first.converter, "--backend", first.backend]
         for words in (["pytest", "harness", "--model", model], ["conformance", "diverge", model]):
             yield Text(f"  {shlex.join([*words, *options])}", no_wrap=True)
         return
-    yield Text("Again, and as a script of its own", style="bold")
+    yield Text("Rerun, or export as a script", style="bold")
     for verb in ("replay", "repro"):
         words = ["conformance", verb, view.case_id, "--run", shown_path(view.run)]
         yield Text(f"  {shlex.join(words)}", no_wrap=True)

@@ -29,10 +29,10 @@ _BLAMED = {
     "converter": "Converters",
     "backend": "Backends",
     "pytorch": "PyTorch",
-    "unknown": "Not decided: the witnesses disagree, or none could tell",
+    "unknown": "Undecided: the witnesses disagree, or none could say",
     SPEC: "Left open by a specification: nobody's defect",
 }
-#: A gap that is said openly is no defect.
+#: A declared gap is no defect.
 _GAP = Outcome.UNSUPPORTED
 _CALL, _WORDS = 220, 200
 
@@ -80,7 +80,7 @@ class Catalogue:
     entries: tuple[CatalogueEntry, ...]
 
     def defects(self, run: str | None = None) -> list[CatalogueEntry]:
-        """Those that are somebody's: no gaps that are admitted, nothing that is left open or not decided.
+        """Those that are somebody's: no declared gaps, nothing left open or undecided.
 
         Args:
             run: Only those that this run found.
@@ -163,7 +163,7 @@ def _lines(found: Catalogue) -> Iterator[str]:
         "`conformance replay`."
     )
     yield ""
-    yield "| run | converters | backends | seed | cases an operator | operators | cases | defects found |"
+    yield "| run | converters | backends | seed | cases per operator | operators | cases | defects found |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for run in found.runs:
         said = [_cell(run.name), _named(run, "converter"), _named(run, "backend"), str(run.info.seed)]
@@ -181,7 +181,7 @@ def _lines(found: Catalogue) -> Iterator[str]:
             yield from ("", f"## {title}", "")
             yield from _table(defects, several=len(found.runs) > 1)
         if gaps:
-            yield from ("", f"## {title}: gaps that are admitted", "")
+            yield from ("", f"## {title}: declared gaps", "")
             yield from _gaps(gaps)
 
 
@@ -239,7 +239,7 @@ def _said(group: FailureGroup) -> str:
 
 
 def _gaps(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
-    """What is admitted needs no proof: who, of which operators, in which words."""
+    """A declared gap needs no proof: name who declares it, for what operators, in what words."""
     yield "| at | who | operators | says |"
     yield "| --- | --- | --- | --- |"
     for entry in entries:

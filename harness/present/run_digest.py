@@ -21,9 +21,9 @@ class Standing(StrEnum):
     `UNJUDGED`: none of its cases passed and none failed, such as an engine that was built and not run.
     """
 
-    WHOLE = "pass wholly"
-    PART = "in part"
-    NONE = "not at all"
+    WHOLE = "all pass"
+    PART = "some pass"
+    NONE = "none pass"
     UNJUDGED = "not judged"
 
     @classmethod

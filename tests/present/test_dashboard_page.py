@@ -382,7 +382,7 @@ def test_what_a_shard_lost_is_missing_on_every_view(browser: Browser, sites: Sit
         expect(page.locator(".notice")).to_contain_text("Shard 3 of 4 is unfinished: 1 operator of it")
         cells = page.locator(".tabulator-row:not(.family) .state")
         assert set(cells.all_inner_texts()) == {"? missing"}
-        field(page, "standing").select_option("whole")
+        field(page, "status").select_option("whole")
         expect(page.get_by_text("Nothing matches")).to_be_visible()
         expect(visit.open().locator("main")).to_contain_text("1 operator missing")
         expect(visit.open("#/compare").locator("main")).to_contain_text(

@@ -50,13 +50,13 @@ def test_a_worse_run_is_red(tmp_path: Path) -> None:
     after = make_run(tmp_path / "after", rows(CELU, failing=2) + rows(ERF, failing=6))
     text = summary(after, "--against", before)
     assert text.startswith("## Conformance is red: 2 worse than before\n")
-    # Of two operators one passes in part, and one not at all.
+    # Of two operators, one passes some cases, the other none.
     assert "| dynamo → ort-cpu | 2 | 0 | 1 | 1 | 0 | 0 | 4 of 12 (33.3%) |" in text
     assert "#### Regressed: 2" in text
     message = json.loads(summary(after, "--against", before, "--chat", "--link", "https://x.test/"))["text"]
     assert message.splitlines() == [
         "Conformance is red: 2 worse than before",
-        "dynamo → ort-cpu: 0 of 2 operators pass wholly",
+        "dynamo → ort-cpu: 0 of 2 operators pass all cases",
         "• aten.celu.default, dynamo → ort-cpu: 2 regressed",
         "https://x.test/",
     ]
@@ -100,7 +100,7 @@ def test_what_is_missing_is_red_and_counts_as_no_pass(tmp_path: Path) -> None:
     assert text.startswith("## Conformance is red: shard 2/2 is missing; 1 of 2 operators lack verdicts;")
     assert "| 2/2 | missing | 1 | 1 |" in text
     assert "| dynamo → ort-cpu | 2 | 1 | 0 | 0 | 0 | 1 | 6 of 6 (100.0%) |" in text
-    assert "1 of 2 operators pass wholly, 1 lack verdicts" in summary(run, "--chat")
+    assert "1 of 2 operators pass all cases, 1 missing" in summary(run, "--chat")
 
 
 def test_what_was_reused_is_said(tmp_path: Path) -> None:

@@ -36,12 +36,12 @@ _MOST = 64
 @click.argument("case", metavar="CASE_ID|FILE")
 @click.option("--run", metavar="DIR", help="The run that has the case; the newest below results/ by default.")
 @click.option(
-    "--converter", "converters", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable."
+    "--converter", "converters", multiple=True, metavar="NAME", help="Use this one instead of the recorded one. Repeatable."
 )
 @click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="In place of the recorded. Repeatable."
+    "--backend", "backends", multiple=True, metavar="NAME", help="Use this one instead of the recorded one. Repeatable."
 )
-@click.option("--opset", type=int, metavar="N", help="To emit, in place of the recorded.")
+@click.option("--opset", type=int, metavar="N", help="Opset to emit, instead of the recorded one.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S"
 )

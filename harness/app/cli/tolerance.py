@@ -65,7 +65,7 @@ def command(
     info = read_run_info(run)
     if other is not None:
         if out is not None:
-            raise click.UsageError("--compare writes no files: leave --out away")
+            raise click.UsageError("--compare writes no files: leave out --out")
         earlier = find_run(other)
         found = movement.movement(
             selection.read(earlier, movement.COLUMNS),

@@ -15,7 +15,7 @@ _GREY = "#5f6670"
 
 
 def badge(label: str, passing: int, total: int, note: str = "") -> str:
-    """An SVG image: `label`, and how many of how many operators pass wholly.
+    """An SVG image: `label`, and how many of how many operators pass all their cases.
 
     Args:
         label: What it is about: ``dynamo → ort-cpu``.

@@ -88,11 +88,11 @@ def _schemas(names: list[str]) -> dict[str, str]:
     """What PyTorch declares of operators, where it is installed; nothing of those that it lacks."""
     if not all_overloads():
         return {}
-    import torch
+    from harness.core import registered_schemas
 
     found = {}
     wanted = set(names)
-    for schema in torch._C._jit_get_all_schemas():
+    for schema in registered_schemas():
         name = f"{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
         if name in wanted:
             found[name] = str(schema)

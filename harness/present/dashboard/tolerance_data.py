@@ -1,4 +1,4 @@
-"""How far right answers are from PyTorch's, per operator, dtype and column of the newest run."""
+"""Numerical error of passing cases, per operator, dtype and column of the newest run."""
 
 from __future__ import annotations
 

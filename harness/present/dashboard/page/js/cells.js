@@ -84,7 +84,7 @@
       case "absent":
         return "not run";
       case "missing":
-        return "missing: the run has lost this operator";
+        return "missing: the run has no verdicts of this operator";
       default: {
         const rest = Object.entries(found.outcomes)
           .filter(([o]) => o !== "pass")
@@ -101,9 +101,9 @@
   }
 
   const NAMES = {
-    whole: "passes wholly",
-    part: "passes partly",
-    none: "passes not at all",
+    whole: "all pass",
+    part: "some pass",
+    none: "none pass",
     unjudged: "not judged",
     missing: "missing",
   };

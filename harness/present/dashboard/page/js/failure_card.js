@@ -75,7 +75,7 @@
       el(
         "div",
         {},
-        el("h3", {}, "Again, and all about it"),
+        el("h3", {}, "Rerun, or see all details"),
         controls.code(
           "conformance replay " + group.case + " " + at + "\nconformance show " + group.case + " " + at,
           "commands",
@@ -84,10 +84,10 @@
       ),
       group.evidence
         ? details(
-            "Why it is " +
+            "Why " +
               (group.blame === "unknown" || !group.blame
-                ? "not decided whose defect it is"
-                : "said to be of " + group.blame),
+                ? "blame is undecided"
+                : "the " + group.blame + " is blamed"),
             sentences(group.evidence),
             false,
           )

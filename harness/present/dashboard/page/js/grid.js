@@ -46,7 +46,7 @@
       headerSortElement: (column, direction) => (direction === "asc" ? "▲" : direction === "desc" ? "▼" : ""),
       columnHeaderVertAlign: "bottom",
       columnDefaults: { tooltip: false, headerTooltip: false, resizable: false },
-      placeholder: "Nothing matches. Take a filter away.",
+      placeholder: "Nothing matches. Remove a filter.",
       ...options,
     });
     Conformance.gridKeys(box, table);

@@ -25,7 +25,7 @@
         try {
           resolve(JSON.parse(text));
         } catch {
-          reject(new Error("data/" + name + ".js is damaged; build the site again"));
+          reject(new Error("data/" + name + ".js is damaged: build the site again"));
         }
       };
       script.onerror = function () {

@@ -57,7 +57,7 @@
           ? select("converter → backend", want.column, any(columns, "all"), set("column"))
           : null,
         select("dtype", want.dtype, any(dtypes, "all"), set("dtype")),
-        select("standing", want.standing, any(Object.entries(cells.NAMES), "any"), set("standing")),
+        select("status", want.standing, any(Object.entries(cells.NAMES), "any"), set("standing")),
         select("outcome", want.outcome, any(OUTCOMES, "any"), set("outcome")),
         select("blame", want.blame, any(BLAMES, "any"), set("blame")),
         select("stage", want.stage, any(STAGES, "any"), set("stage")),
@@ -76,7 +76,7 @@
           "unsupported only",
           Boolean(want.gaps),
           (on) => set("gaps")(on ? "1" : ""),
-          "Operators that fail, and only where a converter or backend openly says that it does not support them",
+          "Operators whose failures are all declared gaps: the converter or backend says that it does not support them",
         ),
         select(
           "rows",

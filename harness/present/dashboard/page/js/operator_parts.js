@@ -28,7 +28,7 @@
     };
     return el(
       "div.scroll",
-      { tabindex: "0", "aria-label": "How the operator stands" },
+      { tabindex: "0", "aria-label": "Status of the operator" },
       el(
         "table.standing",
         {},

@@ -3,10 +3,10 @@
   "use strict";
   const { el, words, controls, load } = Conformance;
   const FILES = [
-    ["overview", "Operators by how they stand, per run, converter and backend"],
+    ["overview", "Operators by status, per run, converter and backend"],
     ["matrix", "Cases by operator, column, dtype, outcome, stage and blame; newest run"],
     ["failures", "Distinct failures of the newest run"],
-    ["tolerances", "Errors in ULP and tolerances that are needed; newest run"],
+    ["tolerances", "Errors in ULP and the tolerances that cover them; newest run"],
     ["changes", "Cases that changed between the two newest runs"],
   ];
 
@@ -34,7 +34,7 @@
       "section.panel",
       {},
       el("h2", {}, "Set aside"),
-      el("p.quiet", {}, "These were given, could not be read, and are in no number of this page."),
+      el("p.quiet", {}, "These runs could not be read. No number on this page counts them."),
       el(
         "ul.list",
         {},
@@ -154,7 +154,7 @@
       el(
         "p.quiet.small",
         {},
-        "Operators that pass wholly in the newest run. Put the address of this site before the path.",
+        "Share of operators whose cases all pass, in the newest run. Put the address of this site before the path.",
       ),
       el(
         "ul.list",
@@ -163,7 +163,7 @@
           el(
             "li",
             {},
-            el("img", { src: badge.path, alt: badge.label + ": operators that pass wholly", height: "20" }),
+            el("img", { src: badge.path, alt: badge.label + ": operators whose cases all pass", height: "20" }),
             controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true),
           ),
         ),

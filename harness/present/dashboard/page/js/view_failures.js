@@ -26,7 +26,7 @@
               el(
                 "p.about",
                 {},
-                "One line per defect, worst first, of the run of ",
+                "One line per defect, worst first, from the run of ",
                 words.when(index.runs[index.runs.length - 1].started),
               ),
             ),

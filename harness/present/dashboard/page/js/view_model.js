@@ -57,7 +57,7 @@
             "div",
             {},
             el("h1", {}, "For my model"),
-            el("p.quiet", {}, "Name the operators of a model, one a line, and see whether they survive."),
+            el("p.quiet", {}, "Name the operators of a model, one per line, to see which of them work."),
           ),
           el(
             "div.columns",
@@ -66,8 +66,8 @@
             el(
               "section.panel",
               {},
-              el("h2", {}, "The list of a model"),
-              el("p", {}, "Of an ONNX file or an exported program, both of these make one:"),
+              el("h2", {}, "Get the list of a model"),
+              el("p", {}, "These commands list the operators of an ONNX file or of an exported program:"),
               controls.code(
                 "conformance operators model.onnx --json > operators.json\nconformance operators program.pt2 > operators.txt",
                 "commands",
@@ -76,7 +76,7 @@
               el(
                 "p.small.quiet",
                 {},
-                "The text also goes to the tests: pytest harness @operators.txt. Nothing that is named here leaves this page.",
+                "pytest harness @operators.txt tests the same list. Nothing that you enter here leaves this page.",
               ),
             ),
           ),
@@ -108,7 +108,7 @@
       if (/\.(onnx|pt2|pt|pth|safetensors)$/i.test(file.name)) {
         fill(
           this.result,
-          el("p.notice", {}, "A model is read by the command line: conformance operators " + file.name),
+          el("p.notice", {}, "The page cannot read a model. List its operators on the command line: conformance operators " + file.name),
         );
         return;
       }
@@ -167,12 +167,12 @@
       const whole = of("whole");
       const verdict =
         whole === this.shown.length
-          ? "Every operator passes wholly."
-          : words.number(whole) + " of " + words.count(this.shown.length, "operator") + " pass wholly.";
+          ? "Every operator passes all its cases."
+          : words.number(whole) + " of " + words.count(this.shown.length, "operator") + " pass all their cases.";
       const tiles = [
-        ["whole", "✓ pass wholly", "better"],
-        ["part", "◐ partly", ""],
-        ["none", "✕ not at all", "worse"],
+        ["whole", "✓ all pass", "better"],
+        ["part", "◐ some pass", ""],
+        ["none", "✕ none pass", "worse"],
         ["unjudged", "◇ not judged", ""],
         ["missing", "? missing", "worse"],
         ["untested", "– not tested", "worse"],
@@ -215,7 +215,7 @@
             standing: "untested",
             share: 0,
             found: null,
-            why: one.unmapped ? "no ATen operator is known for this node" : "no run here has it",
+            why: one.unmapped ? "this node is of no known ATen operator" : "no run here has it",
           },
         ];
       return found.map(function (operator) {
@@ -238,9 +238,9 @@
     build(leaf) {
       const { index } = this;
       const label = {
-        whole: "✓ passes wholly",
-        part: "◐ passes partly",
-        none: "✕ passes not at all",
+        whole: "✓ all pass",
+        part: "◐ some pass",
+        none: "✕ none pass",
         unjudged: "◇ not judged",
         missing: "? missing",
         untested: "– not tested",
@@ -339,7 +339,7 @@
     if (rows.matrix.rows.has(operator)) return "not run with this dtype there";
     const last = index.evidence[operator];
     return last >= 0
-      ? "not in this run, last in that of " + words.when(index.runs[last].started)
+      ? "not in this run; last seen in the run of " + words.when(index.runs[last].started)
       : "missing in every run";
   }
 

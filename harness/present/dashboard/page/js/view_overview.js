@@ -70,14 +70,14 @@
       el("h2", { id: "h-stand" }, "Operators by converter and backend"),
       charts.standings(
         rows,
-        "Bars: operators that pass wholly, partly, not at all; the table below has the numbers.",
+        "Bars: operators of which all, some or no cases pass. The table below has the numbers.",
         open,
       ),
       controls.table(
         [
           "converter → backend",
           charts.KINDS.map((kind) =>
-            el("th.number", { scope: "col", title: cells.NAMES[kind] }, cells.GLYPHS[kind] + " " + kind),
+            el("th.number", { scope: "col" }, cells.GLYPHS[kind] + " " + cells.NAMES[kind].replace(" pass", "")),
           ),
           el("th.number", { scope: "col" }, "cases pass"),
         ],
@@ -132,7 +132,7 @@
         "section.panel",
         {},
         el("h2", {}, "What moved"),
-        el("p.quiet", {}, "One run is here; what moves is seen from the second on."),
+        el("p.quiet", {}, "There is only one run. A second run shows what changed."),
       );
     }
     const [a, b] = [index.runs[found.before].id, index.runs[found.after].id];
@@ -179,7 +179,7 @@
         ? el(
             "p.small",
             {},
-            words.count(lost, "operator") + " missing in one of the two runs: nothing is known of them.",
+            words.count(lost, "operator") + " missing in one of the two runs. They cannot be compared.",
           )
         : null,
       lines.length
@@ -206,7 +206,7 @@
               ),
             ),
           )
-        : el("p.quiet", {}, lost ? "Of what both runs have nothing is worse." : "Nothing is worse."),
+        : el("p.quiet", {}, lost ? "Nothing that both runs have is worse." : "Nothing is worse."),
     );
   }
 
@@ -229,12 +229,12 @@
     return el(
       "section.panel",
       { "aria-labelledby": "h-trend" },
-      el("h2", { id: "h-trend" }, "Operators that pass wholly, run by run"),
+      el("h2", { id: "h-trend" }, "Operators whose cases all pass, run by run"),
       charts.trend(
         index.runs.map((run) => words.when(run.started)),
         series,
         marks,
-        "Lines: share of operators that pass wholly, per run. The numbers are in the download.",
+        "Lines: share of operators whose cases all pass, per run. The download has the numbers.",
         "%",
         open,
       ),
@@ -242,8 +242,8 @@
         ? el(
             "p.small.quiet",
             {},
-            "Hollow circles are runs of which a part is missing, or of other operators than the newest: their " +
-              "shares are not of the same.",
+            "A hollow circle is an incomplete run, or a run of other operators than the newest: its share " +
+              "cannot be compared.",
           )
         : null,
     );
@@ -308,7 +308,7 @@
       box.append(
         charts.standings(
           rows,
-          "Bars: operators of each family by how they stand. The matrix has the numbers.",
+          "Bars: operators of each family by status. The matrix has the numbers.",
           open,
           true,
         ),

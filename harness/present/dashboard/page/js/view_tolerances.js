@@ -1,4 +1,4 @@
-// How far right answers are from PyTorch's: errors in ULP per operator and dtype, backends side by side.
+// Numerical error of passing cases, in ULP per operator and dtype, backends side by side.
 (function () {
   "use strict";
   const { el, fill, words, load, grid, controls, address, names, charts, download } = Conformance;
@@ -37,7 +37,7 @@
               el(
                 "p.about",
                 {},
-                "Errors of passing cases in units in the last place of PyTorch's result; run of ",
+                "Errors of passing cases, in units in the last place of PyTorch's result, from the run of ",
                 words.when(index.runs[data.run].started),
               ),
             ),
@@ -92,10 +92,10 @@
             set("dtype"),
           ),
           controls.check(
-            "beyond the default tolerance",
+            "above the default tolerance",
             Boolean(params.get("beyond")),
             (on) => set("beyond")(on ? "1" : ""),
-            "Needs a larger rtol or atol than torch.testing gives the dtype: float64 is on its side",
+            "Needs a larger rtol or atol than the default of torch.testing for the dtype. It passes because it is close to the float64 result.",
           ),
         ),
       );

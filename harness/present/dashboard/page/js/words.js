@@ -10,7 +10,7 @@
   function percent(part, total) {
     if (!total) return "–";
     const share = (100 * part) / total;
-    // Neither all nor nothing is said of what is only nearly so.
+    // Only exactly all is 100%, and only exactly none is 0%.
     if (part === total) return "100%";
     if (part === 0) return "0%";
     return Math.min(99.9, Math.max(0.1, share)).toFixed(share >= 10 && share <= 99 ? 0 : 1) + "%";
@@ -25,7 +25,7 @@
     return Number.isInteger(value) ? whole.format(value) : String(Number(value.toPrecision(3)));
   }
 
-  // Runs of one day are told apart by their time; all of them are in UTC, as recorded.
+  // The time tells runs of one day apart. All times are in UTC, as recorded.
   function when(iso) {
     const date = new Date(iso);
     if (Number.isNaN(date.getTime())) return String(iso);
