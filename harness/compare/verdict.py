@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 #: What identifies a row of a run: case id, exported invocation, converter, backend.
 CaseKey: TypeAlias = tuple[str, str, str, str]
@@ -62,77 +62,46 @@ _FAILURES = frozenset({Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.ERROR, Out
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One row of the record.
+    """One row of the record: after ``run_id``, its fields are the record's columns, in this order.
 
-    Attributes:
-        case_id: Identity of the invocation.
-        overload: Dotted name; ``model.NAME`` for a whole model, whose inputs `invocation` has.
-        family: The operator case's family.
-        dtype: The invocation's main dtype.
-        shape_mode: ``static`` or ``dynamic``.
-        source: Where the invocation came from: ``generated``, ``opinfo``, ``corpus``,
-            ``replay`` or ``model``.
-        converter: Name; with its version and the opset that it emitted (None before `CHECK`).
-        backend: Name; with its version and device.
-        stage: Where the case ended.
-        outcome: How.
-        blame: ``converter``, ``backend``, ``pytorch``, ``spec``, ``unknown``; "" for no failure.
-        evidence: What the blame rests on, a sentence per witness; "" for no failure.
-        signature: The failure's message without shapes, values, names and addresses; "" for no failure.
-        message: The failure's own words, cut to a few lines.
-        max_abs_error: Over all outputs, in the values' unit; None where nothing was compared.
-        max_rel_error: Likewise, a ratio.
-        max_ulp_error: Likewise, in units in the last place of the expected value.
-        needed_rtol: The rtol of the smallest pair that accepts all elements, see `required_tolerance`.
-        needed_atol: The atol of that pair, in the values' unit.
-        mismatched_elements: How many elements are wrong.
-        total_elements: How many were compared.
-        convert_ms: Wall time of the export; of a batch's, this case's share.
-        load_ms: Likewise of loading.
-        run_ms: Likewise of running.
-        rule: The user's conversion functions that took part, ``my_rules.py:celu``, with commas; "" for none.
-        structure_id: Shared by the cases that share an export.
-        invocation: JSON.
-        exported_invocation: JSON of the invocation whose shapes were exported, for a dynamic export run
-            at other shapes; "" where they are the same.
-        exported_id: Case id of what was exported for it; "" in records of earlier versions.
-        reused_from: Run id of the earlier run in which it was found; "" where it was found in its own.
+    Each field says what it holds; the record keeps these words beside the column. Text is "" and a number is
+    None where there is nothing to say.
     """
 
-    case_id: str
-    overload: str
-    family: str
-    dtype: str
-    shape_mode: str
-    source: str
-    converter: str
-    converter_version: str
-    opset: int | None
-    backend: str
-    backend_version: str
-    device: str
-    stage: Stage
-    outcome: Outcome
-    blame: str = ""
-    evidence: str = ""
-    signature: str = ""
-    message: str = ""
-    max_abs_error: float | None = None
-    max_rel_error: float | None = None
-    max_ulp_error: float | None = None
-    needed_rtol: float | None = None
-    needed_atol: float | None = None
-    mismatched_elements: int = 0
-    total_elements: int = 0
-    convert_ms: float | None = None
-    load_ms: float | None = None
-    run_ms: float | None = None
-    rule: str = ""
-    structure_id: str = ""
-    invocation: str = ""
-    exported_invocation: str = ""
-    exported_id: str = ""
-    reused_from: str = ""
+    case_id: Annotated[str, "content hash of the invocation"]
+    overload: Annotated[str, "dotted name, such as aten.celu.default; model.NAME for a whole model"]
+    dtype: Annotated[str, "the invocation's main dtype"]
+    shape_mode: Annotated[str, "static or dynamic"]
+    source: Annotated[str, "where the invocation comes from: generated, opinfo, corpus, replay or model"]
+    converter: Annotated[str, "name of the converter"]
+    converter_version: Annotated[str, "its version"]
+    opset: Annotated[int | None, "opset of the model; null where there was none before it was checked"]
+    backend: Annotated[str, "name of the backend"]
+    backend_version: Annotated[str, "its version"]
+    device: Annotated[str, "where the backend ran: cpu or cuda"]
+    stage: Annotated[Stage, "where the case ended"]
+    outcome: Annotated[Outcome, "how it ended"]
+    blame: Annotated[str, "whose defect it is: converter, backend, pytorch, spec, unknown"] = ""
+    signature: Annotated[str, "the failure's message without shapes, values, names and addresses"] = ""
+    max_abs_error: Annotated[float | None, "over all outputs, in the values' unit"] = None
+    max_rel_error: Annotated[float | None, "over all outputs, as a ratio"] = None
+    max_ulp_error: Annotated[float | None, "in units in the last place of the expected value"] = None
+    mismatched_elements: Annotated[int, "how many elements are wrong"] = 0
+    total_elements: Annotated[int, "how many elements were compared"] = 0
+    convert_ms: Annotated[float | None, "wall time of the export; the case's share of its batch's"] = None
+    load_ms: Annotated[float | None, "wall time of loading; the case's share of its batch's"] = None
+    run_ms: Annotated[float | None, "wall time of running; the case's share of its batch's"] = None
+    invocation: Annotated[str, "the call with its arguments, JSON"] = ""
+    family: Annotated[str, "the operator case's family"]
+    message: Annotated[str, "the failure's own words, cut to a few lines"] = ""
+    structure_id: Annotated[str, "shared by the cases that share an export"] = ""
+    rule: Annotated[str, "the user's conversion functions that took part, such as my_rules.py:celu"] = ""
+    evidence: Annotated[str, "what the blame rests on, a sentence per witness"] = ""
+    exported_invocation: Annotated[str, "JSON of what was exported, where it had other sizes"] = ""
+    needed_rtol: Annotated[float | None, "rtol of the smallest pair that accepts all elements"] = None
+    needed_atol: Annotated[float | None, "atol of that pair, in the values' unit"] = None
+    exported_id: Annotated[str, "case id of what was exported"] = ""
+    reused_from: Annotated[str, "run id of the earlier run that found this; empty for this run"] = ""
 
     @property
     def case_key(self) -> CaseKey:

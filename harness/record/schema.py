@@ -6,63 +6,38 @@ reader needs to know of it.
 
 from __future__ import annotations
 
-import dataclasses
+import typing
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from harness.compare import Outcome, Stage, Verdict
 
-_DESCRIPTIONS: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("run_id", pa.string(), "the run, as in run.json"),
-    ("case_id", pa.string(), "content hash of the invocation"),
-    ("overload", pa.string(), "aten.celu.default; model.NAME for a whole model"),
-    ("dtype", pa.string(), "the invocation's main dtype"),
-    ("shape_mode", pa.string(), "static or dynamic"),
-    ("source", pa.string(), "generated, opinfo, corpus, replay or model"),
-    ("converter", pa.string(), ""),
-    ("converter_version", pa.string(), ""),
-    ("opset", pa.int32(), "that was emitted; null where the case got no model"),
-    ("backend", pa.string(), ""),
-    ("backend_version", pa.string(), ""),
-    ("device", pa.string(), "cpu or cuda"),
-    ("stage", pa.string(), "where the case ended"),
-    ("outcome", pa.string(), "how"),
-    ("blame", pa.string(), "empty for no failure"),
-    ("signature", pa.string(), "empty for no failure"),
-    ("max_abs_error", pa.float64(), "in the values' unit; null where nothing was compared"),
-    ("max_rel_error", pa.float64(), "ratio"),
-    ("max_ulp_error", pa.float64(), "units in the last place of the expected value"),
-    ("mismatched_elements", pa.int64(), ""),
-    ("total_elements", pa.int64(), "that were compared"),
-    ("convert_ms", pa.float64(), "the case's share of its batch, milliseconds"),
-    ("load_ms", pa.float64(), "likewise"),
-    ("run_ms", pa.float64(), "likewise"),
-    ("invocation", pa.string(), "JSON"),
-    ("family", pa.string(), "the operator case's"),
-    ("message", pa.string(), "the failure's own words"),
-    ("structure_id", pa.string(), "shared by the cases that share an export"),
-    ("rule", pa.string(), "the user's conversion function that took part"),
-    ("evidence", pa.string(), "what the blame rests on"),
-    ("exported_invocation", pa.string(), "JSON; empty where the invocation itself was exported"),
-    ("needed_rtol", pa.float64(), "of the smallest (rtol, atol) that accepts all elements"),
-    ("needed_atol", pa.float64(), "likewise, in the values' unit"),
-    ("exported_id", pa.string(), "content hash of what was exported for the case"),
-    ("reused_from", pa.string(), "the earlier run that found this; empty where its own did"),
-)
+_TYPES = {
+    str: pa.string(),
+    Stage: pa.string(),
+    Outcome: pa.string(),
+    int: pa.int64(),
+    int | None: pa.int32(),
+    float | None: pa.float64(),
+}
 
-SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, metadata={"description": text} if text else None)
-        for name, kind, text in _DESCRIPTIONS
-    ]
-)
+
+def _columns() -> Iterator[pa.Field]:
+    yield pa.field("run_id", pa.string(), metadata={"description": "the run, as in run.json"})
+    for name, hint in typing.get_type_hints(Verdict, include_extras=True).items():
+        kind, description = typing.get_args(hint)
+        yield pa.field(name, _TYPES[kind], metadata={"description": description})
+
+
+#: One column per field of `Verdict`, after the run's id.
+SCHEMA = pa.schema(list(_columns()))
 
 #: Nearly every row has its own: a dictionary of them would only cost time.
 _DISTINCT = {"case_id", "invocation"}
 DICTIONARY_COLUMNS = [f.name for f in SCHEMA if f.type == pa.string() and f.name not in _DISTINCT]
 
-_VERDICT_COLUMNS = tuple(f.name for f in dataclasses.fields(Verdict))
+_VERDICT_COLUMNS = SCHEMA.names[1:]
 
 
 def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
@@ -76,7 +51,7 @@ def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
     for name in ("signature", "message"):
         # What a dying process printed need not be text.
         columns[name] = [str(value).encode(errors="replace").decode() for value in columns[name]]
-    return pa.table({name: columns[name] for name in SCHEMA.names}, schema=SCHEMA)
+    return pa.table(columns, schema=SCHEMA)
 
 
 def to_verdicts(table: pa.Table) -> Iterator[Verdict]:
