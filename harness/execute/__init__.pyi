@@ -1,5 +1,10 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from .batch_export import (
+    Accepted as Accepted,
+    BatchExport as BatchExport,
+    NotConverted as NotConverted,
+)
 from .case_runner import Executor as Executor
 from .models.model_cases import cases_of as cases_of
 from .models.model_entry import (
@@ -39,7 +44,7 @@ from .models.names import (
 from .program import (
     Exportable as Exportable,
     Program as Program,
-    emitted_opset as emitted_opset,
+    export_alone as export_alone,
     export_request as export_request,
     varying_dims as varying_dims,
 )
@@ -49,6 +54,14 @@ from .reference import (
     run_reference as run_reference,
 )
 from .resize import variants as variants
+from .run_steps import (
+    StepFailure as StepFailure,
+    emitted_opset as emitted_opset,
+    named_feeds as named_feeds,
+    narrowing as narrowing,
+    outputs_of as outputs_of,
+    outputs_or_failure as outputs_or_failure,
+)
 from .submodel import extract as extract, outer_names as outer_names
 from .supervisor import Death as Death, Supervisor as Supervisor, WorkerFailed as WorkerFailed
 from .task import (

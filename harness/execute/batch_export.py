@@ -2,73 +2,147 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import onnx
 
 from harness.compare import Outcome, Stage
 from harness.convert import Converter, ExportRequest, RuleBook, UnsupportedOperator
-from harness.execute.member import Accepted, Converted, halves, keys_of
-from harness.execute.program import emitted_opset, export_request
-from harness.execute.task import MemberKey, Settings, Step
+from harness.execute.program import Exportable, export_request
+from harness.execute.reference import Reference
+from harness.execute.run_steps import StepFailure, check_model, check_opset
+from harness.execute.submodel import extract
+from harness.execute.task import Group, MemberKey, Settings, Step
 
 
-class Fail(Protocol):
-    """Records the failure of cases before any backend has taken part."""
+@dataclass(frozen=True)
+class Accepted:
+    """A group that PyTorch accepts, with what the later stages need of it."""
 
-    def __call__(
-        self,
-        keys: Sequence[MemberKey],
-        stage: Stage,
-        outcome: Outcome,
-        error: Exception,
-        *,
-        blame: str,
-        converted: Converted | None = None,
-        rule: str = "",
-    ) -> None:
-        """Record it for all backends.
+    group: Group
+    structure: Exportable
+    references: Mapping[int, Reference]
 
-        Args:
-            keys: The cases.
-            stage: Where they fail.
-            outcome: How.
-            error: In what words.
-            blame: Whose it is.
-            converted: The model, if there is one.
-            rule: What the user's rules contributed.
-        """
+    @classmethod
+    def of(cls, group: Group, references: Mapping[int, Reference]) -> Accepted:
+        """With the answers to those of its cases that PyTorch accepts, one at least."""
+        structure = Exportable.of(
+            group.exported,
+            [invocation for _, invocation in group.cases],
+            outputs=len(next(iter(references.values())).expected),
+            index=group.index,
+        )
+        return cls(group, structure, references)
+
+    @property
+    def keys(self) -> tuple[MemberKey, ...]:
+        """Its cases."""
+        return tuple((self.group.index, case) for case in self.references)
 
 
-class Exporting:
+@dataclass(frozen=True)
+class Converted:
+    """Groups inside one model.
+
+    Attributes:
+        model: The whole.
+        members: Of its parts, in order.
+        convert_ms: Each case's share.
+        rule: What the user's rules contributed to every member; "" for nothing.
+    """
+
+    model: onnx.ModelProto
+    members: tuple[Accepted, ...]
+    convert_ms: float
+    rule: str = ""
+    _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
+
+    def alone(self, member: Accepted) -> bytes:
+        """The model cut down to `member`, serialised."""
+        index = member.group.index
+        if index not in self._alone:
+            self._alone[index] = self.part([member]).model.SerializeToString()
+        return self._alone[index]
+
+    def part(self, members: Sequence[Accepted]) -> Converted:
+        """The same model cut down to `members`."""
+        if len(members) == len(self.members):
+            return self
+        model = extract(
+            self.model,
+            [name for m in members for name in m.structure.input_names],
+            [name for m in members for name in m.structure.output_names],
+        )
+        return Converted(model, tuple(members), self.convert_ms, self.rule)
+
+
+@dataclass(frozen=True)
+class NotConverted:
+    """Groups without a valid model.
+
+    Attributes:
+        members: The groups.
+        failure: Why they have none.
+        converted: The model that the check rejects; None where there is none.
+        rule: What the user's rules contributed.
+    """
+
+    members: tuple[Accepted, ...]
+    failure: StepFailure
+    converted: Converted | None = None
+    rule: str = ""
+
+
+def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
+    """The cases of `members`."""
+    return tuple(key for m in members for key in m.keys)
+
+
+def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Accepted]]:
+    """The first half and the rest."""
+    middle = len(members) // 2
+    return members[:middle], members[middle:]
+
+
+class BatchExport:
     """Exports with one converter.
 
     Args:
         settings: Of the task.
         converter: Started.
         book: The user's rules that the converter was started with.
-        send: Takes each `Step` before the step is taken.
-        fail: Takes what fails.
+        announce: Takes each `Step` before the step is taken.
     """
 
     def __init__(
         self,
         settings: Settings,
         converter: Converter,
-        book: RuleBook | None,
-        send: Callable[[object], None],
-        fail: Fail,
+        book: RuleBook | None = None,
+        announce: Callable[[Step], None] = lambda step: None,
     ) -> None:
         self._settings = settings
         self._converter = converter
         self._book = book
-        self._send = send
-        self._fail = fail
+        self._announce = announce
 
-    def convert(self, members: Sequence[Accepted]) -> Iterator[Converted]:
-        """Export `members` in as few batches as succeed.
+    def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export all groups, `Settings.batch_size` of them at a time."""
+        size = self._settings.batch_size
+        together = [a for a in accepted if not _holds_negative_zero(a.group.exported.arguments)]
+        for start in range(0, len(together), size):
+            yield from self._batch(together[start : start + size])
+        # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
+        # taken for both. In a model of its own a case meets no other case's zero.
+        for one in accepted:
+            if _holds_negative_zero(one.group.exported.arguments):
+                yield from self._batch([one])
+
+    def _batch(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export `members` in as few models as succeed.
 
         Members that need an operator without any conversion are set apart at once. A batch that fails for
         another reason is tried again in quarters; after a case that fails alone the next is tried alone,
@@ -80,7 +154,7 @@ class Exporting:
             batch = members[start : start + size]
             started = time.perf_counter()
             keys = keys_of(batch)
-            self._send(Step(Stage.CONVERT, None, keys))
+            self._announce(Step(Stage.CONVERT, None, keys))
             try:
                 model = self._converter.convert(self._request(batch))
                 if len(batch) > 1:
@@ -91,7 +165,7 @@ class Exporting:
                         continue
             except Exception as error:
                 if len(batch) > 1:
-                    rest = self._without_unsupported(batch, error)
+                    rest = yield from self._without_unsupported(batch, error)
                     if len(rest) < len(batch):
                         members = [*rest, *members[start + len(batch) :]]
                         start, size = 0, max(1, len(rest))
@@ -99,7 +173,8 @@ class Exporting:
                     size = max(1, len(batch) // 4)
                     continue
                 outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-                self._fail(keys, Stage.CONVERT, outcome, error, blame="converter", rule=self._fired())
+                failure = StepFailure(Stage.CONVERT, outcome, error)
+                yield NotConverted(tuple(batch), failure, rule=self._fired())
                 size = 1
             else:
                 elapsed = 1e3 * (time.perf_counter() - started)
@@ -125,8 +200,10 @@ class Exporting:
             None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
         )
 
-    def _without_unsupported(self, batch: Sequence[Accepted], error: Exception) -> list[Accepted]:
-        """The members left once those are reported that need an operator without any conversion.
+    def _without_unsupported(
+        self, batch: Sequence[Accepted], error: Exception
+    ) -> Generator[NotConverted, None, list[Accepted]]:
+        """Yield the members that need an operator without any conversion, and return the others.
 
         For each such operator one member is exported alone, which must fail in the same way and says in
         which words; the others with the same operator would fail in them too.
@@ -135,12 +212,13 @@ class Exporting:
         rest = list(batch)
         for operator in dict.fromkeys(missing.values()):
             needing = [m for m in rest if any(missing.get(n) == operator for n in m.structure.output_names)]
-            self._send(Step(Stage.CONVERT, None, needing[0].keys))
+            self._announce(Step(Stage.CONVERT, None, needing[0].keys))
             try:
                 self._converter.convert(self._request(needing[:1]))
             except UnsupportedOperator as alone:
                 if set(alone.missing.values()) == {operator}:
-                    self._fail(keys_of(needing), Stage.CONVERT, Outcome.UNSUPPORTED, alone, blame="converter")
+                    failure = StepFailure(Stage.CONVERT, Outcome.UNSUPPORTED, alone)
+                    yield NotConverted(tuple(needing), failure)
                     rest = [m for m in rest if m not in needing]
             except Exception:
                 # It fails in another way: all of them are tried again.
@@ -152,36 +230,23 @@ class Exporting:
             [m.structure for m in members], opset=self._settings.opset, dynamic=self._settings.dynamic
         )
 
-    def _check(self, converted: Converted) -> list[Converted]:
-        keys = keys_of(converted.members)
-        self._send(Step(Stage.CHECK, None, keys))
+    def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
+        members = converted.members
+        self._announce(Step(Stage.CHECK, None, keys_of(members)))
+        wanted = [name for m in members for name in m.structure.output_names]
         try:
-            _check_model(converted, self._settings.opset)
+            check_model(converted.model, self._settings.opset, wanted)
         except Exception as error:
-            if len(converted.members) > 1:
-                return [c for half in halves(converted.members) for c in self._check(converted.part(half))]
-            self._fail(keys, Stage.CHECK, Outcome.ERROR, error, blame="converter", converted=converted)
-            return []
-        return [converted]
+            if len(members) > 1:
+                for half in halves(members):
+                    yield from self._check(converted.part(half))
+            else:
+                yield NotConverted(members, StepFailure(Stage.CHECK, Outcome.ERROR, error), converted)
+        else:
+            yield converted
 
 
-def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
-    """Whether a model has the opset that was asked for.
-
-    Raises:
-        ValueError: it has another.
-    """
-    emitted = emitted_opset(model)
-    if opset is not None and emitted != opset:
-        raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
-
-
-def _check_model(converted: Converted, opset: int | None) -> None:
-    """Raise where the model is not valid ONNX, not at the opset asked for, or not what was exported."""
-    model = converted.model
-    check_opset(model, opset)
-    outputs = [o.name for o in model.graph.output]
-    wanted = [n for m in converted.members for n in m.structure.output_names]
-    if outputs != wanted:
-        raise ValueError(f"the program returns {len(wanted)} tensors, the graph has {len(outputs)} outputs")
-    onnx.checker.check_model(model, full_check=True)
+def _holds_negative_zero(argument: object) -> bool:
+    if isinstance(argument, tuple):
+        return any(map(_holds_negative_zero, argument))
+    return isinstance(argument, float) and argument == 0.0 and math.copysign(1.0, argument) < 0.0

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from typing import Any
 
-from harness.compare import Outcome, Stage, compare
+from harness.compare import UNKNOWN, Outcome, Stage, compare
 from harness.convert import Converter, RuleBook
-from harness.core import Array, bind, build_tensors, describe_error, fed_shape
-from harness.execute.batch_export import Exporting
-from harness.execute.member import Accepted, Converted, halves
-from harness.execute.program import Exportable, emitted_opset, varying_dims
+from harness.core import Array, describe_error
+from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves
 from harness.execute.reference import Reference, run_reference
+from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_step
 from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.worker import WorkerProcess
 from harness.generate import judge_of
-from harness.run import (
-    Backend,
-    BackendFailure,
-    BackendSession,
-    DeviceLost,
-    InvalidModel,
-    ShapeRange,
-    UnsupportedModel,
-)
+from harness.run import Backend, BackendFailure, BackendSession, InvalidModel, UnsupportedModel
 
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
@@ -61,21 +51,17 @@ class Executor:
         self._settings = task.settings
         self._backends = {name: backends[name] for name in task.backends}
         self._send = send
-        self._exporting = Exporting(task.settings, converter, book, send, self._fail)
+        self._exports = BatchExport(task.settings, converter, book, send)
 
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
         accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
-        size = self._settings.batch_size
-        together = [a for a in accepted if not _holds_negative_zero(a.group.exported.arguments)]
-        batches = [together[start : start + size] for start in range(0, len(together), size)]
-        # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
-        # taken for both. In a model of its own a case meets no other case's zero.
-        batches += [[a] for a in accepted if _holds_negative_zero(a.group.exported.arguments)]
-        for batch in batches:
-            for converted in self._exporting.convert(batch):
-                for name in self._backends:
-                    self._one_backend(name, converted)
+        for found in self._exports.export(accepted):
+            for name in self._backends:
+                if isinstance(found, NotConverted):
+                    self._not_converted(name, found)
+                else:
+                    self._one_backend(name, found)
 
     # Stages
 
@@ -87,27 +73,49 @@ class Executor:
             try:
                 references[case] = run_reference(invocation)
             except Exception as error:
-                self._fail((key,), Stage.REFERENCE, Outcome.SKIP, error, blame="")
-        if not references:
-            return None
-        dims = varying_dims(group.exported, [invocation for _, invocation in group.cases])
-        structure = Exportable(
-            index=group.index,
-            call=bind(group.exported),
-            tensors=build_tensors(group.exported),
-            outputs=len(next(iter(references.values())).expected),
-            dynamic_dims=dims,
+                said = describe_error(error)
+                self._send(
+                    [
+                        self._result(key, name, Stage.REFERENCE, Outcome.SKIP, message=said)
+                        for name in self._backends
+                    ]
+                )
+        return Accepted.of(group, references) if references else None
+
+    def _not_converted(self, name: str, found: NotConverted) -> None:
+        failure = found.failure
+        more = {"rule": found.rule} if found.rule else {}
+        self._send(
+            [
+                self._result(
+                    key,
+                    name,
+                    failure.stage,
+                    failure.outcome,
+                    found.converted,
+                    blame=failure.blame,
+                    message=describe_error(failure.error),
+                    **more,
+                )
+                for member in found.members
+                for key in member.keys
+            ]
         )
-        return Accepted(group, structure, references)
 
     def _one_backend(self, name: str, converted: Converted) -> None:
-        narrowed = [m for m in converted.members if self._narrowing(name, m)]
-        for member in narrowed:
-            self._results(
-                [self._result(key, name, Stage.LOAD, Outcome.NARROWED, converted) for key in member.keys],
-                self._narrowing(name, member),
-            )
-        rest = [m for m in converted.members if m not in narrowed]
+        rest = []
+        for member in converted.members:
+            dtypes = {d for r in member.references.values() for d in r.dtypes}
+            said = narrowing(name, self._backends[name], dtypes)
+            if said:
+                self._send(
+                    [
+                        self._result(key, name, Stage.LOAD, Outcome.NARROWED, converted, message=said)
+                        for key in member.keys
+                    ]
+                )
+            else:
+                rest.append(member)
         if rest:
             pending = {m.group.index: list(m.references) for m in rest}
             self._load(name, converted.part(rest), pending)
@@ -116,24 +124,27 @@ class Executor:
         """Load the model and run every pending case; split and start again where that fails."""
         keys = tuple((g, case) for g, cases in pending.items() for case in cases)
         self._send(Step(Stage.LOAD, name, keys))
+        ranges = None
+        if self._settings.dynamic:
+            ranges = {}
+            for member in converted.members:
+                cases = [r.invocation for r in member.references.values()]
+                ranges.update(member.structure.shape_ranges(converted.model, cases))
         started = time.perf_counter()
-        try:
-            session = self._backends[name].load(converted.model, self._shape_ranges(converted))
-        except DeviceLost:
-            raise
-        except Exception as error:
-            self._split_or_fail(name, converted, pending, Stage.LOAD, error)
+        session = load_step(self._backends[name], converted.model, ranges)
+        if isinstance(session, StepFailure):
+            self._split_or_fail(name, converted, pending, session)
             return
         load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
-        if not session.runnable:
-            self._results(
+        if session.runnable:
+            self._run(name, converted, pending, session, load_ms)
+        else:
+            self._send(
                 [
                     self._result(key, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
                     for key in keys
                 ]
             )
-            return
-        self._run(name, converted, pending, session, load_ms)
 
     def _run(
         self,
@@ -144,26 +155,21 @@ class Executor:
         load_ms: float,
     ) -> None:
         left = {g: list(cases) for g, cases in pending.items()}
-        inputs = {value.name for value in converted.model.graph.input}
         while any(left.values()):
             now = {g: cases[0] for g, cases in left.items() if cases}
             feeds: dict[str, Array] = {}
             for member in converted.members:
                 # Every input is always required: a group whose cases are done repeats one of them.
                 case = now.get(member.group.index, next(iter(member.references)))
-                values = member.references[case].feeds
-                feeds.update(zip(member.structure.input_names, values, strict=True))
+                feeds.update(member.structure.feeds(converted.model, member.references[case].feeds))
             self._send(Step(Stage.RUN, name, tuple(now.items())))
             started = time.perf_counter()
-            try:
-                outputs = session.run({n: v for n, v in feeds.items() if n in inputs})
-            except DeviceLost:
-                raise
-            except Exception as error:
-                self._split_or_fail(name, converted, left, Stage.RUN, error, case_only=now)
+            outputs = run_step(session, feeds)
+            if isinstance(outputs, StepFailure):
+                self._split_or_fail(name, converted, left, outputs, case_only=now)
                 return
             run_ms = 1e3 * (time.perf_counter() - started) / len(now)
-            self._compare(name, converted, now, outputs, load_ms, run_ms)
+            self._compare(name, converted, now, outputs, {"load_ms": load_ms, "run_ms": run_ms})
             for cases in left.values():
                 del cases[:1]
 
@@ -173,8 +179,7 @@ class Executor:
         converted: Converted,
         now: Mapping[int, int],
         outputs: Sequence[Array],
-        load_ms: float,
-        run_ms: float,
+        times: Mapping[str, float],
     ) -> None:
         by_name = dict(zip((o.name for o in converted.model.graph.output), outputs, strict=True))
         self._send(Step(Stage.COMPARE, name, tuple(now.items())))
@@ -184,23 +189,24 @@ class Executor:
             if index not in now:
                 continue
             reference = member.references[now[index]]
-            judge = judge_of(reference.invocation)
             got = [by_name[n] for n in member.structure.output_names]
-            comparison = compare(judge, reference, got)
+            comparison = compare(judge_of(reference.invocation), reference, got)
             wrong = comparison.problem is not None
             results.append(
-                replace(
-                    self._result((index, now[index]), name, Stage.COMPARE, Outcome.PASS, converted),
-                    outcome=Outcome.MISMATCH if wrong else Outcome.PASS,
-                    blame="unknown" if wrong else "",
-                    message=f"{comparison.problem}: {comparison.detail}" if wrong else "",
+                self._result(
+                    (index, now[index]),
+                    name,
+                    Stage.COMPARE,
+                    Outcome.MISMATCH if wrong else Outcome.PASS,
+                    converted,
+                    blame=UNKNOWN if wrong else "",
+                    message=comparison.message,
                     model=self._kept_model(converted, member) if wrong else b"",
                     comparison=comparison,
-                    load_ms=load_ms,
-                    run_ms=run_ms,
+                    **times,
                 )
             )
-        self._results(results)
+        self._send(results)
 
     # Helpers
 
@@ -209,30 +215,33 @@ class Executor:
         name: str,
         converted: Converted,
         pending: Mapping[int, list[int]],
-        stage: Stage,
-        error: Exception,
+        failure: StepFailure,
         case_only: Mapping[int, int] | None = None,
     ) -> None:
         """One failing node fails a whole model: find the members that fail by themselves."""
         active = [m for m in converted.members if pending[m.group.index]]
         if len(converted.members) > 1:
-            nodes = error.nodes if isinstance(error, _NODES_NAMED) else ()
+            nodes = failure.error.nodes if isinstance(failure.error, _NODES_NAMED) else ()
             for part in _suspects_apart(converted, active, nodes):
                 self._load(name, converted.part(part), {m.group.index: pending[m.group.index] for m in part})
             return
         (member,) = active
         index = member.group.index
         failed = [case_only[index]] if case_only else pending[index]
-        unsupported = isinstance(error, UnsupportedModel)
-        self._fail(
-            tuple((index, case) for case in failed),
-            stage,
-            Outcome.UNSUPPORTED if unsupported else Outcome.ERROR,
-            error,
-            blame="backend" if unsupported else "unknown",
-            backends=(name,),
-            converted=converted,
-            model=self._kept_model(converted, member),
+        self._send(
+            [
+                self._result(
+                    (index, case),
+                    name,
+                    failure.stage,
+                    failure.outcome,
+                    converted,
+                    blame=failure.blame,
+                    message=describe_error(failure.error),
+                    model=self._kept_model(converted, member),
+                )
+                for case in failed
+            ]
         )
         rest = [case for case in pending[index] if case not in failed]
         if rest:
@@ -242,32 +251,6 @@ class Executor:
         """The part of the model that computes `member`, for the witnesses of its failure."""
         return converted.alone(member) if self._settings.blame else b""
 
-    def _narrowing(self, name: str, member: Accepted) -> str:
-        for dtype in sorted({d for r in member.references.values() for d in r.dtypes}):
-            narrower = self._backends[name].narrows(dtype)
-            if narrower:
-                return f"{name} silently computes {dtype} in {narrower}"
-        return ""
-
-    def _shape_ranges(self, converted: Converted) -> dict[str, ShapeRange] | None:
-        if not self._settings.dynamic:
-            return None
-        ranges = {}
-        present = {value.name for value in converted.model.graph.input}
-        for member in converted.members:
-            shapes = [
-                [fed_shape(spec) for spec in r.invocation.tensors()] for r in member.references.values()
-            ]
-            for j, name in enumerate(member.structure.input_names):
-                if name in present:
-                    seen = [s[j] for s in shapes]
-                    ranges[name] = ShapeRange(
-                        min=tuple(map(min, zip(*seen, strict=True))),
-                        opt=seen[0],
-                        max=tuple(map(max, zip(*seen, strict=True))),
-                    )
-        return ranges
-
     def _result(
         self,
         key: MemberKey,
@@ -275,53 +258,12 @@ class Executor:
         stage: Stage,
         outcome: Outcome,
         converted: Converted | None = None,
-        load_ms: float | None = None,
+        **more: Any,
     ) -> Result:
-        return Result(
-            case=key,
-            backend=backend,
-            stage=stage,
-            outcome=outcome,
-            rule=converted.rule if converted else "",
-            opset=emitted_opset(converted.model) if converted else None,
-            convert_ms=converted.convert_ms if converted else None,
-            load_ms=load_ms,
-        )
-
-    def _results(self, results: Sequence[Result], message: str = "") -> None:
-        self._send([replace(r, message=message) for r in results] if message else list(results))
-
-    def _fail(
-        self,
-        keys: Sequence[MemberKey],
-        stage: Stage,
-        outcome: Outcome,
-        error: Exception,
-        *,
-        blame: str,
-        backends: Sequence[str] | None = None,
-        converted: Converted | None = None,
-        rule: str = "",
-        model: bytes = b"",
-    ) -> None:
-        message = describe_error(error)
-        results = [
-            replace(
-                self._result(key, name, stage, outcome, converted),
-                blame=blame,
-                message=message,
-                model=model,
-            )
-            for name in backends or self._backends
-            for key in keys
-        ]
-        self._send([replace(result, rule=rule) for result in results] if rule else results)
-
-
-def _holds_negative_zero(argument: object) -> bool:
-    if isinstance(argument, tuple):
-        return any(map(_holds_negative_zero, argument))
-    return isinstance(argument, float) and argument == 0.0 and math.copysign(1.0, argument) < 0.0
+        if converted is not None:
+            opset = emitted_opset(converted.model)
+            more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}
+        return Result(case=key, backend=backend, stage=stage, outcome=outcome, **more)
 
 
 def _suspects_apart(

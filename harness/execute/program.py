@@ -1,4 +1,4 @@
-"""Many operator calls as one PyTorch program, with names that lead back to the cases."""
+"""Operator calls as one PyTorch program, with names that lead back to the cases, and its export."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from harness.convert import ExportRequest
-from harness.core import BoundCall, Invocation, output_tensors
+from harness.convert import Converter, ExportRequest
+from harness.core import Array, BoundCall, Invocation, bind, build_tensors, fed_shape, output_tensors
+from harness.execute.run_steps import named_feeds, shape_ranges
+from harness.run import ShapeRange
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,33 @@ class Exportable:
     outputs: int
     dynamic_dims: tuple[frozenset[int], ...]
 
+    @classmethod
+    def of(
+        cls,
+        exported: Invocation,
+        cases: Sequence[Invocation] = (),
+        *,
+        outputs: int,
+        index: int = 0,
+        tensors: Sequence[torch.Tensor] | None = None,
+    ) -> Exportable:
+        """The structure of an invocation.
+
+        Args:
+            exported: The invocation.
+            cases: What is run with it; dimensions in which they differ from it may be left dynamic.
+            outputs: How many tensors the call returns.
+            index: Of its group.
+            tensors: Example inputs in place of those that the invocation describes.
+        """
+        return cls(
+            index=index,
+            call=bind(exported),
+            tensors=build_tensors(exported) if tensors is None else tuple(tensors),
+            outputs=outputs,
+            dynamic_dims=varying_dims(exported, cases),
+        )
+
     @property
     def input_names(self) -> tuple[str, ...]:
         """Graph inputs of this structure."""
@@ -40,6 +69,15 @@ class Exportable:
     def output_names(self) -> tuple[str, ...]:
         """Graph outputs of this structure."""
         return tuple(f"c{self.index}_o{j}" for j in range(self.outputs))
+
+    def feeds(self, model: onnx.ModelProto, arrays: Sequence[Array]) -> dict[str, Array]:
+        """Graph input → array, without the inputs that the export left out."""
+        return named_feeds(model, self.input_names, arrays)
+
+    def shape_ranges(self, model: onnx.ModelProto, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+        """The sizes that `model`, a dynamic export, will be run with; the first case's are typical."""
+        shapes = [[fed_shape(spec) for spec in case.tensors()] for case in cases]
+        return shape_ranges(model, self.input_names, shapes)
 
 
 class Program(torch.nn.Module):
@@ -72,6 +110,17 @@ def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic:
     )
 
 
+def export_alone(
+    converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
+) -> onnx.ModelProto:
+    """The model of one structure by itself.
+
+    Raises:
+        Exception: the converter's own.
+    """
+    return converter.convert(export_request([structure], opset=opset, dynamic=dynamic))
+
+
 def varying_dims(exported: Invocation, others: Sequence[Invocation]) -> tuple[frozenset[int], ...]:
     """Per tensor of `exported`, the dimensions in which `others` differ from it."""
     shapes = [spec.shape for spec in exported.tensors()]
@@ -80,11 +129,3 @@ def varying_dims(exported: Invocation, others: Sequence[Invocation]) -> tuple[fr
         for found, ours, theirs in zip(dims, shapes, (s.shape for s in other.tensors()), strict=True):
             found |= {i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b}
     return tuple(frozenset(d) for d in dims)
-
-
-def emitted_opset(model: onnx.ModelProto) -> int | None:
-    """Version of the default operator set that `model` imports."""
-    for imported in model.opset_import:
-        if imported.domain in ("", "ai.onnx"):
-            return int(imported.version)
-    return None

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from harness.compare import Verdict
 from harness.convert import find_converter
-from harness.core import Array, InvalidInvocation, Invocation, bind, build_tensors
-from harness.execute import Exportable, Supervisor, export_request, run_reference, varying_dims
+from harness.core import Array, InvalidInvocation, Invocation
+from harness.execute import Exportable, Supervisor, export_alone, outputs_of, run_reference
 from harness.generate import Replayed
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
@@ -177,18 +177,11 @@ def outputs(case: Replayed, converter: str, backend: str, opset: int | None = No
     """
     exported = case.exported or case.invocation
     reference = run_reference(case.invocation)
-    structure = Exportable(
-        index=0,
-        call=bind(exported),
-        tensors=build_tensors(exported),
-        outputs=len(reference.expected),
-        dynamic_dims=varying_dims(exported, [case.invocation]),
-    )
-    request = export_request([structure], opset=opset, dynamic=case.exported is not None)
-    model = find_converter(converter).create(False).convert(request)
+    structure = Exportable.of(exported, [case.invocation], outputs=len(reference.expected))
+    dynamic = case.exported is not None
+    started = find_converter(converter).create(False)
+    model = export_alone(started, structure, opset=opset, dynamic=dynamic)
     entry, argument = BACKENDS.find(backend)
-    session = entry.create(argument).load(model, None)
-    taken = {value.name for value in model.graph.input}
-    feeds = dict(zip(structure.input_names, reference.feeds, strict=True))
-    got = session.run({name: array for name, array in feeds.items() if name in taken})
-    return Outputs(expected=reference.expected, truth=reference.truth, got=tuple(got))
+    ranges = structure.shape_ranges(model, [exported, case.invocation]) if dynamic else None
+    got = outputs_of(entry.create(argument), model, structure.feeds(model, reference.feeds), ranges)
+    return Outputs(expected=reference.expected, truth=reference.truth, got=got)

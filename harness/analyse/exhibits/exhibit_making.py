@@ -17,7 +17,7 @@ from harness.analyse.repro.failure import failure_of
 from harness.analyse.repro.script import write_script
 from harness.compare import Verdict
 from harness.convert import Converter, find_converter
-from harness.core import Invocation, bind, build_tensors
+from harness.core import Invocation
 from harness.execute import Exportable, emitted_opset, export_request, run_reference
 from harness.record import Graph, Minimal, RunInfo, Script
 
@@ -44,13 +44,7 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         Exception: PyTorch's or the converter's own.
     """
     invocation = Invocation.from_json(wanted.invocation)
-    member = Exportable(
-        index=0,
-        call=bind(invocation),
-        tensors=build_tensors(invocation),
-        outputs=len(run_reference(invocation).expected),
-        dynamic_dims=tuple(frozenset() for _ in invocation.tensors()),
-    )
+    member = Exportable.of(invocation, outputs=len(run_reference(invocation).expected))
     request = dataclasses.replace(
         export_request([member], opset=opset, dynamic=False),
         input_names=CallSource(invocation).names,

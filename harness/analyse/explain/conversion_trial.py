@@ -13,8 +13,8 @@ from harness.analyse.explain.onnx_operator import shown
 from harness.analyse.explain.operator import signature
 from harness.compare import Outcome, Stage, Verdict
 from harness.convert import find_converter, quiet
-from harness.core import Invocation, bind, build_tensors, plain
-from harness.execute import Exportable, Settings, Supervisor, call_invocation, emitted_opset, export_request
+from harness.core import Invocation, build_tensors, plain
+from harness.execute import Exportable, Settings, Supervisor, call_invocation, emitted_opset, export_alone
 from harness.generate import OPERATOR_CASES, Replayed, draw_cases
 from harness.plan import Unit, run_unit
 
@@ -183,12 +183,10 @@ def emit(call: Invocation, converter: str) -> Emitted:
     Raises:
         Exception: the converter's own.
     """
-    tensors = build_tensors(call)
-    outputs = len(call_invocation(call, tensors))
-    member = Exportable(0, bind(call), tensors, outputs, tuple(frozenset() for _ in tensors))
+    structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
     started = find_converter(converter).create(False)
     with quiet():
-        model = started.convert(export_request([member], opset=None, dynamic=False))
+        model = export_alone(started, structure)
     return Emitted(
         converter=converter,
         invocation=call,

@@ -18,7 +18,7 @@ from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.rules import rules_of
 from harness.compare import Outcome, Stage
 from harness.convert import NotSeparable, RuleProblem, RuleSource, find_converter
-from harness.core import ExportSnippet, ExportWanted, RunSnippet, RunWanted
+from harness.core import ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
 from harness.execute import run_reference
 from harness.generate import judge_of, load_cases
 from harness.run import BACKENDS
@@ -151,7 +151,7 @@ def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
     for name, spec, exported in zip(
         source.names, failure.invocation.tensors(), failure.exported.tensors(), strict=True
     ):
-        shapes = spec.shape, exported.shape
+        shapes = fed_shape(spec), fed_shape(exported)
         ranges[name] = (
             tuple(map(min, zip(*shapes, strict=True))),
             tuple(map(max, zip(*shapes, strict=True))),

@@ -11,6 +11,7 @@ from harness.convert import ExportRequest
 from harness.core import Array
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.models.model_reference import ModelReference, quiet_call
+from harness.execute.run_steps import named_feeds
 
 
 def input_names(model: LoadedModel) -> tuple[str, ...]:
@@ -44,6 +45,4 @@ def export_of(
 
 def feeds_of(model: LoadedModel, reference: ModelReference, proto: onnx.ModelProto) -> dict[str, Array]:
     """The inputs of a run by name, without those that the export left out."""
-    taken = {value.name for value in proto.graph.input}
-    named = zip(input_names(model), reference.feeds, strict=True)
-    return {name: array for name, array in named if name in taken}
+    return named_feeds(proto, input_names(model), reference.feeds)

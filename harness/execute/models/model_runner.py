@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
 
-from harness.compare import Outcome, Stage, compare
+from harness.compare import UNKNOWN, Outcome, Stage, compare
 from harness.convert import Converter, RuleBook, UnsupportedOperator
-from harness.core import PRECISION, Array, describe_error
-from harness.execute.batch_export import check_opset
+from harness.core import PRECISION, Array, UnknownName, describe_error
 from harness.execute.models.model_cases import cases_of
 from harness.execute.models.model_export import export_of, feeds_of, input_names
-from harness.execute.models.model_loading import load_model
+from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
-from harness.execute.models.model_task import Growth, ModelCases, ModelTask
+from harness.execute.models.model_task import Growth, ModelCases, ModelTask, NoModel
 from harness.execute.models.traced import explanations
-from harness.execute.program import emitted_opset
+from harness.execute.run_steps import (
+    StepFailure,
+    check_model,
+    emitted_opset,
+    load_step,
+    narrowing,
+    run_step,
+    shape_ranges,
+)
 from harness.execute.task import Result, Step
-from harness.run import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
+from harness.execute.worker import WorkerProcess
+from harness.run import Backend, BackendSession
 
 #: Seconds of a forward pass up to which the error of a result that passes is looked into.
 _QUICK = 0.5
+
+
+def carry_out(task: ModelTask, worker: WorkerProcess) -> None:
+    """Run the model's cases; what a model cannot be had for is sent in its own words."""
+    converter, book = worker.converter(task.converter, task.settings)
+    started = {name: worker.start(name) for name in task.backends}
+    try:
+        ModelExecutor(task, converter, started, worker.send, book).execute()
+    except (ModelProblem, UnknownName) as problem:
+        worker.send(NoModel(str(problem)))
 
 
 class ModelExecutor:
@@ -96,46 +114,40 @@ class ModelExecutor:
         keys = tuple((0, index) for index in self._references)
         self._step(Step(Stage.CONVERT, None, keys))
         started = time.perf_counter()
+        settings = self._task.settings
         try:
-            settings = self._task.settings
             model = self._converter.convert(export_of(self._model, settings.dynamic, settings.opset))
         except Exception as error:
             outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-            for index in self._references:
-                self._report(index, None, Stage.CONVERT, outcome, describe_error(error), blame="converter")
+            self._fail(self._references, None, StepFailure(Stage.CONVERT, outcome, error))
             return None, 0.0
         elapsed = 1e3 * (time.perf_counter() - started)
         self._step(Step(Stage.CHECK, None, keys))
         try:
-            check_opset(model, self._task.settings.opset)
-            _check(model, len(next(iter(self._references.values())).expected))
+            check_model(model, settings.opset, len(next(iter(self._references.values())).expected), "model")
         except Exception as error:
-            for index in self._references:
-                said = describe_error(error)
-                self._report(index, None, Stage.CHECK, Outcome.ERROR, said, blame="converter")
+            self._fail(self._references, None, StepFailure(Stage.CHECK, Outcome.ERROR, error))
             return None, elapsed
         return model, elapsed
 
     def _one_backend(self, name: str, model: onnx.ModelProto, convert_ms: float) -> None:
         pending = [i for i in self._references if (i, name) not in self._task.done]
         backend = self._backends[name]
-        dtypes = {d for i in pending for d in self._references[i].dtypes}
-        narrowed = next(((d, n) for d in sorted(dtypes) if (n := backend.narrows(d))), None)
+        said = narrowing(name, backend, {d for i in pending for d in self._references[i].dtypes})
         facts = {"opset": emitted_opset(model), "convert_ms": convert_ms / max(len(pending), 1)}
-        if narrowed is not None:
-            said = f"{name} silently computes {narrowed[0]} in {narrowed[1]}"
+        if said:
             for index in pending:
                 self._report(index, name, Stage.LOAD, Outcome.NARROWED, said, **facts)
             return
         self._step(Step(Stage.LOAD, name, tuple((0, i) for i in pending)))
+        ranges = None
+        if self._task.settings.dynamic:
+            shapes = [[array.shape for array in r.feeds] for r in self._references.values()]
+            ranges = shape_ranges(model, input_names(self._model), shapes)
         started = time.perf_counter()
-        try:
-            session = backend.load(model, self._shape_ranges(model) if self._task.settings.dynamic else None)
-        except DeviceLost:
-            raise
-        except Exception as error:
-            for index in pending:
-                self._report_backend(index, name, Stage.LOAD, error, facts)
+        session = load_step(backend, model, ranges)
+        if isinstance(session, StepFailure):
+            self._fail(pending, name, session, facts)
             return
         facts["load_ms"] = 1e3 * (time.perf_counter() - started) / max(len(pending), 1)
         for index in pending:
@@ -150,12 +162,9 @@ class ModelExecutor:
         reference = self._references[index]
         self._step(Step(Stage.RUN, name, ((0, index),)))
         started = time.perf_counter()
-        try:
-            outputs = session.run(feeds_of(self._model, reference, model))
-        except DeviceLost:
-            raise
-        except Exception as error:
-            self._report_backend(index, name, Stage.RUN, error, facts)
+        outputs = run_step(session, feeds_of(self._model, reference, model))
+        if isinstance(outputs, StepFailure):
+            self._fail([index], name, outputs, facts)
             return
         run_ms = 1e3 * (time.perf_counter() - started)
         self._step(Step(Stage.COMPARE, name, ((0, index),)))
@@ -166,8 +175,8 @@ class ModelExecutor:
             name,
             Stage.COMPARE,
             Outcome.MISMATCH if wrong else Outcome.PASS,
-            f"{comparison.problem}: {comparison.detail}" if wrong else "",
-            blame="unknown" if wrong else "",
+            comparison.message,
+            blame=UNKNOWN if wrong else "",
             comparison=comparison,
             run_ms=run_ms,
             **facts,
@@ -188,26 +197,17 @@ class ModelExecutor:
         """Say that the step goes on, so that it is not taken for a hang."""
         self._send(self._now)
 
-    def _shape_ranges(self, model: onnx.ModelProto) -> dict[str, ShapeRange]:
-        present = {value.name for value in model.graph.input}
-        ranges = {}
-        for j, name in enumerate(input_names(self._model)):
-            if name in present:
-                seen = [r.feeds[j].shape for r in self._references.values()]
-                ranges[name] = ShapeRange(
-                    min=tuple(map(min, zip(*seen, strict=True))),
-                    opt=seen[0],
-                    max=tuple(map(max, zip(*seen, strict=True))),
-                )
-        return ranges
-
-    def _report_backend(
-        self, index: int, name: str, stage: Stage, error: Exception, facts: Mapping[str, Any]
+    def _fail(
+        self,
+        cases: Iterable[int],
+        backend: str | None,
+        failure: StepFailure,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        unsupported = isinstance(error, UnsupportedModel)
-        outcome = Outcome.UNSUPPORTED if unsupported else Outcome.ERROR
-        blame = "backend" if unsupported else "unknown"
-        self._report(index, name, stage, outcome, describe_error(error), blame=blame, **facts)
+        said = describe_error(failure.error)
+        for index in cases:
+            more = {"blame": failure.blame, **(facts or {})}
+            self._report(index, backend, failure.stage, failure.outcome, said, **more)
 
     def _report(
         self,
@@ -234,13 +234,6 @@ class ModelExecutor:
         ]
         self._results.update({(index, r.backend): replace(r, comparison=None) for r in results})
         self._send(results)
-
-
-def _check(model: onnx.ModelProto, outputs: int) -> None:
-    if len(model.graph.output) != outputs:
-        found = len(model.graph.output)
-        raise ValueError(f"the model returns {outputs} tensors, the graph has {found} outputs")
-    onnx.checker.check_model(model, full_check=True)
 
 
 def growth(index: int, backend: str, reference: ModelReference, outputs: Sequence[Array]) -> Growth | None:

@@ -39,7 +39,7 @@ class ModelTask:
         done: What earlier attempts have given a verdict on already.
     """
 
-    handler: ClassVar[str] = "harness.execute.models.serve:carry_out"
+    handler: ClassVar[str] = "harness.execute.models.model_runner:carry_out"
 
     word: str
     converter: str

@@ -9,21 +9,25 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
 
-from harness.compare import SCALES, Judge, Outcome, anything, normalise
+from harness.compare import SCALES, Judge, anything, normalise
 from harness.convert import Converter, find_converter
-from harness.core import Array, Invocation, is_float
-from harness.execute import Executor, Group, Reference, Result, Settings, Task, run_reference
+from harness.core import Array, Invocation, describe_error, is_float
+from harness.execute import (
+    Accepted,
+    BatchExport,
+    Group,
+    NotConverted,
+    Reference,
+    Settings,
+    run_reference,
+)
 from harness.gate.golden.golden import Answers, Golden
 from harness.gate.golden.golden_selection import drawn, free_outputs, select, settled
 from harness.gate.golden.model import standalone
 from harness.gate.golden.outcome import Ending, GoldenKey
 from harness.generate import OperatorCase, load_cases
-from harness.run import ShapeRange
-
-_CAPTURE = "capture"
 
 
 @dataclass(frozen=True)
@@ -156,29 +160,6 @@ def _shrinks(arguments: Mapping[str, Any]) -> bool:
 # Models
 
 
-class _Built:
-    runnable = False
-
-    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        raise NotImplementedError
-
-
-class _Capture:
-    """A backend that keeps the models that it is asked to load."""
-
-    name, device, version = _CAPTURE, "cpu", ""
-
-    def __init__(self) -> None:
-        self.models: list[onnx.ModelProto] = []
-
-    def narrows(self, dtype: str) -> str | None:
-        return None
-
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> _Built:
-        self.models.append(model)
-        return _Built()
-
-
 def _memory(judge: Judge) -> AbstractContextManager[None]:
     return _known_memory() if anything in judge.rules.values() else nullcontext()
 
@@ -200,33 +181,20 @@ def _converter(name: str) -> Converter:
 
 def _export(references: Sequence[Reference], name: str) -> tuple[dict[int, bytes], dict[int, Ending]]:
     """Index of the reference → its serialised model, and → how the others ended."""
-    results: list[Result] = []
-
-    def receive(message: object) -> None:
-        if isinstance(message, list):
-            results.extend(message)
-
-    groups = tuple(Group(i, r.invocation, ((0, r.invocation),)) for i, r in enumerate(references))
-    capture = _Capture()
-    task = Task(groups, name, (_CAPTURE,), Settings())
-    Executor(task, _converter(name), {_CAPTURE: capture}, receive).execute()
+    accepted = [
+        Accepted.of(Group(i, r.invocation, ((0, r.invocation),)), {0: r}) for i, r in enumerate(references)
+    ]
     models: dict[int, bytes] = {}
     endings: dict[int, Ending] = {}
-    for result in results:
-        index = result.case[0]
-        if result.outcome is Outcome.BUILT:
-            models[index] = _part(capture.models, index, references[index])
-        else:
-            endings[index] = Ending(result.stage, result.outcome, normalise(result.message), result.message)
+    for found in BatchExport(Settings(), _converter(name)).export(accepted):
+        for member in found.members:
+            index, structure = member.group.index, member.structure
+            if isinstance(found, NotConverted):
+                failure = found.failure
+                said = describe_error(failure.error)
+                endings[index] = Ending(failure.stage, failure.outcome, normalise(said), said)
+            else:
+                overload = references[index].invocation.overload
+                part = standalone(found.model, structure.input_names, structure.output_names, overload)
+                models[index] = part.SerializeToString(deterministic=True)
     return models, endings
-
-
-def _part(models: Sequence[onnx.ModelProto], index: int, reference: Reference) -> bytes:
-    inputs = [f"c{index}_i{j}" for j in range(len(reference.feeds))]
-    outputs = [f"c{index}_o{j}" for j in range(len(reference.expected))]
-    for model in models:
-        if {o.name for o in model.graph.output}.issuperset(outputs):
-            part = standalone(model, inputs, outputs, reference.invocation.overload)
-            serialised: bytes = part.SerializeToString(deterministic=True)
-            return serialised
-    raise LookupError(f"{reference.invocation}: no model has its outputs")

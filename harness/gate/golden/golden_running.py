@@ -7,11 +7,12 @@ from functools import cache
 import onnx
 
 from harness.compare import Outcome, Stage, compare, normalise
+from harness.execute import StepFailure, named_feeds, narrowing, outputs_or_failure
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.isolated import Died, Isolated
 from harness.gate.golden.outcome import PASSED, Ending
 from harness.generate import load_cases
-from harness.run import BACKENDS, Backend, DeviceLost, UnsupportedModel
+from harness.run import BACKENDS, Backend, DeviceLost
 
 
 def ending_of(golden: Golden, converter: str, backend: str, process: Isolated) -> Ending:
@@ -35,31 +36,21 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
     """
     load_cases()
     runtime = _started(backend)
-    for dtype in sorted({str(a.dtype) for a in (*golden.inputs, *golden.expected)}):
-        narrower = runtime.narrows(dtype)
-        if narrower:
-            return _ended(Stage.LOAD, Outcome.NARROWED, f"{backend} silently computes {dtype} in {narrower}")
+    narrowed = narrowing(backend, runtime, {str(a.dtype) for a in (*golden.inputs, *golden.expected)})
+    if narrowed:
+        return Ending(Stage.LOAD, Outcome.NARROWED, normalise(narrowed), narrowed)
     model = onnx.load_model_from_string(golden.models[converter])
-    stage = Stage.LOAD
-    try:
-        session = runtime.load(model, None)
-        if not session.runnable:
-            return Ending(stage, Outcome.BUILT)
-        stage = Stage.RUN
-        names = {value.name for value in model.graph.input}
-        feeds = {f"input_{j}": array for j, array in enumerate(golden.inputs)}
-        outputs = session.run({name: array for name, array in feeds.items() if name in names})
-    except UnsupportedModel as error:
-        return _ended(stage, Outcome.UNSUPPORTED, _words(error))
-    except DeviceLost:
-        raise
-    except Exception as error:
-        return _ended(stage, Outcome.ERROR, _words(error))
-    comparison = compare(golden.judge, golden, outputs)
+    names = [f"input_{j}" for j in range(len(golden.inputs))]
+    found = outputs_or_failure(runtime, model, named_feeds(model, names, golden.inputs))
+    if isinstance(found, StepFailure):
+        if found.outcome is Outcome.BUILT:
+            return Ending(found.stage, found.outcome)
+        said = f"{type(found.error).__name__}: {found.error}"[:2000]
+        return Ending(found.stage, found.outcome, normalise(said), said)
+    comparison = compare(golden.judge, golden, found)
     if comparison.problem is None:
         return PASSED
-    message = f"{comparison.problem}: {comparison.detail}"
-    return Ending(Stage.COMPARE, Outcome.MISMATCH, comparison.problem, message)
+    return Ending(Stage.COMPARE, Outcome.MISMATCH, comparison.problem, comparison.message)
 
 
 def version_of(backend: str) -> str:
@@ -71,11 +62,3 @@ def version_of(backend: str) -> str:
 def _started(name: str) -> Backend:
     entry, argument = BACKENDS.find(name)
     return entry.create(argument)
-
-
-def _ended(stage: Stage, outcome: Outcome, message: str) -> Ending:
-    return Ending(stage, outcome, normalise(message), message)
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:2000]

@@ -1,0 +1,187 @@
+"""The steps of one case from its model on: check, load, run. Whoever runs a case takes them from here.
+
+They need no PyTorch, since goldens are run with them, too. The steps before are in `harness.execute.program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
+from harness.core import Array
+from harness.run import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """Why a case got no further than a step.
+
+    Attributes:
+        stage: The step.
+        outcome: `UNSUPPORTED`, `ERROR`, or `BUILT` where the model cannot be run on this machine.
+        error: In the words of whoever took the step.
+    """
+
+    stage: Stage
+    outcome: Outcome
+    error: Exception
+
+    @property
+    def blame(self) -> str:
+        """Whose failure it is, as far as the step tells."""
+        if self.stage in (Stage.CONVERT, Stage.CHECK):
+            return CONVERTER
+        return BACKEND if self.outcome is Outcome.UNSUPPORTED else UNKNOWN
+
+
+def emitted_opset(model: onnx.ModelProto) -> int | None:
+    """Version of the default operator set that `model` imports."""
+    for imported in model.opset_import:
+        if imported.domain in ("", "ai.onnx"):
+            return int(imported.version)
+    return None
+
+
+def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
+    """Whether a model has the opset that was asked for.
+
+    Raises:
+        ValueError: it has another.
+    """
+    emitted = emitted_opset(model)
+    if opset is not None and emitted != opset:
+        raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
+
+
+def check_model(
+    model: onnx.ModelProto, opset: int | None, outputs: Sequence[str] | int, what: str = "program"
+) -> None:
+    """Whether a model is valid ONNX, at the opset asked for, with the outputs of what was exported.
+
+    Args:
+        model: As the converter emitted it.
+        opset: That was asked for; None for the converter's own.
+        outputs: Names of the outputs; their number where names may be the converter's own.
+        what: What was exported, for the message.
+
+    Raises:
+        Exception: it is not; the message says in what way.
+    """
+    check_opset(model, opset)
+    found = [output.name for output in model.graph.output]
+    count = outputs if isinstance(outputs, int) else len(outputs)
+    if len(found) != count or (not isinstance(outputs, int) and found != list(outputs)):
+        raise ValueError(f"the {what} returns {count} tensors, the graph has {len(found)} outputs")
+    onnx.checker.check_model(model, full_check=True)
+
+
+def shape_ranges(
+    model: onnx.ModelProto, names: Sequence[str], shapes: Iterable[Sequence[tuple[int, ...]]]
+) -> dict[str, ShapeRange]:
+    """The sizes that a dynamic model will be run with.
+
+    Args:
+        model: Inputs that it lacks are left out.
+        names: Graph inputs.
+        shapes: Of each case, what is fed to each of `names`; the first case's are the typical ones.
+    """
+    present = {value.name for value in model.graph.input}
+    return {
+        name: ShapeRange(
+            min=tuple(map(min, zip(*seen, strict=True))),
+            opt=seen[0],
+            max=tuple(map(max, zip(*seen, strict=True))),
+        )
+        for name, seen in zip(names, zip(*shapes, strict=True), strict=True)
+        if name in present
+    }
+
+
+def named_feeds(model: onnx.ModelProto, names: Iterable[str], arrays: Iterable[Array]) -> dict[str, Array]:
+    """Graph input → array, without the inputs that the export left out."""
+    present = {value.name for value in model.graph.input}
+    return {name: array for name, array in zip(names, arrays, strict=True) if name in present}
+
+
+def narrowing(name: str, backend: Backend, dtypes: Iterable[str]) -> str:
+    """Which of some dtypes the backend called `name` silently narrows, for a person; "" for none."""
+    for dtype in sorted(dtypes):
+        narrower = backend.narrows(dtype)
+        if narrower:
+            return f"{name} silently computes {dtype} in {narrower}"
+    return ""
+
+
+def load_step(
+    backend: Backend, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None
+) -> BackendSession | StepFailure:
+    """Load a model, or say why that fails.
+
+    Raises:
+        DeviceLost: see there.
+    """
+    try:
+        return backend.load(model, shapes)
+    except DeviceLost:
+        raise
+    except Exception as error:
+        return _failure(Stage.LOAD, error)
+
+
+def run_step(session: BackendSession, feeds: Mapping[str, Array]) -> tuple[Array, ...] | StepFailure:
+    """Run a loaded model once, or say why that fails.
+
+    Raises:
+        DeviceLost: see there.
+    """
+    try:
+        return tuple(session.run(feeds))
+    except DeviceLost:
+        raise
+    except Exception as error:
+        return _failure(Stage.RUN, error)
+
+
+def outputs_or_failure(
+    backend: Backend,
+    model: onnx.ModelProto,
+    feeds: Mapping[str, Array],
+    shapes: Mapping[str, ShapeRange] | None = None,
+) -> tuple[Array, ...] | StepFailure:
+    """What a backend makes of a model: both steps.
+
+    Raises:
+        DeviceLost: see there.
+    """
+    session = load_step(backend, model, shapes)
+    if isinstance(session, StepFailure):
+        return session
+    if not session.runnable:
+        built = RuntimeError("it cannot run on this machine")
+        return StepFailure(Stage.LOAD, Outcome.BUILT, built)
+    return run_step(session, feeds)
+
+
+def outputs_of(
+    backend: Backend,
+    model: onnx.ModelProto,
+    feeds: Mapping[str, Array],
+    shapes: Mapping[str, ShapeRange] | None = None,
+) -> tuple[Array, ...]:
+    """The same for a model that is known to run.
+
+    Raises:
+        Exception: the backend's own.
+    """
+    found = outputs_or_failure(backend, model, feeds, shapes)
+    if isinstance(found, StepFailure):
+        raise found.error
+    return found
+
+
+def _failure(stage: Stage, error: Exception) -> StepFailure:
+    unsupported = isinstance(error, UnsupportedModel)
+    return StepFailure(stage, Outcome.UNSUPPORTED if unsupported else Outcome.ERROR, error)
