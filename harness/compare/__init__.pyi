@@ -15,7 +15,14 @@ from .judge import (
     OutputRule as OutputRule,
     anything as anything,
 )
-from .nearness import SCALES as SCALES, Sensitivity as Sensitivity, tolerance_of as tolerance_of, ulp as ulp
+from .nearness import (
+    SCALES as SCALES,
+    Sensitivity as Sensitivity,
+    allowances as allowances,
+    term_magnitudes as term_magnitudes,
+    tolerance_of as tolerance_of,
+    ulp as ulp,
+)
 from .signatures import normalise as normalise
 from .tolerances import (
     DEFAULT as DEFAULT,

@@ -13,8 +13,7 @@ import numpy as np
 
 from harness.compare.judge import Evidence, Judge, Mask
 from harness.compare.nearness import Oracle, right_elements, ulp
-from harness.compare.required_tolerance import needed_tolerance
-from harness.compare.tolerances import Tolerance
+from harness.compare.tolerances import Tolerance, needed_tolerance
 from harness.compare.wrongness import kind_of, showing
 from harness.core import PRECISION, Array
 
@@ -31,7 +30,7 @@ class OutputComparison:
         max_abs_error: Largest |got - expected| over finite elements; None where nothing is comparable.
         max_rel_error: The same over |expected|, elements with expected = 0 left out.
         max_ulp_error: The same in units in the last place of expected, in the output's dtype.
-        needed_rtol: See `harness.compare.required_tolerance`; None where no element asks for it.
+        needed_rtol: See `harness.compare.tolerances.needed_tolerance`; None where no element asks for it.
         needed_atol: Likewise.
         mismatched_elements: How many are wrong.
         total_elements: How many were compared.
@@ -46,6 +45,11 @@ class OutputComparison:
     needed_atol: float | None = None
     mismatched_elements: int = 0
     total_elements: int = 0
+
+    @property
+    def message(self) -> str:
+        """What is wrong, with the numbers of this case; "" where everything is right."""
+        return "" if self.problem is None else f"{self.problem}: {self.detail}"
 
 
 def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:

@@ -52,7 +52,7 @@ states them as (rtol, atol) in place of κu and κη, with its reason.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -137,29 +137,75 @@ def right_elements(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array
         g: The backend's, likewise.
         skip: Elements that need not be judged.
     """
+
+    def done() -> bool:
+        return bool((right if skip is None else right | skip).all())
+
     dtype = str(oracle.expected[output].dtype)
-    tolerance = tolerance_of(judge, dtype)
-    right: Mask = (g == e) | (np.isnan(g) & np.isnan(e))
-    right |= np.isfinite(e) & (np.abs(g - e) <= tolerance.atol + tolerance.rtol * np.abs(e))
-    if (right if skip is None else right | skip).all():
+    right = tolerance_of(judge, dtype).accepts(e, g)
+    if done():
         return right
     o = oracle.truth[output] if oracle.truth else None
     if o is None or o.shape != e.shape:
-        default = judge.tolerances.get(dtype, DEFAULT[dtype])
-        right |= np.isfinite(e) & (np.abs(g - e) <= default.atol + default.rtol * np.abs(e))
-        return right
-    largest = max((a.size for a in oracle.arguments.values() if isinstance(a, np.ndarray)), default=1)
-    right |= _near_truth(judge, oracle, output, e, g, o, largest)
-    if dtype in judge.tolerances or (right if skip is None else right | skip).all():
-        return right
-    sensitivity = oracle.sensitivity[output] if oracle.sensitivity else None
-    if sensitivity is not None:
-        error = np.abs(g - o)
-        true = np.isfinite(o) & np.isfinite(g)
-        roundings = _summed(judge, dtype, largest / max(o.size, 1)).rtol * 2.0 ** PRECISION[dtype]
-        right |= true & (error <= 2.0 * sensitivity.own_error)
-        right |= true & (error <= roundings * sensitivity.condition)
+        return np.asarray(right | judge.tolerances.get(dtype, DEFAULT[dtype]).accepts(e, g))
+    rounded = o.astype(oracle.expected[output].dtype).astype(np.float64)
+    right |= (g == rounded) | (np.isnan(g) & np.isnan(o))
+    right |= np.isfinite(rounded) & ~np.isfinite(e) & ~np.isfinite(g)
+    true = np.isfinite(o) & np.isfinite(g)
+    error = np.abs(g - o)
+    right |= true & (error <= _summed(judge, dtype, _per_element(oracle, o)).allowed(o))
+    if not (right | np.isfinite(g)).all():
+        right |= _overflown_on_the_way(judge, oracle, output, g, o)
+    for allowed in allowances(judge, oracle, output):
+        if done():
+            break
+        right |= true & (error <= allowed)
     return right
+
+
+def allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[Array]:
+    """How far from the truth rules 3, 4 and 6 allow a finite element to be, in the output's unit.
+
+    Each is asked for only when it is needed: a later one costs more calls of PyTorch. NaN where a rule allows
+    nothing. Without a truth there are none.
+    """
+    e = oracle.expected[output].astype(np.float64)
+    dtype = str(oracle.expected[output].dtype)
+    o = oracle.truth[output] if oracle.truth else None
+    if o is None or o.shape != e.shape:
+        return
+    # Where PyTorch overflows its distance is infinite, which would excuse anything.
+    yield np.where(np.isfinite(e), np.abs(e - o), np.nan)
+    magnitude = term_magnitudes(judge, oracle, output)
+    if magnitude is not None:
+        yield _summed(judge, dtype, _largest(oracle)).allowed(magnitude)
+    sensitivity = oracle.sensitivity if dtype not in judge.tolerances else None
+    of_output = sensitivity[output] if sensitivity else None
+    if of_output is not None:
+        yield 2.0 * of_output.own_error
+        roundings = _summed(judge, dtype, _per_element(oracle, o)).rtol * 2.0 ** PRECISION[dtype]
+        yield roundings * of_output.condition
+
+
+def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:
+    """The sum of the terms' magnitudes, S; None for an operator that sums nothing, or where it is unknown."""
+    if judge.terms is not None:
+        found: Array | None = np.asarray(
+            judge.terms({name: _wide(a) for name, a in oracle.arguments.items()})
+        )
+    else:
+        found = oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
+    return np.abs(found) if found is not None and found.shape == oracle.expected[output].shape else None
+
+
+def _largest(oracle: Oracle) -> int:
+    """The number of elements of the largest input."""
+    return max((a.size for a in oracle.arguments.values() if isinstance(a, np.ndarray)), default=1)
+
+
+def _per_element(oracle: Oracle, o: Array) -> float:
+    """How many input elements there are for each output element."""
+    return _largest(oracle) / max(o.size, 1)
 
 
 def _summed(judge: Judge, dtype: str, terms: float) -> Tolerance:
@@ -183,42 +229,14 @@ def ulp(magnitude: Array, dtype: str) -> Array:
     return np.asarray(np.ldexp(1.0, exponent - (PRECISION[dtype] - 1)))
 
 
-def _near_truth(
-    judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, o: Array, largest: int
-) -> Mask:
-    """Rules 2 to 5; `largest` is the number of elements of the largest input."""
-    dtype = str(oracle.expected[output].dtype)
-    rounded = o.astype(oracle.expected[output].dtype).astype(np.float64)
-    right = (g == rounded) | (np.isnan(g) & np.isnan(o))
-    true = np.isfinite(o) & np.isfinite(g)
-    error = np.abs(g - o)
-    tolerance = _summed(judge, dtype, largest / max(o.size, 1))
-    right |= true & (error <= tolerance.atol + tolerance.rtol * np.abs(o))
-    # Where PyTorch overflows its distance is infinite, which would excuse anything: finite numbers are not.
-    right |= true & np.isfinite(e) & (error <= np.abs(e - o))
-    right |= np.isfinite(rounded) & ~np.isfinite(e) & ~np.isfinite(g)
-    magnitude = _magnitude(judge, oracle, output)
-    if magnitude is not None and magnitude.shape == o.shape:
-        summed = _summed(judge, dtype, largest)
-        right |= true & (error <= summed.atol + summed.rtol * np.abs(magnitude))
-        if not (right | np.isfinite(g)).all():
-            tolerance = tolerance_of(judge, dtype)
-            right |= _overflown_on_the_way(tolerance, oracle, output, g, o, np.abs(magnitude), judge)
-    return np.asarray(right)
-
-
-def _overflown_on_the_way(
-    tolerance: Tolerance,
-    oracle: Oracle,
-    output: int,
-    g: Array,
-    o: Array,
-    magnitude: Array,
-    judge: Judge,
-) -> Mask:
+def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o: Array) -> Mask:
     """Rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
-    known = np.isfinite(magnitude)
+    magnitude = term_magnitudes(judge, oracle, output)
+    if magnitude is None:
+        return np.zeros(g.shape, dtype=bool)
     dtype = str(oracle.expected[output].dtype)
+    tolerance = tolerance_of(judge, dtype)
+    known = np.isfinite(magnitude)
     limit = largest_finite(dtype)
     unknown = ~known
     unscaled = _unscaled(judge, oracle, output)
@@ -246,13 +264,6 @@ def _marked(argument: Any) -> Any:
         return _wide(argument)
     wide = np.abs(_wide(argument))
     return np.where(np.isfinite(wide), 1.0, wide)
-
-
-def _magnitude(judge: Judge, oracle: Oracle, output: int) -> Array | None:
-    """The sum of the terms' magnitudes, S."""
-    if judge.terms is not None:
-        return np.asarray(judge.terms({name: _wide(a) for name, a in oracle.arguments.items()}))
-    return oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
 
 
 def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:

@@ -68,12 +68,6 @@ def _is_flushed(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array
             zeroed = np.where(np.abs(zeroed) < smallest_normal, 0.0, zeroed)
             excused |= (g == zeroed) | (np.isnan(g) & np.isnan(zeroed))
             # Beside zero every small number is near, flushed or not.
-            excused |= (zeroed != 0) & _near(judge, oracle, output, zeroed, g)
+            tolerance = tolerance_of(judge, str(oracle.expected[output].dtype))
+            excused |= (zeroed != 0) & tolerance.accepts(zeroed, g)
     return bool((excused | ~wrong).all())
-
-
-def _near(judge: Judge, oracle: Oracle, output: int, zeroed: Array, g: Array) -> Mask:
-    tolerance = tolerance_of(judge, str(oracle.expected[output].dtype))
-    return np.asarray(
-        np.isfinite(zeroed) & (np.abs(g - zeroed) <= tolerance.atol + tolerance.rtol * np.abs(zeroed))
-    )

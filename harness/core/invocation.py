@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-T = TypeVar("T")
+from harness.core.dtypes import PARTS, Array
 
 
 class InvalidInvocation(ValueError):
@@ -166,9 +166,12 @@ class Invocation:
         """A copy with the same structure and other tensor values."""
         return self.map_tensors(lambda spec: replace(spec, values=choose(spec)))
 
-    def arguments_with(self, tensors: Iterable[T]) -> dict[str, Any]:
-        """Schema name → argument, with `tensors` in place of the tensors, in order; lists for tuples."""
-        supply = iter(tensors)
+    def arguments_with(self, arrays: Iterable[Array]) -> dict[str, Any]:
+        """Schema name → argument, with `arrays` in place of the tensors, in order; lists for tuples.
+
+        Complex numbers come as pairs of reals in one more dimension, and are made complex.
+        """
+        supply = iter(arrays)
         return {name: _filled(argument, supply) for name, argument in self.arguments}
 
     def to_data(self) -> dict[str, Any]:
@@ -232,9 +235,10 @@ def _tensors(argument: Argument) -> Iterator[TensorSpec]:
             yield from _tensors(element)
 
 
-def _filled(argument: Argument, supply: Iterator[T]) -> Any:
+def _filled(argument: Argument, supply: Iterator[Array]) -> Any:
     if isinstance(argument, TensorSpec):
-        return next(supply)
+        array = next(supply)
+        return array.view(argument.dtype).reshape(argument.shape) if argument.dtype in PARTS else array
     if isinstance(argument, tuple):
         return [_filled(element, supply) for element in argument]
     return argument

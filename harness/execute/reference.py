@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.compare import SCALES, Sensitivity
-from harness.core import PARTS, Argument, Array, Invocation, TensorSpec, build_tensors, is_float
+from harness.core import Argument, Array, Invocation, build_tensors, is_float
 from harness.execute import neighbourhood
 from harness.execute.torch_call import call_invocation, in_float64, to_numpy
 
@@ -41,8 +41,7 @@ class Reference:
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
         """Schema name → value, tensors as arrays, complex numbers as such; for rules."""
-        supply = iter(self.feeds)
-        return {name: _with_arrays(argument, supply) for name, argument in self.invocation.arguments}
+        return self.invocation.arguments_with(self.feeds)
 
     @property
     def has_strided_input(self) -> bool:
@@ -89,17 +88,6 @@ class Reference:
     def marked(self) -> tuple[Array | None, ...] | None:
         """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
         return _in_float64(self.invocation, _marked)
-
-
-def _with_arrays(argument: Argument, supply: Any) -> Any:
-    if isinstance(argument, TensorSpec):
-        array = next(supply)
-        if argument.dtype in PARTS:
-            return array.view(argument.dtype).reshape(argument.shape)
-        return array
-    if isinstance(argument, tuple):
-        return [_with_arrays(element, supply) for element in argument]
-    return argument
 
 
 def run_reference(invocation: Invocation) -> Reference:

@@ -20,7 +20,7 @@ from hypothesis import given, strategies as st
 from recorded_run import NAME, make
 
 from harness.app.cli._group import conformance as group
-from harness.compare.required_tolerance import needed_tolerance
+from harness.compare.tolerances import needed_tolerance
 from harness.compare.tolerances import DEFAULT
 from harness.compare.verdict import Outcome, Verdict
 from harness.record import store

@@ -120,12 +120,12 @@ def _is_close(expected: Array, got: Array, thorough: bool) -> bool:
             error = np.where(same, 0.0, np.abs(other - piece))
         if not np.isfinite(error).all():
             return False
-        if thorough and (error > tolerance.atol + tolerance.rtol * np.abs(piece)).any():
+        if thorough and (error > tolerance.allowed(piece)).any():
             return False
         finite = piece[np.isfinite(piece)]
         scale = max(scale, float(np.abs(finite).max(initial=0.0)))
         worst = max(worst, float(error.max(initial=0.0)))
-    return thorough or worst <= tolerance.atol + tolerance.rtol * scale
+    return thorough or worst <= float(tolerance.allowed(np.asarray(scale)))
 
 
 #: Elements that are compared at once.

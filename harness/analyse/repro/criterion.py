@@ -23,6 +23,7 @@ from harness.compare import (
     Mask,
     Tolerance,
     anything,
+    term_magnitudes,
     tolerance_of,
 )
 from harness.core import PRECISION, Array
@@ -212,27 +213,17 @@ def _needs_truth(
         return False
     with np.errstate(all="ignore"):
         wide = expected.astype(np.float64)
-        slack = tolerance.atol + tolerance.rtol * np.abs(wide)
-        apart = ~((np.abs(wide - truth) <= slack / 2) | (wide == truth) | (np.isnan(wide) & np.isnan(truth)))
-        if judge.accumulates or judge.terms:
-            terms = _magnitude(judge, reference, i)
-            apart |= terms is not None and np.abs(terms) > 4 * np.abs(wide)
+        apart = ~(
+            (np.abs(wide - truth) <= tolerance.allowed(wide) / 2)
+            | (wide == truth)
+            | (np.isnan(wide) & np.isnan(truth))
+        )
+        terms = term_magnitudes(judge, reference, i)
+        if terms is not None:
+            apart |= terms > 4 * np.abs(wide)
     if undefined is not None:
         apart &= ~undefined
     return bool(apart.any())
-
-
-def _magnitude(judge: Judge, reference: Reference, i: int) -> Array | None:
-    if judge.terms is not None:
-        arguments = {
-            name: a.astype(np.float64) if isinstance(a, np.ndarray) else a
-            for name, a in reference.arguments.items()
-        }
-        with np.errstate(all="ignore"):
-            magnitude: Array | None = np.asarray(judge.terms(arguments))
-    else:
-        magnitude = reference.magnitude[i] if judge.accumulates and reference.magnitude else None
-    return magnitude if magnitude is not None and magnitude.shape == reference.expected[i].shape else None
 
 
 def _truth(judge: Judge, source: CallSource) -> list[str]:
@@ -260,15 +251,13 @@ def _evaluated(name: str, source: CallSource) -> list[str]:
 
 
 def _terms(judge: Judge, reference: Reference, i: int) -> str:
-    if judge.terms is not None:
-        terms = _magnitude(judge, reference, i)
-        if terms is not None and np.isfinite(terms).all():
-            return f"torch.tensor({terms.tolist()})"
-    elif judge.accumulates:
-        magnitude = _magnitude(judge, reference, i)
-        # The harness takes the scales of terms by their absolute value, which the module does not.
-        if magnitude is not None and not _scaled(reference):
-            return f"terms[{i}]"
+    with np.errstate(all="ignore"):
+        terms = term_magnitudes(judge, reference, i)
+    if judge.terms is not None and terms is not None and np.isfinite(terms).all():
+        return f"torch.tensor({terms.tolist()})"
+    # The harness takes the scales of terms by their absolute value, which the module does not.
+    if judge.terms is None and terms is not None and not _scaled(reference):
+        return f"terms[{i}]"
     return f"truth[{i}]"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 from harness.compare import CLOSE, Mask, Outcome, tolerance_of
 from harness.core import PRECISION, Array
 
@@ -16,33 +16,28 @@ from harness.core import PRECISION, Array
 _FAR_NEARER = 100
 
 
-class Float64:
+@witness("float64", place=20)
+def ask_float64(trial: Trial) -> Iterator[Testimony]:
     """The same call in float64, element by element where the backend is wrong."""
-
-    name = "float64"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
-            return
-        truths = trial.reference.truth or ()
-        for i, (expected, got, truth, wrong) in enumerate(
-            zip(trial.reference.expected, trial.got, truths, trial.wrong, strict=False)
-        ):
-            if i in trial.judge.rules:
-                # Several answers are right: a distance from one of them says nothing.
-                continue
-            dtype = str(expected.dtype)
-            comparable = truth is not None and expected.dtype == got.dtype and expected.shape == got.shape
-            # In float64 itself the truth is PyTorch's result again.
-            if not comparable or not wrong.any() or dtype == "float64" or dtype not in PRECISION:
-                continue
-            assert truth is not None
-            if truth.shape != expected.shape:
-                continue
-            yield _testimony(dtype, expected[wrong], got[wrong], truth[wrong], trial.complaint.backend)
-            return
+    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+        return
+    truths = trial.reference.truth or ()
+    for i, (expected, got, truth, wrong) in enumerate(
+        zip(trial.reference.expected, trial.got, truths, trial.wrong, strict=False)
+    ):
+        if i in trial.judge.rules:
+            # Several answers are right: a distance from one of them says nothing.
+            continue
+        dtype = str(expected.dtype)
+        comparable = truth is not None and expected.dtype == got.dtype and expected.shape == got.shape
+        # In float64 itself the truth is PyTorch's result again.
+        if not comparable or not wrong.any() or dtype == "float64" or dtype not in PRECISION:
+            continue
+        assert truth is not None
+        if truth.shape != expected.shape:
+            continue
+        yield _testimony(dtype, expected[wrong], got[wrong], truth[wrong], trial.complaint.backend)
+        return
 
 
 def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: str) -> Testimony:
@@ -64,9 +59,7 @@ def _near(dtype: str, values: Array, truth: Array) -> Mask:
     tolerance = tolerance_of(CLOSE, dtype)
     with np.errstate(all="ignore"):
         v, rounded = values.astype(np.float64), truth.astype(values.dtype).astype(np.float64)
-        near = (v == rounded) | (np.isnan(v) & np.isnan(truth))
-        near |= np.isfinite(truth) & (np.abs(v - truth) <= tolerance.atol + tolerance.rtol * np.abs(truth))
-    return np.asarray(near)
+    return np.asarray((v == rounded) | tolerance.accepts(truth, v))
 
 
 def _ulps(dtype: str, values: Array, truth: Array) -> str:
@@ -80,6 +73,3 @@ def _ulps(dtype: str, values: Array, truth: Array) -> str:
         unit = np.ldexp(1.0, exponent - PRECISION[dtype])
         worst = float(np.max(np.where(unlike, np.abs(v - truth) / unit, 0.0)))
     return f"{worst:.3g} ULP"
-
-
-register(lambda settings: [Float64()])

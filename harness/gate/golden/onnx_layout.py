@@ -9,8 +9,7 @@ DIR/aten/test_<operator>_<overload>_<case id>/model.onnx
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +17,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from harness.compare import ROUNDINGS, tolerance_of
-from harness.core import PRECISION, Array, is_float
+from harness.compare import allowances, tolerance_of
+from harness.core import Array, is_float
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.manifest import Manifest
 from harness.gate.golden.outcome import PASSED, Ending, GoldenKey
@@ -137,7 +136,7 @@ def _tolerance(golden: Golden) -> tuple[float, float]:
             judged.append(i)
     for i in judged:
         relative = rtol * np.abs(golden.expected[i].astype(np.float64))
-        for allowed in _allowances(golden, i):
+        for allowed in allowances(golden.judge, golden, i):
             beyond = allowed - relative
             atol = max(atol, float(beyond[np.isfinite(beyond)].max(initial=0.0)))
     return rtol, atol
@@ -150,22 +149,3 @@ def _is_toothless(golden: Golden, atol: float) -> bool:
     held = np.concatenate(numbers) if numbers else np.zeros(0)
     held = held[np.isfinite(held) & (held > 0)]
     return bool(held.size) and float(np.median(held)) <= atol
-
-
-def _allowances(golden: Golden, output: int) -> Iterator[Array]:
-    """What rules 3, 4 and 6 allow each element, where they apply."""
-    expected = golden.expected[output]
-    dtype = str(expected.dtype)
-    truth = golden.truth[output] if golden.truth else None
-    if truth is None or truth.shape != expected.shape:
-        return
-    count = max((a.size for a in golden.inputs), default=1)
-    yield np.abs(expected.astype(np.float64) - truth)
-    for answers, factor in (
-        (golden.own_error, 2.0),
-        (golden.condition, max(ROUNDINGS[dtype], 2.0 * math.sqrt(count / max(truth.size, 1)))),
-        (golden.magnitude, max(ROUNDINGS[dtype], 2.0 * math.sqrt(count)) * 2.0 ** -PRECISION[dtype]),
-    ):
-        answer = answers[output] if answers else None
-        if answer is not None and answer.shape == expected.shape:
-            yield factor * np.abs(answer)
