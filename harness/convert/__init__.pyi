@@ -1,6 +1,5 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from . import kept_constants as kept_constants
 from .converter import (
     CONVERTERS as CONVERTERS,
     Converter as Converter,
@@ -10,15 +9,15 @@ from .converter import (
     UnsupportedOperator as UnsupportedOperator,
     find_converter as find_converter,
 )
-from .converters.torchscript import registered_symbolics as registered_symbolics
+from .exporter_check import kept as kept
 from .rules.rule import Rule as Rule, RuleProblem as RuleProblem
 from .rules.rule_book import RuleBook as RuleBook, load_rules as load_rules
 from .rules.source import NotSeparable as NotSeparable, RuleSource as RuleSource, rule_source as rule_source
 from .silence import quiet as quiet
 from .skeleton import Parameter as Parameter, Signature as Signature, SkeletonWanted as SkeletonWanted
+from .torch_private import PrivatePartMissing as PrivatePartMissing, script_registry as script_registry
 from .torchlib_registry import (
     decomposition_functions as decomposition_functions,
     decomposition_table as decomposition_table,
-    is_composite as is_composite,
     registered as registered,
 )

@@ -126,6 +126,8 @@ class ConverterEntry:
         conversions: The converter's own conversion functions for an overload, a line each, none for none;
             None where it cannot tell.
         skeleton: Code of a rule to be filled in; None where there is none.
+        notes: What a person should know of its exports on this installation, a line each. Asked in a worker
+            process when the converter is started.
     """
 
     name: str
@@ -139,6 +141,7 @@ class ConverterEntry:
     tracker: str = ""
     conversions: Callable[[str], tuple[str, ...]] | None = None
     skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
+    notes: Callable[[], tuple[str, ...]] = tuple
 
 
 def _broken(name: str, problem: Unavailable, version: str) -> ConverterEntry:

@@ -5,13 +5,12 @@ composite-implicit operators on every call: over nine tenths of the time of a on
 `kept()` is active those functions answer from what they gave the first time, and `run_decompositions` is left
 out where it has nothing to do. Everything else, the public entry point included, runs as it is.
 
-The functions are private to PyTorch. Each is looked up by name and left alone where it is not found, which
-costs speed and nothing else.
+The functions are private to PyTorch. `harness.convert.exporter_check` says whether they are as they should
+be, and whoever exports asks it for `kept()`.
 """
 
 from __future__ import annotations
 
-import importlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,71 +20,95 @@ from typing import Any
 
 import torch
 
-_EXPORTER = "torch.onnx._internal.exporter"
-_PLACES = {
-    "registry": (f"{_EXPORTER}._registration", "ONNXRegistry"),
-    "decompositions": (f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table"),
-    "decompose": (f"{_EXPORTER}._fx_passes", "decompose_with_registry"),
-    "composites": ("torch.export.exported_program", "_collect_all_valid_cia_ops"),
-    "overrides": ("torch.export.exported_program", "_override_composite_implicit_decomp"),
-    "strategies": (f"{_EXPORTER}._capture_strategies", "CAPTURE_STRATEGIES"),
-}
+from harness.convert.torch_private import part, replaceable
+from harness.core import META, OpOverload, is_composite
 
 
-@cache
-def _originals() -> dict[str, tuple[Any, str, Any]]:
-    """Name → (module or class to patch, attribute, original)."""
-    found: dict[str, tuple[Any, str, Any]] = {}
-    for name, (module_name, attribute) in _PLACES.items():
-        try:
-            module = importlib.import_module(module_name)
-            target = getattr(module, attribute)
-        except (ImportError, AttributeError):
-            continue
-        if name == "registry":
-            if "from_torchlib" in vars(target):
-                found[name] = (target, "from_torchlib", vars(target)["from_torchlib"])
-        else:
-            found[name] = (module, attribute, target)
-    return found
+class KeptExport:
+    """The last export under `kept()`: what it was about to translate."""
+
+    def __init__(self) -> None:
+        self._decomposed: tuple[Any, Any] | None = None
+
+    def missing_functions(self, outputs: Sequence[str]) -> dict[str, str]:
+        """Which outputs of the exported program need an operator without ONNX function.
+
+        The exporter stops at the first such operator. All of them are known by then: it looks functions up
+        by operator alone, so an operator that has none fails wherever it stands.
+
+        Args:
+            outputs: Names for the program's outputs, in order.
+
+        Returns:
+            Output name → operator; empty where no program is known or its outputs are other ones.
+        """
+        if self._decomposed is None:
+            return {}
+        program, registry = self._decomposed
+        results = _results(program.graph)
+        if len(results) != len(outputs):
+            return {}
+        lacking: dict[torch.fx.Node, str] = {}
+        for node in program.graph.nodes:
+            target = node.target
+            if isinstance(target, OpOverload) and not registry.is_registered(target):
+                lacking[node] = str(target)
+            else:
+                inherited = next((lacking[n] for n in node.all_input_nodes if n in lacking), None)
+                if inherited is not None and node.op != "output":
+                    lacking[node] = inherited
+        return {name: lacking[r] for name, r in zip(outputs, results, strict=True) if r in lacking}
+
+    def decompose(self, program: Any, registry: Any) -> Any:
+        """What replaces the exporter's function: decompose where that changes something, note the result."""
+        table = _kept_table(frozenset(part("implemented")(registry)))
+        if not all(_stays(node, table) for node in program.graph.nodes):
+            program = replaceable("decompose").original(program, registry)
+        self._decomposed = program, registry
+        return program
+
+
+def _results(graph: torch.fx.Graph) -> Sequence[Any]:
+    """What a graph returns; nothing where it does not return a sequence."""
+    returned: Sequence[Any] = next((node.args for node in graph.nodes if node.op == "output"), ())
+    return returned[0] if len(returned) == 1 and isinstance(returned[0], list | tuple) else ()
 
 
 @contextmanager
-def kept(*, fallbacks: bool = True) -> Iterator[None]:
+def kept(*, fallbacks: bool = True) -> Iterator[KeptExport]:
     """Let exports in this block reuse the process's constants.
 
     Args:
         fallbacks: Where PyTorch's first way of capturing a program fails, let it try the others, as it
             does by itself; they take many times as long.
+
+    Raises:
+        PrivatePartMissing: this PyTorch lacks a part that is replaced.
     """
-    originals = _originals()
-    if not {"decompositions", "composites"} <= originals.keys():
-        originals = {name: place for name, place in originals.items() if name != "decompose"}
+    export = KeptExport()
     replacements: dict[str, Any] = {
-        "registry": classmethod(_from_torchlib),
+        "from_torchlib": classmethod(_from_torchlib),
         "decompositions": _decomposition_table,
-        "decompose": _decompose_where_needed,
+        "decompose": export.decompose,
         "composites": _composites,
         "overrides": _overridden,
     }
-    if not fallbacks and "strategies" in originals:
-        replacements["strategies"] = originals["strategies"][2][:1]
-    _last.clear()
-    for name, replacement in replacements.items():
-        if name in originals:
-            owner, attribute, _ = originals[name]
-            setattr(owner, attribute, replacement)
+    if not fallbacks:
+        replacements["strategies"] = replaceable("strategies").original[:1]
+    patches = [(replaceable(name), replacement) for name, replacement in replacements.items()]
+    for patch, replacement in patches:
+        patch.put(replacement)
     try:
-        yield
+        yield export
     finally:
-        for owner, attribute, original in originals.values():
-            setattr(owner, attribute, original)
+        for patch, _ in patches:
+            patch.put(patch.original)
 
 
 @cache
 def _pristine_registry(opset: int) -> Any:
-    owner, _, original = _originals()["registry"]
-    return original.__get__(None, owner)(opset_version=opset)
+    patch = replaceable("from_torchlib")
+    return patch.original.__get__(None, patch.owner)(opset_version=opset)
 
 
 def _from_torchlib(cls: Any, opset_version: int = 18) -> Any:
@@ -102,7 +125,7 @@ _tables: dict[frozenset[Any], dict[Any, Callable[..., Any]]] = {}
 
 def _kept_table(registered: frozenset[Any]) -> dict[Any, Callable[..., Any]]:
     if registered not in _tables:
-        _tables[registered] = _originals()["decompositions"][2](set(registered))
+        _tables[registered] = replaceable("decompositions").original(set(registered))
     return _tables[registered]
 
 
@@ -113,7 +136,7 @@ def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:
 
 @cache
 def _composite_operators() -> frozenset[Any]:
-    return frozenset(_originals()["composites"][2]())
+    return frozenset(replaceable("composites").original())
 
 
 def _composites() -> set[Any]:
@@ -136,13 +159,12 @@ _snapshots: dict[frozenset[Any], dict[Any, _Kernels]] = {}
 def _overridden(callables: dict[Any, Callable[..., Any]]) -> Iterator[None]:
     """PyTorch's override of some seven hundred composite operators, put in place from a snapshot of what
     it was the first time."""
-    from torch._subclasses.fake_impls import op_implementations_dict as fake_rules
-
+    fake_rules = part("fake_rules")
     key = frozenset(callables.items())
     snapshot = _snapshots.get(key)
     if snapshot is None or any(op.py_kernels != kernels.before for op, kernels in snapshot.items()):
         before = {op: dict(op.py_kernels) for op in callables}
-        with _originals()["overrides"][2](callables):
+        with replaceable("overrides").original(callables):
             _snapshots[key] = {
                 op: _Kernels(before[op], dict(op.py_kernels), fake_rules.get(op)) for op in callables
             }
@@ -167,61 +189,6 @@ def _replace_kernels(op: Any, kernels: dict[Any, Any]) -> None:
     op._dispatch_cache.clear()
 
 
-@dataclass(frozen=True)
-class _Decomposed:
-    """What the last export in this process was about to translate."""
-
-    program: Any
-    registry: Any
-
-
-_last: list[_Decomposed] = []
-
-
-def missing_functions(outputs: Sequence[str]) -> dict[str, str]:
-    """Which outputs of the program last exported under `kept()` need an operator without ONNX function.
-
-    The exporter stops at the first such operator. All of them are known by then: it looks functions up
-    by operator alone, so an operator that has none fails wherever it stands.
-
-    Args:
-        outputs: Names for the program's outputs, in order.
-
-    Returns:
-        Output name → operator; empty where no program is known.
-    """
-    if not _last:
-        return {}
-    program, registry = _last[-1].program, _last[-1].registry
-    lacking: dict[torch.fx.Node, str] = {}
-    for node in program.graph.nodes:
-        target = node.target
-        if isinstance(target, torch._ops.OpOverload) and not registry.is_registered(target):
-            lacking[node] = str(target)
-        else:
-            inherited = next((lacking[n] for n in node.all_input_nodes if n in lacking), None)
-            if inherited is not None and node.op != "output":
-                lacking[node] = inherited
-    (results,) = program.graph.output_node().args
-    if len(results) != len(outputs):
-        return {}
-    return {name: lacking[r] for name, r in zip(outputs, results, strict=True) if r in lacking}
-
-
-def _decompose_where_needed(program: Any, registry: Any) -> Any:
-    decomposed = _decomposed(program, registry)
-    _last[:] = [_Decomposed(decomposed, registry)]
-    return decomposed
-
-
-def _decomposed(program: Any, registry: Any) -> Any:
-    implemented = importlib.import_module(_PLACES["decompositions"][0]).get_onnx_implemented_overloads
-    table = _kept_table(frozenset(implemented(registry)))
-    if all(_stays(node, table) for node in program.graph.nodes):
-        return program
-    return _originals()["decompose"][2](program, registry)
-
-
 def _stays(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> bool:
     """Whether decomposition would leave `node` as it is.
 
@@ -234,15 +201,9 @@ def _stays(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> bool:
         return node.op != "get_attr"
     target = node.target
     return (
-        isinstance(target, torch._ops.OpOverload)
+        isinstance(target, OpOverload)
         and target not in table
         and not target._schema.is_mutable
-        and not (target.py_kernels.keys() - {torch._C.DispatchKey.Meta})
-        and (not _is_composite(target) or target in _composite_operators())
+        and not (target.py_kernels.keys() - {META})
+        and (not is_composite(target) or target in _composite_operators())
     )
-
-
-def _is_composite(target: torch._ops.OpOverload) -> bool:
-    name: str = target.name()  # type: ignore[no-untyped-call]
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)

@@ -41,6 +41,13 @@ from .invocation import (
     contiguous_strides as contiguous_strides,
     describe as describe,
 )
+from .isolation import (
+    IsolatedCalls as IsolatedCalls,
+    IsolatedProcess as IsolatedProcess,
+    ProcessDied as ProcessDied,
+    Send as Send,
+    preload_in_fork_server as preload_in_fork_server,
+)
 from .overloads import (
     UnknownOperator as UnknownOperator,
     all_overloads as all_overloads,
@@ -87,6 +94,7 @@ from .torch_operators import (
     op_db as op_db,
     own_definition as own_definition,
     python_dispatcher as python_dispatcher,
+    pytree as pytree,
     registered_schemas as registered_schemas,
 )
 from .values import STYLE_WEIGHTS as STYLE_WEIGHTS, redraw as redraw

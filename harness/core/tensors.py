@@ -14,10 +14,11 @@ import torch
 from harness.core import values
 from harness.core.dtypes import PARTS, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
+from harness.core.torch_operators import OpOverload
 
 
 @cache
-def overload(name: str) -> torch._ops.OpOverload:
+def overload(name: str) -> OpOverload:
     """The callable of ``aten.add.Tensor``.
 
     Raises:
@@ -28,7 +29,7 @@ def overload(name: str) -> torch._ops.OpOverload:
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload_name)
     except (AttributeError, ValueError):
         raise LookupError(f"PyTorch {torch.__version__} has no operator overload {name}") from None
-    assert isinstance(found, torch._ops.OpOverload)
+    assert isinstance(found, OpOverload)
     return found
 
 

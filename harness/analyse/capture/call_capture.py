@@ -10,18 +10,20 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.core import (
     ALL,
     COMPLEX,
+    COMPOSITE,
     INT_RANGE,
     WIDE_UNSIGNED,
     Argument,
     Enumerated,
     Invocation,
+    OpOverload,
     Recipe,
     TensorSpec,
+    TorchDispatchMode,
     describe_tensor,
     overload,
 )
@@ -94,7 +96,7 @@ class _Notes:
         self.left_out: Counter[str] = Counter()
         self.stack: list[str] = []
 
-    def add(self, target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def add(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if str(target) in _BOOKKEEPING:
             return
         try:
@@ -137,7 +139,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._notes.add(func, args, kwargs)
-        if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
+        if func.has_kernel_for_dispatch_key(COMPOSITE):
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
@@ -159,7 +161,7 @@ class _Interpreted(torch.fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Notes an operator before it is called."""
-        if isinstance(target, torch._ops.OpOverload):
+        if isinstance(target, OpOverload):
             self._notes.add(target, args, kwargs)
         return super().call_function(target, args, kwargs)
 
@@ -197,7 +199,7 @@ class CannotKeep(Exception):
 
 
 def invocation_of(
-    target: torch._ops.OpOverload,
+    target: OpOverload,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     describe: Callable[..., Any] = describe_tensor,
@@ -245,7 +247,7 @@ def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
 
 
 @cache
-def functional(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
+def functional(target: OpOverload) -> OpOverload:
     """`relu` of `relu_`: what exporters make of a call that writes into its argument.
 
     Raises:

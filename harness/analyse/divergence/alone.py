@@ -13,8 +13,15 @@ from harness.analyse.capture.call_capture import CannotKeep, invocation_of
 from harness.analyse.divergence.departure import judged
 from harness.analyse.divergence.graph import PyTorchGraph, Region
 from harness.convert import Converter
-from harness.core import Invocation, TensorSpec, bind, describe_error, describe_tensor, output_tensors
-from harness.execute import Exportable, export_request, quiet_call, to_numpy
+from harness.core import (
+    Invocation,
+    OpOverload,
+    TensorSpec,
+    describe_error,
+    describe_tensor,
+    output_tensors,
+)
+from harness.execute import Exportable, export_alone, outputs_of, quiet_call, to_numpy
 from harness.run import Backend
 
 #: Storage elements up to which an operator's arguments are kept as they are.
@@ -74,26 +81,18 @@ def _one(
         return describe_tensor(tensor, place, exact=_EXACT)
 
     try:
-        assert isinstance(node.target, torch._ops.OpOverload)
+        assert isinstance(node.target, OpOverload)
         invocation = invocation_of(node.target, args, kwargs, describe)
     except CannotKeep as reason:
         return Alone(overload, None, "error", str(reason))
     try:
         with quiet_call():
             results = output_tensors(graph.call(node, value))
-        member = Exportable(0, bind(invocation), tuple(tensors), len(results), ())
-        model = converter.convert(export_request([member], opset=opset, dynamic=False))
-        taken = {i.name for i in model.graph.input}
-        named = zip(member.input_names, tensors, strict=True)
-        got = backend.load(model, None).run({n: to_numpy(t) for n, t in named if n in taken})
+        structure = Exportable.of(invocation, outputs=len(results), tensors=tensors)
+        model = export_alone(converter, structure, opset=opset)
+        got = outputs_of(backend, model, structure.feeds(model, [to_numpy(t) for t in tensors]))
     except Exception as error:
         return Alone(overload, invocation, "error", describe_error(error))
     alone = Region(node, (node,), tuple(node.all_input_nodes))
     comparison = judged(graph, alone, value, tuple(map(to_numpy, results)), got)
-    wrong = comparison.problem is not None
-    return Alone(
-        overload,
-        invocation,
-        "mismatch" if wrong else "pass",
-        f"{comparison.problem}: {comparison.detail}" if wrong else "",
-    )
+    return Alone(overload, invocation, "mismatch" if comparison.problem else "pass", comparison.message)

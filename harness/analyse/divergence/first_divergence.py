@@ -29,7 +29,7 @@ from harness.analyse.divergence.divergence_task import DivergeTask
 from harness.analyse.divergence.graph import PyTorchGraph, Region, readers
 from harness.compare import CLOSE, Stage, compare
 from harness.convert import Converter, HasProgram
-from harness.core import Array, build_tensors
+from harness.core import Array, OpOverload, build_tensors
 from harness.execute import (
     Growth,
     LoadedModel,
@@ -279,7 +279,7 @@ def _captured(model: LoadedModel, inputs: tuple[torch.Tensor, ...]) -> torch.exp
     with quiet_call():
         program = torch.export.export(model.program, inputs, strict=False)
     for node in program.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
             with contextlib.suppress(CannotKeep):
                 node.target = functional(node.target)
     return program

@@ -16,6 +16,7 @@ import torch
 from torch.fx import Node
 
 from harness.analyse.capture.call_capture import module_path
+from harness.core import OpOverload
 from harness.execute import quiet_call
 
 
@@ -36,7 +37,7 @@ class Region:
     @property
     def operators(self) -> tuple[Node, ...]:
         """Calls of operators in it, without those that only take one of several results."""
-        return tuple(n for n in self.nodes if isinstance(n.target, torch._ops.OpOverload))
+        return tuple(n for n in self.nodes if isinstance(n.target, OpOverload))
 
     @property
     def module(self) -> str:

@@ -82,6 +82,8 @@ def operators_of(
 def _of_program(path: Path) -> ModelOperators:
     import torch
 
+    from harness.core import OpOverload
+
     try:
         program = torch.export.load(str(path))
     except Exception as error:
@@ -92,9 +94,9 @@ def _of_program(path: Path) -> ModelOperators:
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             if node.op == "call_function":
                 name = str(node.target)
-                if isinstance(node.target, torch._ops.OpOverload) and name.startswith("aten."):
+                if isinstance(node.target, OpOverload) and name.startswith("aten."):
                     found[name] += 1
-                elif isinstance(node.target, torch._ops.OpOverload):
+                elif isinstance(node.target, OpOverload):
                     other[name] += 1
     called = tuple(Called(name=name, nodes=count, how="program") for name, count in sorted(found.items()))
     return ModelOperators(kind="program", operators=called, unmapped=dict(sorted(other.items())))

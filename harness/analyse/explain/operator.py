@@ -9,7 +9,16 @@ import torch
 
 from harness.analyse.operator_coverage.functional import functional_overloads
 from harness.convert import Parameter, Signature
-from harness.core import UnknownOperator, all_overloads, near_names, normalise, overload, packet
+from harness.core import (
+    UnknownOperator,
+    all_overloads,
+    is_composite,
+    is_dispatched,
+    near_names,
+    normalise,
+    overload,
+    packet,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +75,7 @@ def find_operator(word: str) -> Operator:
             named.
     """
     dotted = normalise(word)
-    known = [name for name in all_overloads() if _in_dispatcher(name)]
+    known = [name for name in all_overloads() if is_dispatched(name)]
     found = [name for name in known if dotted in (name, packet(name))]
     if not found:
         siblings = [name for name in known if packet(name) == packet(dotted)]
@@ -84,20 +93,13 @@ def find_operator(word: str) -> Operator:
     return Operator(name=packet(found[0]).replace(".", "::", 1), overloads=tuple(chosen), others=others)
 
 
-def _in_dispatcher(name: str) -> bool:
-    qualified = name.replace(".", "::", 1).removesuffix(".default")
-    return torch._C._dispatch_has_kernel(qualified)
-
-
 def _describe(name: str) -> Overload:
     found = overload(name)
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    qualified: str = found.name()  # type: ignore[no-untyped-call]
     return Overload(
         signature=signature(name),
         tags=tuple(sorted(str(tag).removeprefix("Tag.") for tag in found.tags)),
         functional=name in functional_overloads(),
-        composite=torch._C._dispatch_has_kernel_for_dispatch_key(qualified, key),
+        composite=is_composite(found),
     )
 
 

@@ -13,15 +13,8 @@ from typing import Any
 
 import torch
 
-from harness.convert import (
-    decomposition_functions,
-    decomposition_table,
-    is_composite,
-    kept_constants,
-    quiet,
-    registered,
-)
-from harness.core import Invocation, bind, build_tensors, overload
+from harness.convert import decomposition_functions, decomposition_table, kept, quiet, registered
+from harness.core import Invocation, OpOverload, build_tensors, is_composite, overload
 from harness.execute import Exportable, Program, call_invocation
 
 
@@ -92,22 +85,21 @@ def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) 
     Raises:
         Exception: whatever PyTorch says to the call or to its capture.
     """
-    tensors = build_tensors(invocation)
-    outputs = len(call_invocation(invocation, tensors))
-    member = Exportable(0, bind(invocation), tensors, outputs, tuple(frozenset() for _ in tensors))
+    outputs = len(call_invocation(invocation, build_tensors(invocation)))
+    structure = Exportable.of(invocation, outputs=outputs)
     whole = dict(table)
     target = overload(invocation.overload)
     if is_composite(target) and target not in whole:
         default: Any = torch.export.default_decompositions()
         if target in default:
             whole[target] = default[target]
-    with quiet(), torch.no_grad(), kept_constants.kept():
-        program = torch.export.export(Program([member]).eval(), tensors, strict=False)
+    with quiet(), torch.no_grad(), kept():
+        program = torch.export.export(Program([structure]).eval(), structure.tensors, strict=False)
         program = program.run_decompositions(whole)
     return {
         str(node.target)
         for node in program.graph.nodes
-        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+        if node.op == "call_function" and isinstance(node.target, OpOverload)
     } - _ASSERTIONS
 
 

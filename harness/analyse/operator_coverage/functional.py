@@ -18,9 +18,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-import torch
-
-from harness.core import overload
+from harness.core import dispatched_names, overload
 
 _AUTOGRAD = re.compile(r"backward|_jvp$|_grad$|^_fw_primal|^_make_dual|^_unpack_dual")
 
@@ -34,7 +32,7 @@ def dotted(name: str) -> str:
 @cache
 def functional_overloads() -> frozenset[str]:
     """Every functional overload of ATen, dotted."""
-    names = (dotted(n) for n in torch._C._dispatch_get_all_op_names() if n.startswith("aten::"))
+    names = (dotted(n) for n in dispatched_names() if n.startswith("aten::"))
     return frozenset(name for name in names if _is_functional(name))
 
 

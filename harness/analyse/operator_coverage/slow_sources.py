@@ -25,11 +25,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.analyse.operator_coverage import recorded_lists as recorded
 from harness.analyse.operator_coverage.functional import functional_overloads
 from harness.analyse.operator_coverage.sources import SourceMissing
+from harness.core import TorchDispatchMode, module_db, op_db
 
 #: Kernels differ between kinds of numbers, and with them what an operator calls.
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64)
@@ -42,10 +42,9 @@ def op_infos() -> list[Any]:
         SourceMissing: it cannot be imported; it is part of PyTorch and needs packages that PyTorch does not.
     """
     try:
-        from torch.testing._internal.common_methods_invocations import op_db
+        return op_db()
     except ImportError as error:
         raise SourceMissing(f"OpInfo cannot be imported: {error}; pip install expecttest") from None
-    return list(op_db)
 
 
 def module_infos() -> list[Any]:
@@ -55,10 +54,9 @@ def module_infos() -> list[Any]:
         SourceMissing: it cannot be imported.
     """
     try:
-        from torch.testing._internal.common_modules import module_db
+        return module_db()
     except ImportError as error:
         raise SourceMissing(f"ModuleInfo cannot be imported: {error}; pip install expecttest") from None
-    return list(module_db)
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]

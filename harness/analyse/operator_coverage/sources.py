@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 
 import torch
 
 from harness.analyse.operator_coverage.functional import dotted, functional_overloads
-from harness.convert import registered_symbolics
+from harness.convert import PrivatePartMissing, registered, script_registry
 from harness.core import overload
 
 
@@ -32,14 +29,9 @@ def torchlib() -> frozenset[str]:
         SourceMissing: PyTorch keeps its registry elsewhere now.
     """
     try:
-        from torch.onnx._internal.exporter._registration import ONNXRegistry
-    except ImportError as error:
+        return registered() & functional_overloads()
+    except PrivatePartMissing as error:
         raise SourceMissing(f"the torchlib registry of this PyTorch was not found: {error}") from None
-    with _quiet("torch.onnx"):
-        targets = ONNXRegistry.from_torchlib().functions
-    names = {dotted(target) for target in targets if isinstance(target, str)}
-    names |= {str(target) for target in targets if isinstance(target, torch._ops.OpOverload)}
-    return frozenset(names & functional_overloads())
 
 
 @cache
@@ -52,19 +44,8 @@ def torchscript() -> frozenset[str]:
         SourceMissing: PyTorch keeps its registry elsewhere now.
     """
     try:
-        registry = registered_symbolics()
-    except ImportError as error:
+        registry = script_registry()
+    except PrivatePartMissing as error:
         raise SourceMissing(f"the symbolic functions of this PyTorch were not found: {error}") from None
     packets = {dotted(name).rpartition(".")[0] for name in registry.all_functions()}
     return frozenset(name for name in functional_overloads() if name.rpartition(".")[0] in packets)
-
-
-@contextmanager
-def _quiet(logger: str) -> Iterator[None]:
-    """Without warnings of `logger`, which speaks of packages that nobody asked for."""
-    before = logging.getLogger(logger).level
-    logging.getLogger(logger).setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.getLogger(logger).setLevel(before)

@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 from harness.compare import compare
-from harness.core import bind, build_tensors, output_tensors, overload
+from harness.core import (
+    OpOverload,
+    TorchDispatchMode,
+    bind,
+    build_tensors,
+    output_tensors,
+    overload,
+    own_definition,
+)
 from harness.execute import to_numpy
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
@@ -35,7 +42,7 @@ class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
         definition: Its own.
     """
 
-    def __init__(self, kernel: torch._ops.OpOverload, definition: Callable[..., Any]) -> None:
+    def __init__(self, kernel: OpOverload, definition: Callable[..., Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._kernel, self._definition = kernel, definition
         self._depth = 0
@@ -60,44 +67,29 @@ class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._depth -= 1
 
 
-class DecompositionWitness:
+@witness("PyTorch's decomposition", place=10)
+def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
-
-    name = "PyTorch's decomposition"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        call = bind(trial.invocation)
-        kernel = overload(trial.invocation.overload)
-        definition = _definition(kernel)
-        if trial.got is None or definition is None:
-            return
-        torch.default_generator.manual_seed(0)
-        tensors = build_tensors(trial.invocation)
-        with torch.no_grad(), warnings.catch_warnings(), _InPlaceOfTheKernel(kernel, definition):
-            warnings.simplefilter("ignore")
-            results = output_tensors(call.with_target(definition)(tensors))
-        outputs = [to_numpy(t) for t in results]
-        if compare(trial.judge, trial.reference, outputs).problem is None:
-            yield Testimony(
-                Role.DECOMPOSITION,
-                Finding.CONFIRMS,
-                "PyTorch's decomposition of the operator gives the kernel's result.",
-            )
-        elif trial.is_same(outputs):
-            yield Testimony(
-                Role.DECOMPOSITION,
-                Finding.CONTRADICTS,
-                f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result.",
-            )
-
-
-def _definition(target: torch._ops.OpOverload) -> Callable[..., Any] | None:
-    # Registers many on import.
-    from torch._decomp import decomposition_table
-
-    return decomposition_table.get(target)
-
-
-register(lambda settings: [DecompositionWitness()])
+    call = bind(trial.invocation)
+    kernel = overload(trial.invocation.overload)
+    definition = own_definition(kernel)
+    if trial.got is None or definition is None:
+        return
+    torch.default_generator.manual_seed(0)
+    tensors = build_tensors(trial.invocation)
+    with torch.no_grad(), warnings.catch_warnings(), _InPlaceOfTheKernel(kernel, definition):
+        warnings.simplefilter("ignore")
+        results = output_tensors(call.with_target(definition)(tensors))
+    outputs = [to_numpy(t) for t in results]
+    if compare(trial.judge, trial.reference, outputs).problem is None:
+        yield Testimony(
+            Role.DECOMPOSITION,
+            Finding.CONFIRMS,
+            "PyTorch's decomposition of the operator gives the kernel's result.",
+        )
+    elif trial.is_same(outputs):
+        yield Testimony(
+            Role.DECOMPOSITION,
+            Finding.CONTRADICTS,
+            f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result.",
+        )

@@ -10,11 +10,12 @@ from typing import Any
 import onnx
 import torch
 
-from harness.convert import kept_constants
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.exporter_check import exporter_check, exporter_notes, kept
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
+from harness.convert.torchlib_registry import torchlib_functions
 from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
 
 
@@ -55,12 +56,8 @@ class DynamoConverter:
         """
         if self._book:
             self._book.start()
-        constants = (
-            contextlib.nullcontext()
-            if self._public_api
-            else kept_constants.kept(fallbacks=not request.tentative)
-        )
-        with constants, quiet():
+        constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=not request.tentative)
+        with constants as export, quiet():
             try:
                 program = torch.onnx.export(
                     request.program,
@@ -75,26 +72,12 @@ class DynamoConverter:
                     verbose=False,
                 )
             except Exception as error:
-                if _lacks_conversion(error):
-                    missing = kept_constants.missing_functions(request.output_names)
+                if exporter_check().lacks_conversion(error):
+                    missing = export.missing_functions(request.output_names) if export is not None else {}
                     raise UnsupportedOperator(str(error), missing) from error
                 raise
             assert program is not None
             return program
-
-
-def _lacks_conversion(error: BaseException) -> bool:
-    cause: BaseException | None = error
-    converting = False
-    while cause is not None:
-        kind = type(cause).__name__
-        # A conversion function refuses an attribute or a dtype with NotImplementedError. Raised elsewhere, as
-        # by a meta kernel of PyTorch, it says nothing of conversions.
-        if kind == "DispatchError" or (converting and isinstance(cause, NotImplementedError)):
-            return True
-        converting = kind == "GraphConstructionError"
-        cause = cause.__cause__
-    return False
 
 
 def _version() -> str:
@@ -135,12 +118,6 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
     )
 
 
-def _conversions(name: str) -> tuple[str, ...]:
-    from harness.convert.torchlib_registry import torchlib_functions
-
-    return torchlib_functions(name)
-
-
 def _skeleton(wanted: SkeletonWanted) -> Skeleton:
     functions = []
     for signature in wanted.signatures:
@@ -176,7 +153,8 @@ register(
         summary="torch.onnx.export(dynamo=True)",
         snippet=snippet,
         tracker="pytorch/pytorch",
-        conversions=_conversions,
+        conversions=torchlib_functions,
+        notes=exporter_notes,
         skeleton=_skeleton,
     )
 )

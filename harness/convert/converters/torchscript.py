@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
-import pkgutil
 from collections.abc import Iterator
-from functools import cache
-from typing import Any
 
 import onnx
 import torch
-from torch.onnx import utils
 
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.silence import quiet
 from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
+from harness.convert.torch_private import default_script_opset, script_symbolic_versions, script_symbolics
 from harness.core import ExportSnippet, ExportWanted, Unavailable, packet
 
 
@@ -85,16 +81,16 @@ def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
     }
     version = _rule_opset(opset)
     for name, function in functions.items():
-        utils.register_custom_op_symbolic(name, function, version)
+        script_symbolics().register_custom_op_symbolic(name, function, version)
     try:
         yield
     finally:
         for name in functions:
-            utils.unregister_custom_op_symbolic(name, version)
+            script_symbolics().unregister_custom_op_symbolic(name, version)
 
 
 def _rule_opset(opset: int | None) -> int:
-    return int(opset or torch.onnx._constants.ONNX_DEFAULT_OPSET)
+    return opset or default_script_opset()
 
 
 #: How the symbolics begin to say that ONNX, or the exporter, has no such thing.
@@ -145,23 +141,8 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
     )
 
 
-@cache
-def registered_symbolics() -> Any:
-    """The exporter's registry with the symbolics of all opsets, which register themselves at import.
-
-    Raises:
-        ImportError: PyTorch keeps them elsewhere now.
-    """
-    package = importlib.import_module("torch.onnx._internal.torchscript_exporter")
-    for module in pkgutil.iter_modules(package.__path__):
-        if module.name.startswith("symbolic_opset"):
-            importlib.import_module(f"{package.__name__}.{module.name}")
-    return importlib.import_module(f"{package.__name__}.registration").registry
-
-
 def _conversions(name: str) -> tuple[str, ...]:
-    group = registered_symbolics().get_function_group(packet(name).replace(".", "::", 1))
-    versions = sorted(group._functions) if group is not None else ()
+    versions = script_symbolic_versions(packet(name).replace(".", "::", 1))
     return tuple(f"symbolic_opset{version}" for version in versions)
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from harness.core import UnknownName
+from harness.core import UnknownName, pytree
 from harness.execute.models.model_entry import MODELS, SEED, Axis, ModelEntry, load_models
 from harness.execute.models.names import PREFIX, split_word
 

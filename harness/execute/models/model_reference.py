@@ -21,11 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.compare import Judge, Mask, Sensitivity
-from harness.core import PRECISION, Array, Invocation, build_tensors
+from harness.core import PRECISION, Array, Invocation, OpOverload, TorchDispatchMode, build_tensors, pytree
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.torch_call import default_dtype, to_numpy
 from harness.generate import OPERATOR_CASES
@@ -235,7 +233,7 @@ def factors(tensor: torch.Tensor, roundoff: float, generator: torch.Generator) -
     return r.mul_(2.0 * roundoff).add_(1.0 - roundoff)
 
 
-def computes(target: torch._ops.OpOverload) -> bool:
+def computes(target: OpOverload) -> bool:
     """Whether an operator rounds: neither a view, nor one that moves or selects elements."""
     if target.is_view or any(a.alias_info and not a.alias_info.is_write for a in target._schema.arguments):
         return False
@@ -254,7 +252,7 @@ def computes(target: torch._ops.OpOverload) -> bool:
 _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default"})
 
 
-def accumulates(target: torch._ops.OpOverload) -> bool:
+def accumulates(target: OpOverload) -> bool:
     """Whether results are sums of products, whose magnitudes the call on absolute values sums."""
     case = OPERATOR_CASES.get(str(target))
     if case is None:

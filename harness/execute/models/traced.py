@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.compare import Outcome, Stage, compare
 from harness.convert import Converter
-from harness.core import Invocation, build_tensors
+from harness.core import Invocation, TorchDispatchMode, build_tensors
 from harness.execute.models.model_cases import cases_of
 from harness.execute.models.model_export import export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.models.model_reference import ModelReference, quiet_call
 from harness.execute.models.model_task import ModelCase, ModelTask, Traced
+from harness.execute.run_steps import outputs_of
 from harness.execute.task import Result
 from harness.run import Backend
 
@@ -118,7 +118,7 @@ def _passes_alone(
     try:
         request = export_of(model, False, task.settings.opset, build_tensors(reference.invocation))
         proto = converter.convert(request)
-        outputs = backend.load(proto, None).run(feeds_of(model, reference, proto))
+        outputs = outputs_of(backend, proto, feeds_of(model, reference, proto))
     except Exception:
         return False
     return compare(reference.judge, reference, outputs).problem is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import warnings
 from collections import defaultdict
@@ -10,26 +9,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.core import (
     ALL,
+    COMPOSITE,
     Argument,
     Enumerated,
     Invocation,
     Literal,
+    OpOverload,
     Recipe,
     TensorSpec,
+    TorchDispatchMode,
     all_overloads,
     bind,
     build_tensors,
+    is_composite,
     is_float,
+    op_db,
     overload,
+    python_dispatcher,
 )
 
 #: A tensor up to this many storage elements keeps its values: most samples are smaller, and indices,
@@ -39,8 +42,6 @@ _LITERAL = 1024
 _LARGEST = 2**16
 #: Samples that are captured for each that is wanted, so that the choice is spread over all of them.
 _SURPLUS = 4
-
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,24 +82,10 @@ class _Unwanted(Exception):
     """A call that is no invocation here."""
 
 
-def serve(connection: Connection) -> None:
-    """Answer each `Wanted` with a `Captured`, or a line about why not, until the other side hangs up."""
-    silence = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(silence, stream)
+def prepare() -> None:
+    """Prepare the process that captures."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    while True:
-        try:
-            wanted = connection.recv()
-        except EOFError:
-            return
-        answer: Captured | str
-        try:
-            answer = capture(wanted)
-        except Exception as error:
-            answer = f"PyTorch's samples cannot be captured: {type(error).__name__}: {error}".splitlines()[0]
-        connection.send(answer)
 
 
 def capture(wanted: Wanted) -> Captured:
@@ -124,7 +111,7 @@ def _from_entries(
     found: dict[str, dict[str, Invocation]] = defaultdict(dict)
     called: set[str] = set()
 
-    def see(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def see(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         called.add(str(target))
         if str(target) != wanted.overload:
             return
@@ -167,9 +154,7 @@ def _spread(found: Mapping[str, Sequence[Invocation]], count: int) -> tuple[Invo
 
 @cache
 def _database() -> list[Any]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    return list(op_db)
+    return op_db()
 
 
 def _own_entries(name: str) -> list[int]:
@@ -202,9 +187,7 @@ def _index(composite: bool) -> tuple[dict[str, list[int]], set[str]]:
     return calling, {name for name in calling if _is_functional(name)}
 
 
-def _note(
-    called: set[str], target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> None:
+def _note(called: set[str], target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     called.add(str(target))
 
 
@@ -227,7 +210,7 @@ def _calls(entry: int, dtype: str, seed: int) -> Iterator[Callable[[], Any]]:
 
 def _watched(
     run: Callable[[], Any],
-    see: Callable[[torch._ops.OpOverload, Sequence[Any], Mapping[str, Any]], None],
+    see: Callable[[OpOverload, Sequence[Any], Mapping[str, Any]], None],
     composite: bool,
 ) -> None:
     """Run a sample and report the ATen calls that it makes.
@@ -242,12 +225,10 @@ def _watched(
         stack.enter_context(torch.no_grad())
         stack.enter_context(_Mode(see))
         if composite:
-            from torch._dispatch.python import enable_python_dispatcher
-
             _hook_composites()
             _LISTENERS.append(see)
             stack.callback(_LISTENERS.pop)
-            stack.enter_context(enable_python_dispatcher())
+            stack.enter_context(python_dispatcher())
         try:
             run()
         except Exception:
@@ -270,11 +251,8 @@ _LISTENERS: list[Callable[..., None]] = []
 
 def _is_composite(name: str) -> bool:
     try:
-        schema = overload(name)._schema
-        qualified = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
-        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(qualified, _COMPOSITE))
-    except (RuntimeError, LookupError):
-        # TorchScript's own overloads are unknown to the dispatcher.
+        return is_composite(overload(name))
+    except LookupError:
         return False
 
 
@@ -285,13 +263,13 @@ def _hook_composites() -> None:
         if _is_composite(name):
             target = overload(name)
 
-            def report(*args: Any, target: torch._ops.OpOverload = target, **kwargs: Any) -> Any:
+            def report(*args: Any, target: OpOverload = target, **kwargs: Any) -> Any:
                 for listener in _LISTENERS:
                     listener(target, args, kwargs)
-                return target._op_dk(_COMPOSITE, *args, **kwargs)
+                return target._op_dk(COMPOSITE, *args, **kwargs)
 
-            target.py_kernels.pop(_COMPOSITE, None)
-            target.py_impl(_COMPOSITE)(report)
+            target.py_kernels.pop(COMPOSITE, None)
+            target.py_impl(COMPOSITE)(report)
 
 
 def _is_functional(name: str) -> bool:
@@ -305,7 +283,7 @@ def _is_functional(name: str) -> bool:
 
 
 def _invocation(
-    target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Wanted
+    target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Wanted
 ) -> Invocation:
     names = [argument.name for argument in target._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}

@@ -6,15 +6,12 @@ They are captured in a process of their own. Importing PyTorch's testing modules
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import importlib.util
-import multiprocessing
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from harness.core import Unavailable
+from harness.core import OP_DB_MODULE, Unavailable
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources import _op_db
 from harness.generate.sources.source import Notice, Request, SourceFinding, grouped, resized
@@ -28,7 +25,7 @@ _SHAPES_PER_EXPORT = 3
 
 def probe() -> Unavailable | None:
     """What is missing for PyTorch's testing modules."""
-    for module in ("expecttest", "torch.testing._internal.common_methods_invocations"):
+    for module in ("expecttest", OP_DB_MODULE):
         if importlib.util.find_spec(module) is None:
             return Unavailable(
                 reason=f"PyTorch's operator samples need {module}, which is not installed",
@@ -67,7 +64,7 @@ class OpInfo:
             # Sizes can change only where values follow from a recipe.
             literal=not request.dynamic,
         )
-        captured = _process().ask(wanted)
+        captured = _captured(wanted)
         if isinstance(captured, str):
             return SourceFinding(notices=(Notice("opinfo", f"opinfo: {captured}"),))
         notices = tuple(Notice("uncovered", name) for name in captured.others if name not in OPERATOR_CASES)
@@ -77,55 +74,18 @@ class OpInfo:
         return SourceFinding(resized(request, bases, _SHAPES_PER_EXPORT), notices)
 
 
-class _Process:
-    """Captures one operator at a time, and is started again if it dies."""
-
-    def __init__(self) -> None:
-        self._running: (
-            tuple[multiprocessing.process.BaseProcess, multiprocessing.connection.Connection] | None
-        )
-        self._running = None
-        atexit.register(self.stop)
-
-    def ask(self, wanted: _op_db.Wanted) -> _op_db.Captured | str:
-        """The capture, or one line about why there is none."""
-        if self._running is None:
-            self._running = self._start()
-        _, connection = self._running
-        try:
-            connection.send(wanted)
-            if connection.poll(_PATIENCE):
-                answer: _op_db.Captured | str = connection.recv()
-                return answer
-        except (EOFError, OSError):
-            self.stop()
-            return f"{wanted.overload}: the process that captures PyTorch's samples died"
-        self.stop()
-        return f"{wanted.overload}: capturing PyTorch's samples took more than {_PATIENCE:g} s"
-
-    def stop(self) -> None:
-        """End the process."""
-        if self._running is not None:
-            process, connection = self._running
-            self._running = None
-            connection.close()
-            with contextlib.suppress(OSError):
-                process.kill()
-                process.join()
-
-    def _start(
-        self,
-    ) -> tuple[multiprocessing.process.BaseProcess, multiprocessing.connection.Connection]:
-        context = multiprocessing.get_context("forkserver")
-        # As `harness.execute.supervisor` has it: the fork server serves both.
-        context.set_forkserver_preload(["harness.execute.preload"])
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_op_db.serve, args=(theirs,), daemon=True)
-        process.start()
-        theirs.close()
-        return process, ours
+def _captured(wanted: _op_db.Wanted) -> _op_db.Captured | str:
+    """The capture, or one line about why there is none."""
+    try:
+        return _process().call(_op_db.capture, wanted)
+    except ProcessDied as died:
+        if died.hung:
+            return f"{wanted.overload}: capturing PyTorch's samples took more than {_PATIENCE:g} s"
+        return f"{wanted.overload}: the process that captures PyTorch's samples died: {died}"
+    except Exception as error:
+        return f"PyTorch's samples cannot be captured: {type(error).__name__}: {error}".splitlines()[0]
 
 
 @cache
-def _process() -> _Process:
-    return _Process()
+def _process() -> IsolatedCalls:
+    return IsolatedCalls(timeout=_PATIENCE, prepare=_op_db.prepare, fork=True)

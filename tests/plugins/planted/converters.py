@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import onnx
 import torch
-from torch.onnx import utils
 
 from harness.convert.converter import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
 from harness.convert.converters.torchscript import TorchScriptConverter
-from harness.convert.kept_constants import kept
+from harness.convert.exporter_check import kept
 from harness.convert.silence import quiet
+from harness.convert.torch_private import script_symbolics
 from harness.core.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
 from planted.translations import symbolics, translations
@@ -92,12 +92,12 @@ class _Symbolic(TorchScriptConverter):
         """See `harness.convert.converter.Converter`."""
         registered = symbolics(self.slipped)
         for name, function in registered.items():
-            utils.register_custom_op_symbolic(name, function, self.opset)
+            script_symbolics().register_custom_op_symbolic(name, function, self.opset)
         try:
             return super().convert(replace(request, opset=self.opset))
         finally:
             for name in registered:
-                utils.unregister_custom_op_symbolic(name, self.opset)
+                script_symbolics().unregister_custom_op_symbolic(name, self.opset)
 
 
 class WrongSymbolic(_Symbolic):

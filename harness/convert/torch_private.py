@@ -1,0 +1,213 @@
+"""The private parts of PyTorch's exporters that the harness touches, each with the form that it must have.
+
+Nothing else in the harness names them; `harness.core.torch_operators` has what is private to the dispatcher.
+`changes` finds what this PyTorch lacks or has in another form. `harness.convert.exporter_check` asks it, and
+leaves the private parts alone where anything differs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+_EXPORTER = "torch.onnx._internal.exporter"
+_SCRIPTING = "torch.onnx._internal.torchscript_exporter"
+
+
+class PrivatePartMissing(LookupError):
+    """This PyTorch has no such private part; the message says which."""
+
+
+@dataclass(frozen=True)
+class PrivatePart:
+    """Something in a private module.
+
+    Attributes:
+        module: Where it is.
+        path: Its name there, with dots for an attribute of a class.
+        form: Parameters of a function, as `_parameters` writes them; else the name of a type.
+    """
+
+    module: str
+    path: str
+    form: str
+
+    def find(self) -> Any:
+        """The thing itself.
+
+        Raises:
+            PrivatePartMissing: it is not there.
+        """
+        try:
+            found: Any = importlib.import_module(self.module)
+            for name in self.path.split("."):
+                found = getattr(found, name)
+        except (ImportError, AttributeError) as error:
+            raise PrivatePartMissing(f"{self.module}.{self.path} is missing") from error
+        return found
+
+    def change(self) -> str:
+        """How it differs from what the harness knows; "" where it does not."""
+        try:
+            found = self.find()
+        except PrivatePartMissing as missing:
+            return str(missing)
+        if self.form.startswith("("):
+            form, verb = _parameters(found), "takes"
+        else:
+            form, verb = (found.__mro__[-2] if isinstance(found, type) else type(found)).__name__, "is a"
+        return "" if form == self.form else f"{self.module}.{self.path} {verb} {form}, not {self.form}"
+
+
+def _parameters(function: Any) -> str:
+    """Names and kinds of parameters without annotations and without the values of defaults."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return "unknown parameters"
+    bare = [
+        p.replace(annotation=p.empty, default=p.empty if p.default is p.empty else ...)
+        for p in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
+
+
+_REGISTRY = f"{_EXPORTER}._registration"
+PARTS = {
+    "registry": PrivatePart(_REGISTRY, "ONNXRegistry", "()"),
+    "from_torchlib": PrivatePart(_REGISTRY, "ONNXRegistry.from_torchlib", "(opset_version=Ellipsis)"),
+    "get_decomps": PrivatePart(_REGISTRY, "ONNXRegistry.get_decomps", "(self, target)"),
+    "is_registered": PrivatePart(_REGISTRY, "ONNXRegistry.is_registered", "(self, target)"),
+    "implemented": PrivatePart(f"{_EXPORTER}._decomp", "get_onnx_implemented_overloads", "(registry)"),
+    "decompositions": PrivatePart(
+        f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table", "(onnx_registered_ops)"
+    ),
+    "decompose": PrivatePart(
+        f"{_EXPORTER}._fx_passes", "decompose_with_registry", "(exported_program, registry)"
+    ),
+    "strategies": PrivatePart(f"{_EXPORTER}._capture_strategies", "CAPTURE_STRATEGIES", "tuple"),
+    "no_conversion": PrivatePart(f"{_EXPORTER}._errors", "DispatchError", "BaseException"),
+    "conversion_failed": PrivatePart(f"{_EXPORTER}._errors", "GraphConstructionError", "BaseException"),
+    "composites": PrivatePart("torch.export.exported_program", "_collect_all_valid_cia_ops", "()"),
+    "overrides": PrivatePart(
+        "torch.export.exported_program", "_override_composite_implicit_decomp", "(cia_ops_to_callable)"
+    ),
+    "fake_rules": PrivatePart("torch._subclasses.fake_impls", "op_implementations_dict", "dict"),
+}
+#: What the harness reads and writes of a registry and of an operator, with its type.
+_REGISTRY_FIELDS = {"_opset_version": int, "functions": dict}
+_OPERATOR_FIELDS = {"py_kernels": dict, "_dispatch_cache": dict}
+
+
+def part(name: str) -> Any:
+    """The private part that `PARTS` calls `name`.
+
+    Raises:
+        PrivatePartMissing: this PyTorch does not have it.
+    """
+    return PARTS[name].find()
+
+
+def changes() -> tuple[str, ...]:
+    """How the private parts differ from what the harness knows: a clause each, none where nothing does."""
+    found = [change for known in PARTS.values() if (change := known.change())]
+    return tuple(found or _field_changes())
+
+
+def _field_changes() -> Iterator[str]:
+    for thing, fields in (
+        (part("registry")(), _REGISTRY_FIELDS),
+        (torch.ops.aten.relu.default, _OPERATOR_FIELDS),
+    ):
+        for field, kind in fields.items():
+            if not isinstance(getattr(thing, field, None), kind):
+                yield f"{type(thing).__name__}.{field} is no {kind.__name__}"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A private function, or a constant, that is replaced for a while.
+
+    Attributes:
+        owner: The module or the class that holds it.
+        attribute: Its name there.
+        original: What it is while nothing is replaced.
+    """
+
+    owner: Any
+    attribute: str
+    original: Any
+
+    def put(self, replacement: Any) -> None:
+        """Replace it, or put the original back."""
+        setattr(self.owner, self.attribute, replacement)
+
+
+@cache
+def replaceable(name: str) -> Patch:
+    """How the part that `PARTS` calls `name` is replaced.
+
+    Raises:
+        PrivatePartMissing: this PyTorch does not have it.
+    """
+    part(name)
+    known = PARTS[name]
+    path, _, attribute = known.path.rpartition(".")
+    owner = importlib.import_module(known.module)
+    owner = getattr(owner, path) if path else owner
+    return Patch(owner, attribute, vars(owner)[attribute])
+
+
+# TorchScript
+
+
+def default_script_opset() -> int:
+    """The opset that the TorchScript exporter emits unless it is given another.
+
+    Raises:
+        PrivatePartMissing: PyTorch keeps it elsewhere.
+    """
+    return int(PrivatePart("torch.onnx._constants", "ONNX_DEFAULT_OPSET", "int").find())
+
+
+def script_symbolics() -> Any:
+    """The module with the functions that register and unregister symbolic functions.
+
+    Raises:
+        PrivatePartMissing: PyTorch keeps it elsewhere.
+    """
+    return PrivatePart("torch.onnx", "utils", "").find()
+
+
+@cache
+def script_registry() -> Any:
+    """TorchScript's registry with the symbolic functions of all opsets, which register themselves at import.
+
+    Raises:
+        PrivatePartMissing: PyTorch keeps it elsewhere.
+    """
+    try:
+        package = importlib.import_module(_SCRIPTING)
+        for module in pkgutil.iter_modules(package.__path__):
+            if module.name.startswith("symbolic_opset"):
+                importlib.import_module(f"{_SCRIPTING}.{module.name}")
+    except ImportError as error:
+        raise PrivatePartMissing(f"{_SCRIPTING} is missing") from error
+    return PrivatePart(f"{_SCRIPTING}.registration", "registry", "").find()
+
+
+def script_symbolic_versions(name: str) -> tuple[int, ...]:
+    """The opsets for which the TorchScript exporter has a symbolic function of ``aten::celu``.
+
+    Raises:
+        PrivatePartMissing: PyTorch keeps them elsewhere.
+    """
+    group = script_registry().get_function_group(name)
+    return tuple(sorted(group._functions)) if group is not None else ()

@@ -1,0 +1,89 @@
+"""What PyTorch's dispatcher knows of operators: names that are private by spelling and have no other face.
+
+`harness.convert.torch_private` holds those of the exporters. These are needed by rooms below it too. What
+the holder of an `OpOverload` reads from it (`_schema`, `py_kernels`) is not wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload as OpOverload
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+#: Nested lists, tuples and dictionaries as flat lists, and back.
+pytree = _pytree
+#: Of kernels that are made of other operators, and of those that compute shapes alone.
+COMPOSITE, META = torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Meta
+
+
+def registered_schemas() -> Iterable[Any]:
+    """Of every operator, those of TorchScript's interpreter included."""
+    return torch._C._jit_get_all_schemas()
+
+
+def dispatched_names() -> Iterable[str]:
+    """Every operator of the dispatcher: ``aten::add.Tensor``, ``aten::celu``."""
+    return torch._C._dispatch_get_all_op_names()
+
+
+def is_dispatched(name: str) -> bool:
+    """Whether the dispatcher has a kernel for ``aten.add.Tensor``: TorchScript's own operators have none."""
+    return torch._C._dispatch_has_kernel(name.replace(".", "::", 1).removesuffix(".default"))
+
+
+def is_composite(target: Any) -> bool:
+    """Whether the operator's kernel is made of other operators."""
+    if not isinstance(target, OpOverload):
+        return False
+    name: str = target.name()  # type: ignore[no-untyped-call]
+    try:
+        return torch._C._dispatch_has_kernel_for_dispatch_key(name, COMPOSITE)
+    except RuntimeError:
+        # The dispatcher does not know TorchScript's own operators.
+        return False
+
+
+def own_definition(target: OpOverload) -> Callable[..., Any] | None:
+    """PyTorch's definition of an operator by simpler ones; None where it has none."""
+    # Registers many on import.
+    from torch._decomp import decomposition_table
+
+    return decomposition_table.get(target)
+
+
+def python_dispatcher() -> AbstractContextManager[Any]:
+    """While it is active, kernels that are registered in Python are called for composite operators too."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    return enable_python_dispatcher()
+
+
+#: The module with the samples of PyTorch's own tests. It needs packages that PyTorch does not.
+OP_DB_MODULE = "torch.testing._internal.common_methods_invocations"
+
+
+def op_db() -> list[Any]:
+    """PyTorch's own samples of operators, its ``OpInfo`` entries.
+
+    Raises:
+        ImportError: a package that the module needs is missing.
+    """
+    from torch.testing._internal.common_methods_invocations import op_db as entries
+
+    return list(entries)
+
+
+def module_db() -> list[Any]:
+    """PyTorch's own samples of layers, its ``ModuleInfo`` entries.
+
+    Raises:
+        ImportError: as for `op_db`.
+    """
+    from torch.testing._internal.common_modules import module_db as entries
+
+    return list(entries)
