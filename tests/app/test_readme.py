@@ -1,4 +1,4 @@
-"""The README's examples, as a newcomer would try them: copied into their files, and run."""
+"""The examples of the READMEs, as a newcomer would try them: copied into their files, and run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ import pytest
 from harness.record import store
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README, re.DOTALL))
+README, GUIDE, HOUSE = (
+    (ROOT / place).read_text(encoding="utf-8")
+    for place in ("README.md", "harness/app/README.md", "harness/README.md")
+)
+FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README + HOUSE, re.DOTALL))
 #: What the example of a backend is tried on.
 CELU = "aten.celu.default"
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the product with the README's operator, backend and converter, one file each."""
+    """A copy of the product with the operator, backend, converter and witness of the READMEs."""
     copy = tmp_path_factory.mktemp("extended")
     for name in ("harness", "cases"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -33,17 +36,18 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
-    assert {name.split("/")[0] + "/" + name.split("/")[-1] for name in FILES} == {
+    assert set(FILES) == {
         "cases/mine.py",
         "harness/run/backends/tract_runtime.py",
         "harness/convert/converters/unoptimised.py",
-        "my_rules.py/my_rules.py",
+        "harness/blame/witnesses/one_thread.py",
+        "my_rules.py",
     }
     for name, text in FILES.items():
         assert len([line for line in text.splitlines() if line.strip()]) < 20, name
 
 
-def test_an_operator_a_backend_and_a_converter_are_one_file_each(extended: Path, tmp_path: Path) -> None:
+def test_each_example_of_the_walks_is_one_file(extended: Path, tmp_path: Path) -> None:
     pytest.importorskip("tract")
     operators = ("--op", "flatten_dense_tensors", "--op", "celu", "--dtype", "float32")
     done = subprocess.run(
@@ -76,12 +80,13 @@ def test_an_operator_a_backend_and_a_converter_are_one_file_each(extended: Path,
         }
         for backend, outcome in (("tract", "mismatch"), ("ort-cpu", "pass"))
     }
-    # As the README says of tract 0.23.
+    # As harness/README.md says of tract 0.23.
     assert ends["tract"] & ends["ort-cpu"]
+    assert any("PyTorch gives the same result on one thread." in v.evidence for v in verdicts)
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(import cases\n.*?)```", README, re.DOTALL)
+    (example,) = re.findall(r"```python\n(import harness\n.*?)```", README, re.DOTALL)
     script = tmp_path / "example.py"
     script.write_text(example.replace("examples=40", "examples=4"), encoding="utf-8")
     done = subprocess.run(
@@ -93,7 +98,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
 
 def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
-    (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', README, re.DOTALL)
+    (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', GUIDE, re.DOTALL)
     run = tmp_path / "results" / "run"
     done = subprocess.run(
         [
