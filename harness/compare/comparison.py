@@ -14,7 +14,7 @@ import numpy as np
 from harness.compare.judge import Evidence, Judge, Mask
 from harness.compare.nearness import Oracle, right_elements, ulp
 from harness.compare.tolerances import Tolerance, needed_tolerance
-from harness.compare.wrongness import kind_of, showing
+from harness.compare.wrongness import VALUES, ZERO_SIGN, kind_of, showing
 from harness.core import PRECISION, Array
 
 
@@ -104,7 +104,7 @@ def _same_bits(a: Array, b: Array) -> bool:
 
 def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
     wrong = judge.rules[output](evidence, output)
-    problem = "values" if wrong.any() else None
+    problem = VALUES if wrong.any() else None
     return OutputComparison(
         problem=problem,
         detail=_first(wrong, evidence.expected[output], evidence.got[output], output) if problem else "",
@@ -141,8 +141,8 @@ def _elementwise(
         if wrong.any():
             problem = kind_of(judge, oracle, output, wrong, e, g)
         elif wrong_zero.any():
-            problem, wrong = "sign of zero", wrong_zero
-        told = showing(problem, wrong, e, g) if problem else wrong
+            problem, wrong = ZERO_SIGN, wrong_zero
+        shown = showing(problem, wrong, e, g) if problem else wrong
         errors = difference[finite]
         scale = np.abs(e[finite])
         relative = errors[scale > 0] / scale[scale > 0]
@@ -150,7 +150,7 @@ def _elementwise(
         needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
         return OutputComparison(
             problem=problem,
-            detail=_first(told, expected, got, output) if problem else "",
+            detail=_first(shown, expected, got, output) if problem else "",
             max_abs_error=float(errors.max()) if errors.size else None,
             max_rel_error=float(relative.max()) if relative.size else None,
             max_ulp_error=float(ulps.max()) if ulps.size else None,
@@ -176,7 +176,7 @@ def _equality(
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))[kept]
         error = float(apart.max()) if apart.size else None
     return OutputComparison(
-        problem="values" if wrong.any() else None,
+        problem=VALUES if wrong.any() else None,
         detail=_first(wrong, expected, got, output) if wrong.any() else "",
         max_abs_error=error,
         mismatched_elements=int(wrong.sum()),

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from harness.compare.wrongness import PROBLEMS
+
 #: Longest signature, in characters.
 LIMIT = 200
 #: How much of a message is looked at, in characters: exporters print whole graphs.
@@ -77,7 +79,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.VERBOSE if "\n" in pattern else 0), replacement)
     for pattern, replacement in (
         # What the comparison says of one element.
-        (r"^(number of outputs|dtype|shape|values|NaN positions|infinities|sign of zero): .*", r"\1"),
+        (rf"^({'|'.join(PROBLEMS)}): .*", r"\1"),
         # Courtesies, and what follows the message proper.
         (r"\s*\[Caused by the value '.*", ""),
         (r"\s*Please (?:feel free|open a bug|report|see|check|refer).*", ""),

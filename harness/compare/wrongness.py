@@ -14,6 +14,20 @@ OVERFLOW = "overflow to infinity"
 INFINITIES = "infinities"
 FLUSHED = "subnormals flushed to zero"
 VALUES = "values"
+ZERO_SIGN = "sign of zero"
+
+#: All that a comparison finds wrong: first what is wrong with the outputs as a whole, then with elements.
+PROBLEMS = (
+    "number of outputs",
+    "dtype",
+    "shape",
+    VALUES,
+    NAN_POSITIONS,
+    INFINITIES,
+    OVERFLOW,
+    FLUSHED,
+    ZERO_SIGN,
+)
 
 
 def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
 from harness.compare.signatures import LIMIT, normalise
+from harness.compare.wrongness import PROBLEMS
 
 DYNAMO = """ConversionError: Failed to convert the exported program to an ONNX model. \x1b[96mThis is \
 step 3/3\x1b[0m of \
@@ -247,3 +248,9 @@ def test_one_missing_rule_of_torch_onnx_in_several_programs() -> None:
         signatures.add(normalise(str(caught.value)))
     [signature] = signatures
     assert "aten.mode.default" in signature
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_a_comparison_says_collapses(problem: str) -> None:
+    detail = "output 0[3,17]: expected 65504.0, got inf"
+    assert normalise(f"{problem}: {detail}") == problem
