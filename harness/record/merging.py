@@ -30,9 +30,6 @@ from harness.record.run_info import (
     write_run_info,
 )
 
-#: Rows that are in memory at once.
-_ROW_GROUP = 10_000
-
 #: Below the merged run: what a shard's directory holds beside a run, by its number.
 SHARDS_DIRECTORY = "shards"
 
@@ -127,7 +124,7 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
         try:
             info = read_run_info(directory)
             found = completeness(directory).parts[0]
-            for _ in _tables([directory]):
+            for _ in parquet.tables(store.files(directory)):
                 pass
             read_flaky(directory)
         except ResultsError as error:
@@ -230,6 +227,7 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
         versions=_together([shard.info.versions for shard in shards]),
         host=_shared([shard.info.host for shard in shards]),
         basis=_shared([shard.info.basis for shard in shards], own=True),
+        notes=tuple(dict.fromkeys(note for shard in shards for note in shard.info.notes)),
         reused=_reused([shard.info.reused for shard in shards if shard.info.reused]),
         # What is missing is no success.
         exit_status=max([*statuses, 0 if whole else 1]),
@@ -271,7 +269,7 @@ def _reused(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 def _write(shards: Sequence[ShardRun], directories: Sequence[Path], out: Path, info: RunInfo) -> None:
     runs = [directory for directory in directories if layout.holds_run(directory)]
     with layout.replacing(out / layout.VERDICTS_FILE) as temporary, parquet.open_writer(temporary) as file:
-        for table in _tables(runs):
+        for table in parquet.tables(file for run in runs for file in store.files(run)):
             place = table.schema.get_field_index("run_id")
             ids = pa.repeat(pa.scalar(info.run_id), table.num_rows)
             file.write_table(table.set_column(place, table.schema.field(place), ids))
@@ -279,19 +277,6 @@ def _write(shards: Sequence[ShardRun], directories: Sequence[Path], out: Path, i
     _append(MINIMAL_FILE, runs, out)
     # Last: from now on it is a run.
     write_run_info(out, info)
-
-
-def _tables(runs: Sequence[Path]) -> Iterator[pa.Table]:
-    """The rows of some runs, in tables of about `_ROW_GROUP`."""
-    waiting: list[pa.Table] = []
-    for run in runs:
-        for file in store.files(run):
-            waiting.append(parquet.read(file))
-            if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
-                yield pa.concat_tables(waiting)
-                waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
 
 
 def _append(name: str, runs: Sequence[Path], out: Path) -> None:

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet as pq
 
-from harness.record.layout import ResultsError, reason
+from harness.record.layout import PARTS_DIRECTORY, ResultsError, reason
 from harness.record.schema import DICTIONARY_COLUMNS, SCHEMA
 
 #: Columns without which a file is no record; any other may have been added by a later version.
 IDENTIFYING = ("run_id", "case_id", "overload", "converter", "backend", "stage", "outcome", "invocation")
+#: Rows that are in memory at once while files are copied or checked, about 2 kB each.
+ROW_GROUP = 10_000
+
+_FORMAT = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+_FILES = pyarrow.fs.LocalFileSystem()
+#: What Arrow raises where bytes are not what was written.
+_DAMAGE = (OSError, ValueError, pa.ArrowException)
 
 
 def open_writer(path: Path) -> pq.ParquetWriter:
@@ -23,27 +34,10 @@ def open_writer(path: Path) -> pq.ParquetWriter:
     )
 
 
-def open_reader(path: Path) -> pq.ParquetFile:
-    """Open a file of the record.
-
-    Raises:
-        ResultsError: it is no Parquet file, truncated, or holds something else.
-    """
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-    except FileNotFoundError:
-        raise ResultsError(f"{path} is gone; another session may be finishing that run") from None
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
-    missing = [name for name in IDENTIFYING if name not in file.schema_arrow.names]
-    if missing:
-        file.close()
-        raise ResultsError(f"{path} is no record of this harness: it has no column {', '.join(missing[:3])}")
-    return file
-
-
 def read(path: Path, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
-    """The rows of one file.
+    """The rows of one file, which is opened once.
+
+    A file of an older version is read as if it had the columns that came later: see `completed`.
 
     Args:
         path: The file.
@@ -52,22 +46,47 @@ def read(path: Path, columns: Sequence[str] | None = None, where: pc.Expression 
 
     Raises:
         ResultsError: the file is damaged or is something else.
-
-    A file of an older version is read as if it had the columns that came later: see `completed`.
     """
     wanted = list(columns or SCHEMA.names)
-    with open_reader(path) as file:
-        present = set(file.schema_arrow.names)
     try:
-        if present.issuperset(SCHEMA.names):
-            table = pq.read_table(path, columns=wanted, filters=where, page_checksum_verification=True)
+        fragment = _FORMAT.make_fragment(str(path), filesystem=_FILES)
+        schema = fragment.physical_schema
+        _require_record(path, schema.names)
+        # A part is small: threads would cost more than they give.
+        threads = path.parent.name != PARTS_DIRECTORY
+        if set(schema.names).issuperset(SCHEMA.names):
+            table = fragment.to_table(schema, columns=wanted, filter=where, use_threads=threads)
         else:
             # The filter may name a column that the file lacks.
-            table = completed(pq.read_table(path, page_checksum_verification=True))
+            table = completed(fragment.to_table(schema, use_threads=threads))
             table = table if where is None else table.filter(where)
-        return table.select(wanted).cast(pa.schema([SCHEMA.field(name) for name in wanted]))
-    except (OSError, pa.ArrowException) as error:
+        table = table.select(wanted)
+        schema = pa.schema([SCHEMA.field(name) for name in wanted])
+        return table if table.schema.equals(schema) else table.cast(schema)
+    except _DAMAGE as error:
         raise damaged(path, error) from None
+
+
+def tables(paths: Iterable[Path]) -> Iterator[pa.Table]:
+    """All rows of some files, in tables of about `ROW_GROUP` rows.
+
+    Raises:
+        ResultsError: a file is damaged or is something else.
+    """
+    waiting: list[pa.Table] = []
+    for path in paths:
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                _require_record(path, file.schema_arrow.names)
+                for batch in file.iter_batches(ROW_GROUP):
+                    waiting.append(completed(pa.Table.from_batches([batch])).cast(SCHEMA))
+                    if sum(table.num_rows for table in waiting) >= ROW_GROUP:
+                        yield pa.concat_tables(waiting)
+                        waiting = []
+        except _DAMAGE as error:
+            raise damaged(path, error) from None
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def completed(table: pa.Table) -> pa.Table:
@@ -85,11 +104,35 @@ def completed(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
+def rows_of(file: pa.NativeFile | Path) -> int:
+    """How many rows a file of the record has, from its last bytes alone.
+
+    Raises:
+        ValueError: it is truncated, no Parquet, or no record.
+    """
+    try:
+        with pq.ParquetFile(file) as opened:
+            _require_record("", opened.schema_arrow.names)
+            rows: int = opened.metadata.num_rows
+    except (ResultsError, *_DAMAGE) as error:
+        raise ValueError(reason(error)) from None
+    return rows
+
+
 def damaged(path: Path, error: BaseException) -> ResultsError:
     """What to say of a file whose content cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return ResultsError(f"{path} is gone; another session may be finishing that run")
     advice = (
         "delete that part to read the rest of the run"
-        if path.parent.name == "parts"
+        if path.parent.name == PARTS_DIRECTORY
         else "restore it from a copy or run again into another directory"
     )
     return ResultsError(f"{path} is damaged ({reason(error)}); {advice}")
+
+
+def _require_record(path: Path | str, names: Sequence[str]) -> None:
+    missing = [name for name in IDENTIFYING if name not in names]
+    if missing:
+        what = f"no record of this harness: it has no column {', '.join(missing[:3])}"
+        raise ResultsError(f"{path} is {what}" if path else what)

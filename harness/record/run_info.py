@@ -117,6 +117,7 @@ class RunInfo:
         basis: What verdicts rest on beside versions: `harness.plan.reuse.basis`.
         reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
             ``notes`` (why not more); None where nothing was to be reused.
+        notes: What a person should know of how the run was made, a line each.
         shards: Of a run that was merged; empty for others.
     """
 
@@ -134,6 +135,7 @@ class RunInfo:
     unfinished: tuple[str, ...] = ()
     basis: Mapping[str, str] = field(default_factory=dict)
     reused: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
     shards: tuple[MergedPart, ...] = ()
 
     @classmethod
@@ -175,6 +177,7 @@ class RunInfo:
         exit_status: int | None = None,
         operators: tuple[str, ...] = (),
         unfinished: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
     ) -> RunInfo:
         """The same run, finished now."""
         return dataclasses.replace(
@@ -183,6 +186,7 @@ class RunInfo:
             exit_status=exit_status,
             operators=operators,
             unfinished=unfinished,
+            notes=notes,
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +16,11 @@ from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import SCHEMA, to_verdicts
 
-#: Rows that are in memory at once while parts are merged, about 2 kB each.
-_ROW_GROUP = 10_000
+#: Parts that are read at once; a killed run may have thousands.
+_THREADS = 4
 
 
-def finish(results_dir: Path, exit_status: int | None = None) -> RunInfo:
+def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, ...] = ()) -> RunInfo:
     """Make one ``verdicts.parquet`` of a run's parts and mark the run finished.
 
     To be called once every worker has closed its writer. A run that was killed may be finished later,
@@ -28,6 +29,7 @@ def finish(results_dir: Path, exit_status: int | None = None) -> RunInfo:
     Args:
         results_dir: The run.
         exit_status: pytest's, for ``run.json``.
+        notes: For ``run.json``, too.
 
     Raises:
         ResultsError: a part is damaged, or the directory cannot be written; the parts are kept.
@@ -38,11 +40,11 @@ def finish(results_dir: Path, exit_status: int | None = None) -> RunInfo:
     verdicts, parts = results_dir / layout.VERDICTS_FILE, layout.part_files(results_dir)
     if not verdicts.exists():
         with layout.replacing(verdicts) as temporary, parquet.open_writer(temporary) as file:
-            for rows in _merged(parts):
+            for rows in parquet.tables(parts):
                 file.write_table(rows)
     came = progress.read(results_dir)
     planned = info.planned[info.shard["index"] - 1 if info.shard else 0] if info.planned else {}
-    info = info.ended(exit_status, came.operators(planned), came.unfinished(planned))
+    info = info.ended(exit_status, came.operators(planned), came.unfinished(planned), notes)
     # Before what tells how far the run came is removed.
     write_run_info(results_dir, info)
     _remove_parts(results_dir)
@@ -62,7 +64,8 @@ def read(
     Raises:
         ResultsError: there is no run, or a file of it is damaged.
     """
-    tables = [parquet.read(file, columns, where) for file in files(results_dir)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        tables = list(pool.map(lambda file: parquet.read(file, columns, where), files(results_dir)))
     empty = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names]).empty_table()
     return pa.concat_tables([empty, *tables])
 
@@ -119,22 +122,6 @@ def files(results_dir: Path) -> list[Path]:
         raise ResultsError(f"{results_dir} holds no run; give the directory that holds its {layout.RUN_FILE}")
     finished = results_dir / layout.VERDICTS_FILE
     return [finished] if finished.exists() else layout.part_files(results_dir)
-
-
-def _merged(parts: Sequence[Path]) -> Iterator[pa.Table]:
-    """The rows of all parts, in tables of about `_ROW_GROUP`."""
-    waiting: list[pa.Table] = []
-    for part in parts:
-        with parquet.open_reader(part) as file:
-            try:
-                waiting.append(parquet.completed(file.read()))
-            except (OSError, pa.ArrowException) as error:
-                raise parquet.damaged(part, error) from None
-        if sum(table.num_rows for table in waiting) >= _ROW_GROUP:
-            yield pa.concat_tables(waiting).cast(SCHEMA)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting).cast(SCHEMA)
 
 
 def _remove_parts(results_dir: Path) -> None:

@@ -153,7 +153,7 @@ def test_pyarrow_duckdb_and_pandas_read_it_without_help(tmp_path: Path, info: Ru
 KILLED = """
 import sys, time
 from pathlib import Path
-sys.path[:0] = [{tests!r}]
+sys.path[:0] = {tests!r}
 from test_record import verdict
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
@@ -166,7 +166,8 @@ for batch in range(1_000_000):
 
 
 def test_a_killed_run_keeps_all_but_its_last_batch(tmp_path: Path) -> None:
-    program = KILLED.format(tests=str(Path(__file__).parent), results=str(tmp_path / "run"))
+    tests = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+    program = KILLED.format(tests=tests, results=str(tmp_path / "run"))
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for _ in range(5):

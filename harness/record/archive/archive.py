@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from harness.record import layout
-from harness.record.archive.condition import complaint, is_time, rows_of
+from harness.record import layout, parquet
+from harness.record.archive.condition import complaint, is_time
 from harness.record.archive.contents import ArchiveContents, ArchivedRun, Aside, DamagedRun, age
 from harness.record.archive.place import Location
 from harness.record.layout import ResultsError, reason
@@ -248,7 +248,7 @@ class Dataset:
             return DamagedRun(run_id, f"its `started` is no time: {info.started}")
         try:
             with self.place.open(f"{partition}/{layout.VERDICTS_FILE}") as file:
-                rows = rows_of(file)
+                rows = parquet.rows_of(file)
         except (ValueError, OSError, ResultsError) as error:
             return DamagedRun(run_id, f"{layout.VERDICTS_FILE}: {reason(error)}")
         return ArchivedRun(info, rows, files)
@@ -274,7 +274,7 @@ class Dataset:
     def _readable(self, name: str) -> bool:
         try:
             with self.place.open(name) as file:
-                rows_of(file)
+                parquet.rows_of(file)
         except (ValueError, OSError, ResultsError):
             return False
         return True
