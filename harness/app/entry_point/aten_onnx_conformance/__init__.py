@@ -1,0 +1,58 @@
+"""What an installed pytest loads in every project. It stays idle unless the command line names the harness.
+
+An entry point of group ``pytest11``, installed as a package beside ``harness``. Other projects do not notice it:
+it adds no options and imports no PyTorch. A project with a folder ``harness`` of its own keeps that name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+_NAME = "harness"
+#: Stands for one of pytest's arguments, to see what pytest takes it for.
+_MARK = "conformance-argument"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    """Load the plug-in proper for ``pytest harness`` and ``pytest --pyargs harness``."""
+    directory = early_config.invocation_params.dir
+    known = early_config.known_args_namespace
+    # Once more what pytest takes for paths: it has read the files that `@FILE` names.
+    for place, argument in enumerate([*args, *known.file_or_dir]):
+        if _names_harness(argument, directory, by_name=known.pyargs) and not _is_value(parser, args, place):
+            early_config.pluginmanager.register(importlib.import_module("harness.app.plugin"), "conformance")
+            return
+
+
+def _names_harness(argument: str, directory: Path, *, by_name: bool) -> bool:
+    """Whether an argument of pytest is the harness or a part of it: its name in Python, or a path."""
+    if argument.startswith("-"):
+        return False
+    word = argument.partition("::")[0]
+    if by_name and word.partition(".")[0] == _NAME:
+        return bool(_homes())
+    try:
+        path = (directory / word).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return any(home in (path, *path.parents) for home in _homes())
+
+
+def _homes() -> list[Path]:
+    """Where Python finds the harness; nowhere if another project's package hides it."""
+    spec = find_spec(_NAME)
+    places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    return [place.resolve() for place in places if (place / "app" / "plugin.py").is_file()]
+
+
+def _is_value(parser: pytest.Parser, args: list[str], place: int) -> bool:
+    """Whether the argument at `place` is the value of an option, as in ``-k harness``."""
+    marked, _ = parser.parse_known_and_unknown_args([*args[:place], _MARK, *args[place + 1 :]])
+    return any(_MARK in str(value) for name, value in vars(marked).items() if name != "file_or_dir")
