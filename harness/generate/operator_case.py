@@ -3,12 +3,14 @@
 A family file declares its operators through one :class:`Family`:
 
     ops = Family("pointwise")
-    ops.simple("abs", "neg", dtypes=NUMBERS)                    # one line for schema-driven operators
+    ops.simple("abs", "neg", dtypes=NUMBERS)              # operators whose schema says it all
 
-    @ops.case("convolution.default", dtypes=FULL_FLOATS, accumulates=True)
-    def convolution(d: Draw) -> Arguments:                      # the rest: a function of a `Draw`
-        ...
-        return {"input": d.tensor(shape), "weight": ..., "stride": [2, 2]}
+    @ops.case("mv", dtypes=FLOATS, judge=ACCUMULATES)     # the rest: a function of a `Draw`
+    def matrix_times_vector(d: Draw) -> Arguments:
+        rows, columns = d.size(), d.size()
+        return {"self": d.tensor((rows, columns)), "vec": d.tensor((columns,))}
+
+`cases/README.md` explains it.
 """
 
 from __future__ import annotations
