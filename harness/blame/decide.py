@@ -59,7 +59,7 @@ from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
 from harness.compare import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage, normalise
 from harness.execute import OWN_FAULT
 
-#: In which testimonies are told to a person: the most telling first.
+#: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
     Role.ALONE,
     Role.SPECIFICATION,
@@ -73,6 +73,7 @@ _ORDER = (
     Role.FLOAT64,
     Role.DECOMPOSITION,
     Role.MODEL,
+    Role.ABSENT,
 )
 
 

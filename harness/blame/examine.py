@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
-from harness.blame import witnesses
 from harness.blame.complaint import Asking, Blamed, BlameTask
 from harness.blame.decide import decide
-from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
+from harness.blame.testimony import COULD_NOT_BE_ASKED, Charge, Decision, Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
-from harness.blame.witnesses.repeated_call import RepeatedCall
+from harness.blame.witnesses import witnesses_of
+from harness.blame.witnesses.repeated_call import repeat_call
 from harness.compare import CONVERTER, UNKNOWN, Outcome
 from harness.execute import WorkerProcess
 from harness.run import DeviceLost
@@ -35,11 +35,11 @@ def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None],
     heard: list[Testimony] = []
     if _passes_alone(trial):
         words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
-        heard += _hear([RepeatedCall()], trial, dead, announce)
+        heard += _hear([repeat_call], trial, dead, announce)
         return decide(charge, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
     for turn in Turn:
         if turn is Turn.FIRST or _goes_on(turn, decide(charge, heard), heard, complaint.thorough):
-            asked = [w for w in witnesses.of(trial.settings) if w.turn is turn]
+            asked = [w for w in witnesses_of(trial.settings) if w.turn is turn]
             heard += _hear(asked, trial, dead, announce)
     return decide(charge, heard)
 
@@ -73,9 +73,9 @@ def _hear(
             yield from list(witness.testify(trial))
         except DeviceLost:
             raise
-        except Exception:
-            # It has nothing to say of a case that it cannot take.
-            continue
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            yield Testimony(Role.ABSENT, Finding.RAISED, f"{witness.name}{COULD_NOT_BE_ASKED}{said}.")
 
 
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from harness.blame.complaint import Asking, Blamed, BlameTask, Complaint
 from harness.blame.decide import at_once
-from harness.blame.testimony import Charge
+from harness.blame.testimony import INHERITED, Charge
 from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation
 from harness.execute import Death, Group, MemberKey, Result, Supervisor, Task, WorkerFailed
@@ -170,7 +170,7 @@ def _inherit(
         if blames in ({CONVERTER}, {BACKEND}):
             first = next(iter(alike))
             case = _invocation(results[first], groups).case_id
-            found[i] = alike[first][0], f"As case {case}: {alike[first][1]}"
+            found[i] = alike[first][0], f"{INHERITED}{case}: {alike[first][1]}"
         else:
             found[i] = UNKNOWN, f"Not looked into; those that were: {', '.join(sorted(blames))}."
 

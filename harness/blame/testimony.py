@@ -24,7 +24,8 @@ class Finding(StrEnum):
     Of the specification: `OPEN`, the failure is in what it leaves open; `SETTLED`, in what it decides
     otherwise than the graph assumes; `INVENTED`, in what it leaves open and the graph alone asks.
 
-    `DIED`: the witness did not survive being asked.
+    Of the witness itself, which decides nothing: `DIED`, it did not survive being asked; `RAISED`, it raised
+    an exception.
     """
 
     RIGHT = "right"
@@ -41,6 +42,7 @@ class Finding(StrEnum):
     SETTLED = "settled"
     INVENTED = "invented"
     DIED = "died"
+    RAISED = "raised"
 
 
 class Role(StrEnum):
@@ -70,6 +72,14 @@ class Role(StrEnum):
     """The text of the ONNX operators."""
     NARROWED = "narrowed"
     """The graph, held against the precision that the call has."""
+    ABSENT = "absent"
+    """Nobody: the witness raised."""
+
+
+#: Between a witness's name and its exception in the evidence of a failure; the summary counts it.
+COULD_NOT_BE_ASKED = " could not be asked: "
+#: How the evidence of a failure begins that is another's, since both fail in the same way.
+INHERITED = "As case "
 
 
 @dataclass(frozen=True)
@@ -120,3 +130,11 @@ class Decision:
 
     blame: str
     evidence: str
+
+
+def witnesses_that_raised(evidence: str) -> list[str]:
+    """Names of the witnesses of which the evidence of a failure says that they could not be asked."""
+    if evidence.startswith(INHERITED):
+        return []
+    # Sentence by sentence, each but the first behind the full stop of another.
+    return [before.rsplit(". ", 1)[-1] for before in evidence.split(COULD_NOT_BE_ASKED)[:-1]]

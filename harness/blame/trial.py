@@ -12,12 +12,31 @@ import onnx
 from harness.blame.complaint import Complaint
 from harness.blame.inputs import finite, with_inputs
 from harness.blame.testimony import Finding
-from harness.compare import CLOSE, Evidence, Judge, Mask, Outcome, OutputComparison, compare, tolerance_of
+from harness.compare import (
+    CLOSE,
+    Evidence,
+    Judge,
+    Mask,
+    Outcome,
+    OutputComparison,
+    Tolerance,
+    compare,
+    tolerance_of,
+)
 from harness.convert import Converter
-from harness.core import PRECISION, Array, bind, build_tensors, describe_error
-from harness.execute import Exportable, Reference, Settings, export_request, run_reference, varying_dims
+from harness.core import PRECISION, Array, Invocation, describe_error
+from harness.execute import (
+    Exportable,
+    Reference,
+    Settings,
+    StepFailure,
+    export_alone,
+    narrowing,
+    outputs_or_failure,
+    run_reference,
+)
 from harness.generate import judge_of
-from harness.run import BACKENDS, Backend, DeviceLost, HasPlain, ShapeRange, UnsupportedModel
+from harness.run import BACKENDS, Backend, HasPlain
 
 
 @dataclass(frozen=True)
@@ -152,13 +171,12 @@ class Trial:
     def structure(self) -> Exportable:
         """What was exported."""
         group = self.complaint.group
-        return Exportable(
-            index=group.index,
-            call=bind(group.exported),
-            tensors=build_tensors(group.exported),
-            outputs=len(self.reference.expected),
-            dynamic_dims=varying_dims(group.exported, [invocation for _, invocation in group.cases]),
-        )
+        outputs = len(self.reference.expected)
+        return Exportable.of(group.exported, self._cases, outputs=outputs, index=group.index)
+
+    @property
+    def _cases(self) -> list[Invocation]:
+        return [invocation for _, invocation in self.complaint.group.cases]
 
     def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
         """The export of this case's structure alone; made once for all trials of the structure.
@@ -173,9 +191,8 @@ class Trial:
         key = self.complaint.group.index, kind
         if key not in self._exports:
             opset, dynamic = self.settings.opset, self.settings.dynamic
-            request = export_request([self.structure], opset=opset, dynamic=dynamic)
             try:
-                self._exports[key] = converter.convert(request)
+                self._exports[key] = export_alone(converter, self.structure, opset=opset, dynamic=dynamic)
             except Exception as error:
                 self._exports[key] = error
         found = self._exports[key]
@@ -185,26 +202,19 @@ class Trial:
 
     def feeds(self, model: onnx.ModelProto, reference: Reference | None = None) -> dict[str, Array]:
         """Input name → array, for the inputs that `model` has."""
-        values = (reference or self.reference).feeds
-        present = {value.name for value in model.graph.input}
-        named = zip(self.structure.input_names, values, strict=True)
-        return {name: array for name, array in named if name in present}
+        return self.structure.feeds(model, (reference or self.reference).feeds)
 
     def ask(
         self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None
     ) -> BackendAnswer:
         """Run `model` in `backend` on the case's inputs, or on those of `reference`."""
-        try:
-            session = backend.load(model, self._ranges(model))
-            if not session.runnable:
-                return BackendAnswer(error="it cannot run on this machine", unsupported=True)
-            return BackendAnswer(tuple(session.run(self.feeds(model, reference))))
-        except DeviceLost:
-            raise
-        except UnsupportedModel as error:
-            return BackendAnswer(error=_short(error), unsupported=True)
-        except Exception as error:
-            return BackendAnswer(error=_short(error))
+        ranges = self.structure.shape_ranges(model, self._cases) if self.settings.dynamic else None
+        found = outputs_or_failure(backend, model, self.feeds(model, reference), ranges)
+        if not isinstance(found, StepFailure):
+            return BackendAnswer(found)
+        if found.outcome is Outcome.BUILT:
+            return BackendAnswer(error=str(found.error), unsupported=True)
+        return BackendAnswer(error=_short(found.error), unsupported=found.outcome is Outcome.UNSUPPORTED)
 
     def find(self, answer: BackendAnswer) -> tuple[Finding, str]:
         """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong.
@@ -216,12 +226,11 @@ class Trial:
         comparison = compare(self.judge, self.reference, answer.outputs)
         if comparison.problem is None:
             return Finding.RIGHT, ""
-        wrong = f"{comparison.problem}: {comparison.detail}"
         if self.complaint.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):
-            return Finding.SAME, wrong
+            return Finding.SAME, comparison.message
         if self._is_pytorchs(answer.outputs):
-            return Finding.RIGHT, wrong
-        return Finding.OTHER, wrong
+            return Finding.RIGHT, comparison.message
+        return Finding.OTHER, comparison.message
 
     def is_same(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None = None) -> bool:
         """Whether `outputs` are the same wrong answer as `answer`, by default the failing backend's.
@@ -264,28 +273,11 @@ class Trial:
 
     def narrows(self, backend: Backend) -> bool:
         """Whether `backend` would compute the case in a narrower dtype."""
-        return any(backend.narrows(dtype) for dtype in self.reference.dtypes)
+        return bool(narrowing(backend.name, backend, self.reference.dtypes))
 
     def is_independent(self, name: str) -> bool:
         """Whether backend `name` shares no engine with the failing one."""
         return _engine(name) != _engine(self.complaint.backend)
-
-    def _ranges(self, model: onnx.ModelProto) -> dict[str, ShapeRange] | None:
-        if not self.settings.dynamic:
-            return None
-        present = {value.name for value in model.graph.input}
-        cases = [invocation for _, invocation in self.complaint.group.cases]
-        shapes = [[spec.shape for spec in invocation.tensors()] for invocation in cases]
-        return {
-            name: ShapeRange(
-                min=tuple(map(min, zip(*seen, strict=True))),
-                opt=seen[0],
-                max=tuple(map(max, zip(*seen, strict=True))),
-            )
-            for j, name in enumerate(self.structure.input_names)
-            if name in present
-            for seen in [[s[j] for s in shapes]]
-        }
 
 
 def _engine(name: str) -> str:
@@ -316,7 +308,7 @@ def _is_rather(other: Array, one: Array, than: Array) -> Mask:
         o, a, e = (array.astype(np.float64) for array in (other, one, than))
         same |= np.isnan(o) & np.isnan(a)
         distance = np.abs(o - a)
-        near = distance <= tolerance.atol + tolerance.rtol * np.abs(a)
+        near = distance <= tolerance.allowed(a)
         same |= near & (2 * distance < np.abs(e - a))
         same |= _NEARER * distance <= np.abs(e - a)
         # From an infinity or NaN anything is far.
@@ -330,8 +322,6 @@ def _differs(judge: Judge, expected: Array, got: Array) -> Mask:
         return np.asarray(expected != got)
     with np.errstate(all="ignore"):
         e, g = expected.astype(np.float64), got.astype(np.float64)
-        close = (e == g) | (np.isnan(e) & np.isnan(g))
-        if not judge.exact:
-            tolerance = tolerance_of(judge, str(expected.dtype))
-            close |= np.isfinite(e) & (np.abs(e - g) <= tolerance.atol + tolerance.rtol * np.abs(e))
+        tolerance = Tolerance(0.0, 0.0) if judge.exact else tolerance_of(judge, str(expected.dtype))
+        close = tolerance.accepts(e, g)
         return np.asarray(~close | ((e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))))

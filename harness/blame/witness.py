@@ -1,19 +1,22 @@
 """What a witness is, and the list of them.
 
-A witness is one file in `harness.blame.witnesses` that calls `register` at import. It looks at a failing case
-in the worker process, where it may raise, crash or hang: then it is on record as not having survived, and the
-others are asked all the same.
+A witness is a function in a file of `harness.blame.witnesses`, marked with `witness`. It looks at a failing
+case in the worker process, where it may raise, crash or hang: that goes on record, and the others are asked
+all the same. Of a case that it cannot take it says nothing, by a check of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from functools import cache
+from typing import TypeAlias
 
 from harness.blame.testimony import Testimony
 from harness.blame.trial import Trial
 from harness.execute import Settings
+from harness.run import BACKENDS
 
 
 class Turn(Enum):
@@ -28,33 +31,64 @@ class Turn(Enum):
     OPEN = 3
 
 
-class Witness(Protocol):
-    """Somebody who can say something about a failure."""
-
-    @property
-    def name(self) -> str:
-        """Unique; for a person, where the witness did not survive."""
-
-    @property
-    def turn(self) -> Turn:
-        """When it is asked."""
-
-    def testify(self, trial: Trial) -> Iterable[Testimony]:
-        """What it finds; nothing where it has nothing to say.
-
-        Raises:
-            Exception: anything; it counts as having nothing to say.
-        """
+#: What a witness finds; nothing where it has nothing to say. What it raises is put on record.
+Testify: TypeAlias = "Callable[[Trial], Iterable[Testimony]]"
 
 
-#: Filled at import by `register`, in the order in which witnesses are heard.
+@dataclass(frozen=True)
+class Witness:
+    """Somebody who can say something about a failure.
+
+    Attributes:
+        name: Unique; for a person, where the witness could not be asked.
+        turn: When it is asked.
+        place: Among the witnesses of its turn; the lowest is asked first.
+        testify: Asks it.
+    """
+
+    name: str
+    turn: Turn
+    place: int
+    testify: Testify
+
+
+#: Filled at import by `add_witnesses`.
 FACTORIES: list[Callable[[Settings], Iterable[Witness]]] = []
 
 
-def register(factory: Callable[[Settings], Iterable[Witness]]) -> None:
-    """Add witnesses.
+def add_witnesses(
+    factory: Callable[[Settings], Iterable[Witness]],
+) -> Callable[[Settings], Iterable[Witness]]:
+    """Add the witnesses that a run with some settings has; for those that hang on the settings."""
+    FACTORIES.append(factory)
+    return factory
+
+
+def witness(name: str, *, place: int = 1000, turn: Turn = Turn.FIRST) -> Callable[[Testify], Witness]:
+    """Make a witness of a function. See `Witness` for the arguments."""
+
+    def add(testify: Testify) -> Witness:
+        one = Witness(name, turn, place, testify)
+        add_witnesses(lambda settings: [one])
+        return one
+
+    return add
+
+
+@cache
+def backends_to_ask(named: tuple[str, ...] | None = None, *, last: bool = False) -> tuple[str, ...]:
+    """The installed backends that are asked about another backend's failure, in the order of asking.
 
     Args:
-        factory: The witnesses of a run with these settings.
+        named: Names; None for those whose entries say so.
+        last: The entries that are asked only where the failure cannot be decided without them.
     """
-    FACTORIES.append(factory)
+    if named is None:
+        willing = [e for e in BACKENDS.entries() if e.witness is not None and e.last_witness is last]
+        named = tuple(e.name for e in sorted(willing, key=lambda e: e.witness or 0))
+    installed = []
+    for name in named:
+        entry, argument = BACKENDS.find(name)
+        if entry.probe(argument) is None:
+            installed.append(name)
+    return tuple(installed)

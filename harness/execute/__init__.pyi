@@ -62,7 +62,12 @@ from .run_steps import (
     outputs_of as outputs_of,
     outputs_or_failure as outputs_or_failure,
 )
-from .submodel import extract as extract, outer_names as outer_names
+from .submodel import (
+    extract as extract,
+    outer_names as outer_names,
+    subgraphs as subgraphs,
+    with_inner_nodes as with_inner_nodes,
+)
 from .supervisor import Death as Death, Supervisor as Supervisor, WorkerFailed as WorkerFailed
 from .task import (
     OWN_FAULT as OWN_FAULT,

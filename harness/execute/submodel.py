@@ -7,16 +7,31 @@ from collections.abc import Iterable, Iterator
 import onnx
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The branches and bodies of a node: of ``If``, ``Loop`` or ``Scan``."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def with_inner_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes with those of their subgraphs, at any depth."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from with_inner_nodes(graph.node)
+
+
 def outer_names(node: onnx.NodeProto) -> Iterator[str]:
     """Values that `node` takes from its graph, those that its subgraphs use included."""
     yield from (name for name in node.input if name)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-            inner = {i.name for i in graph.input} | {i.name for i in graph.initializer}
-            for child in graph.node:
-                yield from (name for name in outer_names(child) if name not in inner)
-                inner.update(child.output)
-            yield from (o.name for o in graph.output if o.name not in inner)
+    for graph in subgraphs(node):
+        inner = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+        for child in graph.node:
+            yield from (name for name in outer_names(child) if name not in inner)
+            inner.update(child.output)
+        yield from (o.name for o in graph.output if o.name not in inner)
 
 
 def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str]) -> onnx.ModelProto:

@@ -145,6 +145,15 @@ class BackendEntry:
         snippet: Code that runs a model without the harness, for scripts that reproduce a defect; None where
             there is none.
         tracker: Where its bugs are reported, a GitHub repository: ``microsoft/onnxruntime``.
+        issue_form: What that tracker asks for: heading → text, with the names of properties of a `Report`
+            (`harness.analyse.repro.issue`) in braces. Empty for no form of its own.
+        distributions: Packages whose versions decide what it does; None where that is not known.
+        on_cpu: Whether no graphics card takes part.
+        variables: What the names of environment variables that its runtime reads begin with, without the
+            underscore behind it.
+        witness: Place among the backends that are asked about another backend's failure, the lowest first;
+            None for a backend that is not asked.
+        last_witness: Whether it is asked only where the failure cannot be decided without it.
     """
 
     name: str
@@ -157,6 +166,12 @@ class BackendEntry:
     summary: str = field(default="")
     snippet: Callable[[RunWanted], RunSnippet] | None = None
     tracker: str = ""
+    issue_form: Mapping[str, str] = field(default_factory=dict)
+    distributions: tuple[str, ...] | None = None
+    on_cpu: bool = False
+    variables: tuple[str, ...] = ()
+    witness: int | None = None
+    last_witness: bool = False
 
 
 def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:
@@ -186,3 +201,8 @@ def register(entry: BackendEntry) -> BackendEntry:
         ValueError: the name is taken.
     """
     return BACKENDS.register(entry)
+
+
+def runtime_distributions() -> tuple[str, ...]:
+    """The packages that any backend runs, installed or not."""
+    return tuple(dict.fromkeys(name for e in BACKENDS.entries() for name in e.distributions or ()))

@@ -467,3 +467,21 @@ def test_a_script_that_does_not_show_the_failure_is_reported(tmp_path: Path) -> 
     said = invoke(call.case_id, "--run", recorded, "--out", tmp_path / "script.py")
     assert said.exit_code == 1
     assert "does not show the failure here (exit status 0)" in said.output
+
+
+def test_shapes_of_complex_inputs_are_given_as_they_are_fed() -> None:
+    small, large = (
+        Invocation("aten.abs.default", (("self", vector([1.0 + 2.0j] * size, "complex64")),))
+        for size in (3, 5)
+    )
+    failure = ReproducibleFailure(
+        case_id=large.case_id,
+        invocation=large,
+        exported=small,
+        dynamic_dims=(frozenset({0}),),
+        converter="dynamo",
+        backend="trt",
+        stage=Stage.LOAD,
+        outcome=Outcome.ERROR,
+    )
+    assert "set_shape('x', (3, 2), (5, 2), (5, 2))" in write_script(failure)

@@ -1,4 +1,4 @@
-"""The witnesses, one per file; `harness.blame.witness` is the protocol."""
+"""The witnesses, one per file; `harness.blame.witness` says what they are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from harness.execute import Settings
 
 
 @cache
-def of(settings: Settings) -> tuple[Witness, ...]:
-    """The witnesses of a run with `settings`."""
+def witnesses_of(settings: Settings) -> tuple[Witness, ...]:
+    """The witnesses of a run with `settings`, in the order in which they are asked within their turns."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)
-    return tuple(witness for factory in FACTORIES for witness in factory(settings))
+    found = [one for factory in FACTORIES for one in factory(settings)]
+    return tuple(sorted(found, key=lambda one: one.place))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from harness.blame.trial import Trial
 from harness.blame.witness import witness
 from harness.compare import compare
 from harness.core import (
+    BoundCall,
     OpOverload,
     TorchDispatchMode,
     bind,
@@ -75,11 +77,16 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
     definition = own_definition(kernel)
     if trial.got is None or definition is None:
         return
+    if not _takes(definition, call):
+        return
     torch.default_generator.manual_seed(0)
     tensors = build_tensors(trial.invocation)
-    with torch.no_grad(), warnings.catch_warnings(), _InPlaceOfTheKernel(kernel, definition):
-        warnings.simplefilter("ignore")
-        results = output_tensors(call.with_target(definition)(tensors))
+    try:
+        with torch.no_grad(), warnings.catch_warnings(), _InPlaceOfTheKernel(kernel, definition):
+            warnings.simplefilter("ignore")
+            results = output_tensors(call.with_target(definition)(tensors))
+    except (_Circular, RecursionError):
+        return
     outputs = [to_numpy(t) for t in results]
     if compare(trial.judge, trial.reference, outputs).problem is None:
         yield Testimony(
@@ -93,3 +100,12 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
             Finding.CONTRADICTS,
             f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result.",
         )
+
+
+def _takes(definition: Callable[..., Any], call: BoundCall) -> bool:
+    """Whether a definition takes the arguments of a call as the kernel does: some take fewer by position."""
+    try:
+        inspect.signature(definition).bind(*call.positional, **dict(call.keywords))
+    except TypeError:
+        return False
+    return True

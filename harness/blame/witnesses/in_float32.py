@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import onnx
@@ -11,11 +12,10 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.compare import Mask, Outcome
 from harness.core import Array
-from harness.execute import Settings
-from harness.run import BACKENDS
+from harness.execute import Settings, subgraphs
 
 #: Attributes that name an element type.
 _TYPES = frozenset({"to", "dtype", "output_dtype"})
@@ -26,46 +26,34 @@ _NEARER = 100
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True)
-class InFloat32:
+def ask_in_float32(name: str, trial: Trial) -> Iterator[Testimony]:
     """What one backend beside the failing one makes of the graph in float32, on inputs that float32 has.
 
     Only elements are judged where PyTorch and the failing backend are so far apart that float32 tells which
     of them it gives; all of them must say the same. To give a wrong result as well says something only where
     that is too wrong for what cancels in float32: a failing backend may compute in float32 itself.
     """
-
-    backend: str
-    turn: Turn = Turn.OPEN
-
-    @property
-    def name(self) -> str:
-        """See `harness.blame.witness.Witness`."""
-        return f"{self.backend} in float32"
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        accused = trial.complaint.backend
-        if trial.complaint.outcome is not Outcome.MISMATCH or not trial.is_independent(self.backend):
-            return
-        if "float64" not in trial.reference.dtypes:
-            return
-        backend = trial.backend(self.backend)
-        if trial.ask(backend, trial.model).outputs is not None:
-            return
-        tamer = trial.under(_representable)
-        if tamer is None or tamer.got is None:
-            return
-        reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
-        answer = tamer.ask(backend, in_float32(tamer.model), reference).outputs
-        if answer is None:
-            return
-        scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))
-        finding = _finding(tamer.reference.expected, tamer.got, answer, tamer.wrong, scale)
-        if finding is not None:
-            whose = "PyTorch's" if finding is Finding.RIGHT else f"{accused}'s"
-            lacks = f"{self.backend}, which cannot run the model in float64,"
-            yield Testimony(Role.RUNTIME, finding, f"{lacks} gives {whose} result for it in float32.")
+    accused = trial.complaint.backend
+    if trial.complaint.outcome is not Outcome.MISMATCH or not trial.is_independent(name):
+        return
+    if "float64" not in trial.reference.dtypes:
+        return
+    backend = trial.backend(name)
+    if trial.ask(backend, trial.model).outputs is not None:
+        return
+    tamer = trial.under(_representable)
+    if tamer is None or tamer.got is None:
+        return
+    reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
+    answer = tamer.ask(backend, in_float32(tamer.model), reference).outputs
+    if answer is None:
+        return
+    scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))
+    finding = _finding(tamer.reference.expected, tamer.got, answer, tamer.wrong, scale)
+    if finding is not None:
+        whose = "PyTorch's" if finding is Finding.RIGHT else f"{accused}'s"
+        lacks = f"{name}, which cannot run the model in float64,"
+        yield Testimony(Role.RUNTIME, finding, f"{lacks} gives {whose} result for it in float32.")
 
 
 def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -80,21 +68,31 @@ def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _narrow_graph(graph: onnx.GraphProto) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
-        kind = value.type.tensor_type
-        if kind.elem_type == TensorProto.DOUBLE:
-            kind.elem_type = TensorProto.FLOAT
+        _narrow_type(value.type)
     for tensor in graph.initializer:
         _narrow_tensor(tensor)
     _narrow_nodes(graph.node)
 
 
+def _narrow_type(kind: onnx.TypeProto) -> None:
+    """Of a tensor, or of a sequence or an optional of such."""
+    which = kind.WhichOneof("value")
+    if which == "tensor_type" and kind.tensor_type.elem_type == TensorProto.DOUBLE:
+        kind.tensor_type.elem_type = TensorProto.FLOAT
+    elif which in ("sequence_type", "optional_type"):
+        _narrow_type(getattr(kind, which).elem_type)
+
+
 def _narrow_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
     for node in nodes:
+        for graph in subgraphs(node):
+            _narrow_graph(graph)
         for attribute in node.attribute:
-            if attribute.type == AttributeProto.TENSOR:
-                _narrow_tensor(attribute.t)
-            elif attribute.type == AttributeProto.GRAPH:
-                _narrow_graph(attribute.g)
+            if attribute.type in (AttributeProto.TENSOR, AttributeProto.TENSORS):
+                for tensor in (attribute.t, *attribute.tensors):
+                    _narrow_tensor(tensor)
+            elif attribute.type == AttributeProto.TYPE_PROTO:
+                _narrow_type(attribute.tp)
             elif attribute.name in _TYPES and attribute.i == TensorProto.DOUBLE:
                 attribute.i = TensorProto.FLOAT
 
@@ -175,11 +173,7 @@ def _distance(one: Array, other: Array) -> Array:
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
-def _installed(settings: Settings) -> Iterator[InFloat32]:
-    for name in settings.witnesses:
-        entry, argument = BACKENDS.find(name)
-        if entry.probe(argument) is None:
-            yield InFloat32(name)
-
-
-register(_installed)
+@add_witnesses
+def _installed(settings: Settings) -> Iterator[Witness]:
+    for name in backends_to_ask(settings.witnesses):
+        yield Witness(f"{name} in float32", Turn.OPEN, 10, partial(ask_in_float32, name))

@@ -8,36 +8,31 @@ import onnx
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 
 
-class InferredForm:
+@witness("ONNX's type and shape inference", place=30)
+def infer_form(trial: Trial) -> Iterator[Testimony]:
     """What the nodes say of the outputs' dtypes and shapes; not what the exporter declares.
 
     By ``onnx.shape_inference``, in which the operators' specification states its type constraints.
     """
-
-    name = "ONNX's type and shape inference"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        comparison = trial.comparison
-        if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
-            return
-        by_dtype = comparison.problem == "dtype"
-        expected = [str(e.dtype) if by_dtype else e.shape for e in trial.reference.expected]
-        got = [str(g.dtype) if by_dtype else g.shape for g in trial.got]
-        ruled = [_dtype(o) if by_dtype else _shape(o) for o in _inferred(trial.model).graph.output]
-        if None in ruled:
-            return
-        word = "dtype" if by_dtype else "shape"
-        if ruled == got:
-            words = f"By ONNX's own {word} rules the model gives what {trial.complaint.backend} gives."
-            yield Testimony(Role.MODEL, Finding.SAME, words)
-        elif ruled == expected:
-            words = f"By ONNX's own {word} rules the model gives PyTorch's {word}."
-            yield Testimony(Role.MODEL, Finding.RIGHT, words)
+    comparison = trial.comparison
+    if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
+        return
+    by_dtype = comparison.problem == "dtype"
+    expected = [str(e.dtype) if by_dtype else e.shape for e in trial.reference.expected]
+    got = [str(g.dtype) if by_dtype else g.shape for g in trial.got]
+    ruled = [_dtype(o) if by_dtype else _shape(o) for o in _inferred(trial.model).graph.output]
+    if None in ruled:
+        return
+    word = "dtype" if by_dtype else "shape"
+    if ruled == got:
+        words = f"By ONNX's own {word} rules the model gives what {trial.complaint.backend} gives."
+        yield Testimony(Role.MODEL, Finding.SAME, words)
+    elif ruled == expected:
+        words = f"By ONNX's own {word} rules the model gives PyTorch's {word}."
+        yield Testimony(Role.MODEL, Finding.RIGHT, words)
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -59,6 +54,3 @@ def _shape(output: onnx.ValueInfoProto) -> tuple[int, ...] | None:
     if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
         return None
     return tuple(dim.dim_value for dim in kind.shape.dim)
-
-
-register(lambda settings: [InferredForm()])

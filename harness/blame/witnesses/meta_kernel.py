@@ -8,31 +8,23 @@ import torch
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 from harness.core import bind, build_tensors, output_tensors
 
 
-class MetaKernel:
+@witness("PyTorch's meta kernel", place=40)
+def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
     """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
-
-    name = "PyTorch's meta kernel"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        comparison = trial.comparison
-        if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
-            return
-        with torch.no_grad():
-            tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
-            results = output_tensors(bind(trial.invocation)(tensors))
-        ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
-        if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
-            words = "PyTorch's shape and dtype rules agree with its kernel."
-            yield Testimony(Role.META, Finding.CONFIRMS, words)
-        elif ruled == [(g.shape, str(g.dtype)) for g in trial.got]:
-            words = f"PyTorch's own shape and dtype rules say what {trial.complaint.backend} gives."
-            yield Testimony(Role.META, Finding.CONTRADICTS, words)
-
-
-register(lambda settings: [MetaKernel()])
+    comparison = trial.comparison
+    if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
+        return
+    with torch.no_grad():
+        tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
+        results = output_tensors(bind(trial.invocation)(tensors))
+    ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
+    if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
+        words = "PyTorch's shape and dtype rules agree with its kernel."
+        yield Testimony(Role.META, Finding.CONFIRMS, words)
+    elif ruled == [(g.shape, str(g.dtype)) for g in trial.got]:
+        words = f"PyTorch's own shape and dtype rules say what {trial.complaint.backend} gives."
+        yield Testimony(Role.META, Finding.CONTRADICTS, words)

@@ -12,10 +12,10 @@ from onnx import TensorProto, numpy_helper
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 from harness.compare import Outcome
 from harness.core import Argument, Array, Invocation, overload
-from harness.execute import map_arguments, run_reference
+from harness.execute import map_arguments, run_reference, subgraphs, with_inner_nodes
 
 _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: Tensors of more elements are data, not the numbers of a call.
@@ -24,34 +24,27 @@ _NUMBERS = 64
 _LAST_BITS = 0xFFF
 
 
-class NarrowedGraph:
+@witness("the graph's precision", place=50)
+def look_for_fewer_bits(trial: Trial) -> Iterator[Testimony]:
     """Whether the graph has the call's numbers, or its computation, in fewer bits.
 
     An attribute of ONNX that is a number is a float32 (``AttributeProto.f``), and some operators are there
     for float32 only: a graph that is built of these cannot give a float64 call's result.
     """
-
-    name = "the graph's precision"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        comparison = trial.comparison
-        if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or comparison is None:
-            return
-        if comparison.problem in ("shape", "dtype"):
-            return
-        backend = trial.complaint.backend
-        rounded = _rounded(trial.invocation, trial.model)
-        if rounded and trial.is_same(run_reference(_with(trial.invocation, rounded)).expected):
-            said = ", ".join(f"{before!r} as float32, {after!r}" for before, after in rounded.items())
-            words = f"The graph has {said}: with that, PyTorch gives {backend}'s result."
-            yield Testimony(Role.NARROWED, Finding.SAME, words)
-        elif _casts_down(trial.model) and _is_float32(trial):
-            words = (
-                f"Where it is wrong, {backend}'s result is that of a cast to float32, which the graph has."
-            )
-            yield Testimony(Role.NARROWED, Finding.SAME, words)
+    comparison = trial.comparison
+    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or comparison is None:
+        return
+    if comparison.problem in ("shape", "dtype"):
+        return
+    backend = trial.complaint.backend
+    rounded = _rounded(trial.invocation, trial.model)
+    if rounded and trial.is_same(run_reference(_with(trial.invocation, rounded)).expected):
+        said = ", ".join(f"{before!r} as float32, {after!r}" for before, after in rounded.items())
+        words = f"The graph has {said}: with that, PyTorch gives {backend}'s result."
+        yield Testimony(Role.NARROWED, Finding.SAME, words)
+    elif _casts_down(trial.model) and _is_float32(trial):
+        words = f"Where it is wrong, {backend}'s result is that of a cast to float32, which the graph has."
+        yield Testimony(Role.NARROWED, Finding.SAME, words)
 
 
 def _rounded(invocation: Invocation, model: onnx.ModelProto) -> dict[float, float]:
@@ -96,6 +89,7 @@ def _held(model: onnx.ModelProto) -> set[float]:
     """The numbers that the graph has in float64."""
     tensors = [
         *model.graph.initializer,
+        *(t for node in _nodes(model) for graph in subgraphs(node) for t in graph.initializer),
         *(a.t for node in _nodes(model) for a in node.attribute if a.HasField("t")),
     ]
     small = [t for t in tensors if t.data_type == TensorProto.DOUBLE and math.prod(t.dims) <= _NUMBERS]
@@ -110,9 +104,9 @@ def _casts_down(model: onnx.ModelProto) -> bool:
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from model.graph.node
+    yield from with_inner_nodes(model.graph.node)
     for function in model.functions:
-        yield from function.node
+        yield from with_inner_nodes(function.node)
 
 
 def _is_float32(trial: Trial) -> bool:
@@ -137,6 +131,3 @@ def _is_not_round(values: Array) -> Array:
     with np.errstate(over="ignore"):
         bits = values.astype(np.float32).view(np.uint32) & _LAST_BITS
     return np.asarray((bits != 0) & np.isfinite(values))
-
-
-register(lambda settings: [NarrowedGraph()])

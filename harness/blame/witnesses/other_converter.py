@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import Turn, witness
 from harness.compare import Outcome
 from harness.convert import UnsupportedOperator, find_converter
 
@@ -14,40 +14,31 @@ from harness.convert import UnsupportedOperator, find_converter
 _ASKED = ("dynamo", "torchscript")
 
 
-class OtherConverter:
-    """dynamo for torchscript, torchscript for dynamo, dynamo for any third one."""
-
-    name = "the other converter"
-    turn = Turn.GRAPH
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        if trial.complaint.outcome is Outcome.UNSUPPORTED:
+@witness("the other converter", place=10, turn=Turn.GRAPH)
+def ask_other_converter(trial: Trial) -> Iterator[Testimony]:
+    """Asks dynamo for torchscript, torchscript for dynamo, dynamo for any third one."""
+    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+        return
+    for name in _ASKED:
+        if name != trial.complaint.converter and find_converter(name).probe() is None:
+            yield _ask(name, trial)
             return
-        for name in _ASKED:
-            if name != trial.complaint.converter and find_converter(name).probe() is None:
-                yield self._ask(name, trial)
-                return
-
-    def _ask(self, name: str, trial: Trial) -> Testimony:
-        try:
-            model = trial.export(trial.converter(name), name)
-        except UnsupportedOperator:
-            return Testimony(Role.CONVERTER, Finding.LACKS, f"{name} has no conversion for the call.")
-        except Exception as error:
-            said = f"{name} fails to convert the call ({type(error).__name__})."
-            return Testimony(Role.CONVERTER, Finding.REFUSES, said)
-        finding, _ = trial.find(trial.ask(trial.accused, model))
-        how = {
-            Finding.RIGHT: "is right",
-            Finding.SAME: "is wrong in the same way",
-            Finding.OTHER: "is wrong in another way",
-            Finding.REFUSES: "fails too",
-            Finding.LACKS: "needs a kernel that is missing",
-        }[finding]
-        return Testimony(
-            Role.CONVERTER, finding, f"{name}'s export of the call {how} in {trial.accused.name}."
-        )
 
 
-register(lambda settings: [OtherConverter()])
+def _ask(name: str, trial: Trial) -> Testimony:
+    try:
+        model = trial.export(trial.converter(name), name)
+    except UnsupportedOperator:
+        return Testimony(Role.CONVERTER, Finding.LACKS, f"{name} has no conversion for the call.")
+    except Exception as error:
+        said = f"{name} fails to convert the call ({type(error).__name__})."
+        return Testimony(Role.CONVERTER, Finding.REFUSES, said)
+    finding, _ = trial.find(trial.ask(trial.accused, model))
+    how = {
+        Finding.RIGHT: "is right",
+        Finding.SAME: "is wrong in the same way",
+        Finding.OTHER: "is wrong in another way",
+        Finding.REFUSES: "fails too",
+        Finding.LACKS: "needs a kernel that is missing",
+    }[finding]
+    return Testimony(Role.CONVERTER, finding, f"{name}'s export of the call {how} in {trial.accused.name}.")

@@ -6,23 +6,15 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 
 
-class RowMajor:
+@witness("PyTorch on row-major copies", place=90)
+def ask_row_major(trial: Trial) -> Iterator[Testimony]:
     """A layout is no part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
-
-    name = "PyTorch on row-major copies"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
-            return
-        if trial.is_same(trial.reference.on_contiguous_inputs().expected):
-            backend = trial.complaint.backend
-            words = f"PyTorch gives {backend}'s result itself for row-major copies of the inputs."
-            yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)
-
-
-register(lambda settings: [RowMajor()])
+    if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
+        return
+    if trial.is_same(trial.reference.on_contiguous_inputs().expected):
+        backend = trial.complaint.backend
+        words = f"PyTorch gives {backend}'s result itself for row-major copies of the inputs."
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)

@@ -10,50 +10,40 @@ from harness.blame.inputs import with_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import backends_to_ask, witness
 from harness.compare import Outcome, compare
 from harness.core import Array
 from harness.execute import Reference, emitted_opset, extract, run_reference
 
-#: Who computes the values inside the graph, in this order.
-_EVALUATORS = ("onnx-reference", "ort-cpu")
 
-
-class Specification:
+@witness("the specification", place=100)
+def read_specification(trial: Trial) -> Iterator[Testimony]:
     """Looks for open questions in the graph, and takes each away to see whether the failure goes with it.
 
     A question counts where a node that the wrong outputs depend on asks it with the values that it gets, and
     the backend gives PyTorch's result once the inputs are changed so that no node asks it.
     """
-
-    name = "the specification"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        if trial.complaint.outcome is Outcome.UNSUPPORTED:
-            return
-        model = _towards_wrong_outputs(trial)
-        opset = emitted_opset(model) or 1
-        for question in OPEN_QUESTIONS:
-            nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
-            nodes = [n for n in nodes if question.words(n.op_type, opset)]
-            asking = _asking(question, nodes, trial, model, trial.reference) if nodes else None
-            if not asking or not _hangs_on(question, asking, nodes, trial, model):
-                continue
-            words = question.words(asking[0].op_type, opset)
-            with_it = (
-                f"; without it {trial.complaint.backend} gives PyTorch's result" if question.calm else ""
-            )
-            asked = f"The graph asks {asking[0].op_type} for {question.subject}{with_it}."
-            finding = Finding.SETTLED if question.settled else Finding.OPEN
-            if not question.of_call(trial.invocation, trial.reference.expected):
-                finding = Finding.INVENTED
-            elif trial.got is None:
-                # A runtime may not fail at what is open.
-                continue
-            yield Testimony(Role.SPECIFICATION, finding, f"{words} {asked}")
-            return
+    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+        return
+    model = _towards_wrong_outputs(trial)
+    opset = emitted_opset(model) or 1
+    for question in OPEN_QUESTIONS:
+        nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
+        nodes = [n for n in nodes if question.words(n.op_type, opset)]
+        asking = _asking(question, nodes, trial, model, trial.reference) if nodes else None
+        if not asking or not _hangs_on(question, asking, nodes, trial, model):
+            continue
+        words = question.words(asking[0].op_type, opset)
+        with_it = f"; without it {trial.complaint.backend} gives PyTorch's result" if question.calm else ""
+        asked = f"The graph asks {asking[0].op_type} for {question.subject}{with_it}."
+        finding = Finding.SETTLED if question.settled else Finding.OPEN
+        if not question.of_call(trial.invocation, trial.reference.expected):
+            finding = Finding.INVENTED
+        elif trial.got is None:
+            # A runtime may not fail at what is open.
+            continue
+        yield Testimony(Role.SPECIFICATION, finding, f"{words} {asked}")
+        return
 
 
 def _towards_wrong_outputs(trial: Trial) -> onnx.ModelProto:
@@ -97,7 +87,7 @@ def _values(
     probed.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in inside)
     if not inside:
         return known
-    for name in _EVALUATORS:
+    for name in backends_to_ask():
         answer = trial.ask(trial.backend(name), probed, reference)
         if answer.outputs is not None:
             return {**known, **dict(zip(inside, answer.outputs, strict=True))}
@@ -124,6 +114,3 @@ def _hangs_on(
         return False
     answer = trial.ask(trial.accused, trial.model, reference)
     return answer.outputs is not None and compare(trial.judge, reference, answer.outputs).problem is None
-
-
-register(lambda settings: [Specification()])

@@ -6,33 +6,25 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import Turn, witness
 from harness.compare import Outcome
 from harness.convert import HasUnoptimised
 
 
-class UnoptimisedExport:
-    """See `harness.convert.converter.HasUnoptimised`."""
-
-    name = "the unoptimised export"
-    turn = Turn.GRAPH
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        converter = trial.converter(trial.complaint.converter)
-        if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
-            return
-        model = trial.export(converter.unoptimised(), "unoptimised")
-        finding, _ = trial.find(trial.ask(trial.accused, model))
-        how = {
-            Finding.RIGHT: "gives PyTorch's result",
-            Finding.SAME: "gives the same wrong result",
-            Finding.OTHER: "gives another wrong result",
-            Finding.REFUSES: "fails too",
-            Finding.LACKS: "needs a kernel that is missing",
-        }[finding]
-        words = f"Exported without {converter.name}'s optimiser, the call {how} in {trial.accused.name}."
-        yield Testimony(Role.UNOPTIMISED, finding, words)
-
-
-register(lambda settings: [UnoptimisedExport()])
+@witness("the unoptimised export", place=20, turn=Turn.GRAPH)
+def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
+    """Exports again with `harness.convert.HasUnoptimised`."""
+    converter = trial.converter(trial.complaint.converter)
+    if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
+        return
+    model = trial.export(converter.unoptimised(), "unoptimised")
+    finding, _ = trial.find(trial.ask(trial.accused, model))
+    how = {
+        Finding.RIGHT: "gives PyTorch's result",
+        Finding.SAME: "gives the same wrong result",
+        Finding.OTHER: "gives another wrong result",
+        Finding.REFUSES: "fails too",
+        Finding.LACKS: "needs a kernel that is missing",
+    }[finding]
+    words = f"Exported without {converter.name}'s optimiser, the call {how} in {trial.accused.name}."
+    yield Testimony(Role.UNOPTIMISED, finding, words)

@@ -8,27 +8,19 @@ import onnx
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 
 
-class Validity:
+@witness("the ONNX checker", place=110)
+def check_validity(trial: Trial) -> Iterator[Testimony]:
     """Whether the model of the one case is valid, with constants propagated into shapes."""
-
-    name = "the ONNX checker"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        try:
-            onnx.checker.check_model(trial.model, full_check=True)
-            onnx.shape_inference.infer_shapes(trial.model, check_type=True, strict_mode=True, data_prop=True)
-        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-            said = " ".join(str(error).split())[:200]
-            yield Testimony(Role.MODEL, Finding.INVALID, f"ONNX's strict shape inference rejects it: {said}.")
-        else:
-            yield Testimony(
-                Role.MODEL, Finding.VALID, "The ONNX checker and strict shape inference accept the model."
-            )
-
-
-register(lambda settings: [Validity()])
+    try:
+        onnx.checker.check_model(trial.model, full_check=True)
+        onnx.shape_inference.infer_shapes(trial.model, check_type=True, strict_mode=True, data_prop=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        said = " ".join(str(error).split())[:200]
+        yield Testimony(Role.MODEL, Finding.INVALID, f"ONNX's strict shape inference rejects it: {said}.")
+    else:
+        yield Testimony(
+            Role.MODEL, Finding.VALID, "The ONNX checker and strict shape inference accept the model."
+        )

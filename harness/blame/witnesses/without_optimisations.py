@@ -6,29 +6,21 @@ from collections.abc import Iterator
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
-from harness.blame.witness import Turn, register
+from harness.blame.witness import witness
 from harness.compare import Outcome
 
 
-class WithoutOptimisations:
-    """See `harness.run.backend.HasPlain`."""
-
-    name = "graph optimisations off"
-    turn = Turn.FIRST
-
-    def testify(self, trial: Trial) -> Iterator[Testimony]:
-        """See `harness.blame.witness.Witness`."""
-        if trial.complaint.outcome is Outcome.UNSUPPORTED or trial.plain is None:
-            return
-        finding, detail = trial.find(trial.plain)
-        how = {
-            Finding.RIGHT: "gives PyTorch's result",
-            Finding.SAME: "gives the same wrong result",
-            Finding.OTHER: f"gives another wrong result ({detail})",
-            Finding.REFUSES: f"fails too ({detail})",
-            Finding.LACKS: "lacks a kernel",
-        }[finding]
-        yield Testimony(Role.PLAIN, finding, f"With graph optimisations off {trial.complaint.backend} {how}.")
-
-
-register(lambda settings: [WithoutOptimisations()])
+@witness("graph optimisations off", place=120)
+def ask_without_optimisations(trial: Trial) -> Iterator[Testimony]:
+    """Runs the model with `harness.run.HasPlain`."""
+    if trial.complaint.outcome is Outcome.UNSUPPORTED or trial.plain is None:
+        return
+    finding, detail = trial.find(trial.plain)
+    how = {
+        Finding.RIGHT: "gives PyTorch's result",
+        Finding.SAME: "gives the same wrong result",
+        Finding.OTHER: f"gives another wrong result ({detail})",
+        Finding.REFUSES: f"fails too ({detail})",
+        Finding.LACKS: "lacks a kernel",
+    }[finding]
+    yield Testimony(Role.PLAIN, finding, f"With graph optimisations off {trial.complaint.backend} {how}.")

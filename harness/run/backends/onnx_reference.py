@@ -114,5 +114,15 @@ register(
         summary="the ONNX project's reference evaluator, in NumPy",
         snippet=_snippet,
         tracker="onnx/onnx",
+        issue_form={
+            "Is the issue related to model conversion?": "{is_about_conversion}",
+            "Describe the bug": "{summary}\n\nActual:\n\n{actual}\n\n{blame}",
+            "System information": "{versions}",
+            "Reproduction instructions": "{code}\n\n{model}",
+            "Expected behavior": "{expected}",
+        },
+        distributions=("onnx",),
+        on_cpu=True,
+        witness=1,
     )
 )

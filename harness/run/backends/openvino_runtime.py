@@ -209,5 +209,20 @@ register(
         summary="OpenVINO, CPU plugin in float32, one thread",
         snippet=_snippet,
         tracker="openvinotoolkit/openvino",
+        issue_form={
+            "OpenVINO Version": "{backend_version}",
+            "Operating System": "{system}",
+            "Device used for inference": "CPU",
+            "Framework": "ONNX",
+            "Issue description": "{summary}\n\nExpected: {expected}\n\n{blame}",
+            "Step-by-step reproduction": "{code}\n\n{model}",
+            "Relevant log output": "{actual}",
+            "Versions": "{versions}",
+        },
+        distributions=("openvino",),
+        on_cpu=True,
+        variables=("OPENVINO", "OV"),
+        witness=3,
+        last_witness=True,
     )
 )

@@ -304,6 +304,27 @@ def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
     )
 
 
+#: Packages, of which one at most is installed.
+_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
+_VARIABLES = ("ONNXRUNTIME", "ORT")
+
+
+def _issue_form(provider: str) -> dict[str, str]:
+    return {
+        "Describe the issue": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}\n\n{blame}",
+        "To reproduce": "{code}\n\n{model}",
+        "Urgency": "None.",
+        "Platform": "{platform}",
+        "OS Version": "{system}",
+        "ONNX Runtime Installation": "Released Package",
+        "ONNX Runtime Version or Commit ID": "{backend_version}",
+        "ONNX Runtime API": "Python",
+        "Architecture": "{architecture}",
+        "Execution Provider": provider,
+        "Versions": "{versions}",
+    }
+
+
 register(
     BackendEntry(
         name="ort-cpu",
@@ -315,6 +336,11 @@ register(
         summary="ONNX Runtime, CPU provider, one thread",
         snippet=lambda wanted: _snippet(wanted, cuda=False),
         tracker="microsoft/onnxruntime",
+        issue_form=_issue_form("Default CPU"),
+        distributions=_DISTRIBUTIONS,
+        on_cpu=True,
+        variables=_VARIABLES,
+        witness=2,
     )
 )
 register(
@@ -327,5 +353,8 @@ register(
         summary="ONNX Runtime, CUDA provider, without TF32",
         snippet=lambda wanted: _snippet(wanted, cuda=True),
         tracker="microsoft/onnxruntime",
+        issue_form=_issue_form("CUDA"),
+        distributions=_DISTRIBUTIONS,
+        variables=_VARIABLES,
     )
 )

@@ -1,0 +1,216 @@
+"""Single witnesses, in this process: in which order they are asked, and what they make of a case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import onnx
+import pytest
+from harness_runs import record_of, unary
+from onnx import TensorProto, helper
+
+from harness.blame import testimony, witness as witness_list, witnesses_that_raised
+from harness.blame.complaint import Complaint
+from harness.blame.examine import examine
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
+from harness.blame.witnesses import witnesses_of
+from harness.blame.witnesses.decomposition import ask_decomposition
+from harness.blame.witnesses.in_float32 import in_float32
+from harness.blame.witnesses.narrowed_graph import look_for_fewer_bits
+from harness.compare.verdict import Outcome, Stage
+from harness.convert import find_converter
+from harness.core import Array
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.execute import Exportable, Group, Settings, export_alone, run_reference
+from harness.present.terminal_summary import summary_text
+from harness.run import BACKENDS, Backend, BackendSession, ShapeRange
+
+DYNAMO = find_converter("dynamo").create(False)
+
+
+def start(name: str) -> Backend:
+    entry, argument = BACKENDS.find(name)
+    return entry.create(argument)
+
+
+def trial_of(
+    *calls: Invocation, model: onnx.ModelProto | None = None, settings: Settings | None = None
+) -> Trial:
+    """The failure of the last call, which is exported as the first; of another graph where one is given."""
+    settings = settings or Settings()
+    structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
+    if model is None:
+        model = export_alone(DYNAMO, structure, dynamic=settings.dynamic)
+    complaint = Complaint(
+        index=0,
+        group=Group(0, calls[0], tuple(enumerate(calls))),
+        case=len(calls) - 1,
+        converter="dynamo",
+        backend="ort-cpu",
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        message="values: planted",
+        model=model.SerializeToString(),
+        thorough=False,
+    )
+    return Trial(complaint, settings, lambda name: find_converter(name).create(False), start, {})
+
+
+def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:
+    """One node with the names that an export of one call has."""
+    values = [helper.make_tensor_value_info(name, dtype, [size]) for name in ("c0_i0", "c0_o0")]
+    nodes = [helper.make_node(operator, ["c0_i0"], ["c0_o0"])]
+    graph = helper.make_graph(nodes, "planted", values[:1], values[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+# The list of witnesses
+
+
+def test_the_order_of_asking_is_said_by_each_witness() -> None:
+    first = [w.name for w in witnesses_of(Settings()) if w.turn is Turn.FIRST]
+    assert first.index("onnx-reference") + 1 == first.index("ort-cpu") < first.index("the ONNX checker")
+    assert "openvino" not in first
+    places = [w.place for w in witnesses_of(Settings())]
+    assert places == sorted(places)
+
+
+def test_a_backends_entry_says_whether_it_is_asked() -> None:
+    assert backends_to_ask() == ("onnx-reference", "ort-cpu")
+    assert set(backends_to_ask(last=True)) <= {"openvino"}
+    assert backends_to_ask(("ort-cpu",)) == ("ort-cpu",)
+
+
+# A witness that raises
+
+
+def test_a_witness_that_raises_is_on_record_and_decides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = unary("aten.relu.default", [-1.0, 2.0])
+    before = examine(trial_of(call, model=graph_of("Neg")), frozenset(), lambda name: None, "dynamo")
+    monkeypatch.setattr(witness_list, "FACTORIES", [*witness_list.FACTORIES])
+    monkeypatch.setattr("harness.blame.witnesses.FACTORIES", witness_list.FACTORIES)
+
+    def refuse(trial: Trial) -> Iterator[testimony.Testimony]:
+        raise ValueError("no idea. Ask others")
+        yield
+
+    add_witnesses(lambda settings: [Witness("the planted one", Turn.FIRST, 0, refuse)])
+    # Settings that no other test has: the list of witnesses is made once for each.
+    trial = trial_of(call, model=graph_of("Neg"), settings=Settings(batch_size=63))
+    after = examine(trial, frozenset(), lambda name: None, "dynamo")
+    said = "the planted one could not be asked: ValueError: no idea. Ask others."
+    assert (before.blame, f"{before.evidence} {said}") == (after.blame, after.evidence)
+    assert witnesses_that_raised(after.evidence) == ["the planted one"]
+    assert witnesses_that_raised(f"As case 12ab: {after.evidence}") == []
+
+    failed = {"outcome": Outcome.MISMATCH, "blame": after.blame, "evidence": after.evidence}
+    run = record_of(tmp_path / "run", [call, unary("aten.relu.default", [-3.0])], **failed)
+    counted = "when they were asked about a failure: the planted one (2 times)"
+    assert counted in summary_text(run, width=160)
+    assert "raised" not in summary_text(record_of(tmp_path / "other", [call]), width=160)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        # Ends in a primitive that calls the kernel, whose definition ends in the primitive, and so on.
+        unary("aten.neg.default", [1.0, 2.0]),
+        # Takes `alpha` by name only, which the kernel takes by position.
+        Invocation(
+            "aten.add.Scalar", (*unary("aten.neg.default", [1.0, 2.0]).arguments, ("other", 2), ("alpha", 3))
+        ),
+    ],
+    ids=["neg", "add"],
+)
+def test_pytorchs_decomposition_says_nothing_of_what_it_cannot_take(call: Invocation) -> None:
+    assert list(ask_decomposition.testify(trial_of(call, model=graph_of("Relu")))) == []
+
+
+# What witnesses read in a graph
+
+
+def test_a_cast_within_a_branch_counts_as_the_graphs() -> None:
+    call = unary("aten.neg.default", [1 / 3, 2 / 3], "float64")
+    model = graph_of("Neg", TensorProto.DOUBLE)
+    model.graph.node[0].output[0] = "exact"
+    down = [
+        helper.make_node("Cast", ["exact"], ["narrow"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["narrow"], ["result"], to=TensorProto.DOUBLE),
+    ]
+    body = helper.make_graph(
+        down, "branch", [], [helper.make_tensor_value_info("result", TensorProto.DOUBLE, None)]
+    )
+    yes = helper.make_tensor("", TensorProto.BOOL, [], [True])
+    model.graph.node.append(helper.make_node("Constant", [], ["yes"], value=yes))
+    model.graph.node.append(helper.make_node("If", ["yes"], ["c0_o0"], then_branch=body, else_branch=body))
+    onnx.checker.check_model(model, full_check=True)
+    (said,) = look_for_fewer_bits.testify(trial_of(call, model=model))
+    assert "a cast to float32, which the graph has" in said.words
+
+
+def test_the_graph_in_float32_has_no_float64_left_in_branches_and_sequences() -> None:
+    model = graph_of("Neg", TensorProto.DOUBLE)
+    one = helper.make_tensor("", TensorProto.DOUBLE, [1], [1.0])
+    sequence = helper.make_tensor_sequence_value_info("inner", TensorProto.DOUBLE, None)
+    body = helper.make_graph(
+        [
+            helper.make_node("Constant", [], ["one"], value=one),
+            helper.make_node("SequenceConstruct", ["one"], ["inner"]),
+        ],
+        "branch",
+        [],
+        [sequence],
+    )
+    yes = helper.make_tensor("", TensorProto.BOOL, [], [True])
+    model.graph.node.append(helper.make_node("Constant", [], ["yes"], value=yes))
+    model.graph.node.append(helper.make_node("If", ["yes"], ["sequence"], then_branch=body, else_branch=body))
+    onnx.checker.check_model(model, full_check=True)
+    narrow = in_float32(model)
+    onnx.checker.check_model(narrow, full_check=True)
+    assert "DOUBLE" not in onnx.printer.to_text(narrow).upper()
+
+
+# Complex numbers are fed as pairs
+
+
+class WithinRanges:
+    """ONNX Runtime, but as strict with shapes as TensorRT: they must lie within the ranges of the build."""
+
+    name, device, version = "strict", "cpu", ""
+
+    def narrows(self, dtype: str) -> str | None:
+        return None
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        assert shapes is not None
+        session, ranges = start("ort-cpu").load(model, None), shapes
+
+        class Strict:
+            runnable = True
+
+            def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+                for name, array in feeds.items():
+                    allowed = zip(ranges[name].min, array.shape, ranges[name].max, strict=True)
+                    if not all(low <= size <= high for low, size, high in allowed):
+                        raise ValueError(f"{name}: {array.shape} is out of range")
+                return session.run(feeds)
+
+        return Strict()
+
+
+def test_a_dynamic_model_is_asked_within_the_ranges_of_what_it_is_fed() -> None:
+    calls = [
+        Invocation(
+            "aten.abs.default",
+            (("self", TensorSpec((size,), "complex64", (1,), 0, Literal((1.0 + 2.0j,) * size))),),
+        )
+        for size in (3, 5)
+    ]
+    trial = trial_of(*calls, settings=Settings(dynamic=True))
+    answer = trial.ask(WithinRanges(), trial.model)
+    assert answer.error == ""
+    assert answer.outputs is not None
