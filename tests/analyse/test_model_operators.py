@@ -89,7 +89,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     onnx.save(onnx.helper.make_model(graph), tmp_path / "model.onnx")
     done = operators(tmp_path / "model.onnx")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == "of no ATen operator that is known: com.example::Mystery (1 node)\n"
+    assert done.stderr == "no known ATen operator: com.example::Mystery (1 node)\n"
     (tmp_path / "text.onnx").write_text("no model")
     for name in ("text.onnx", "none.onnx"):
         wrong = operators(tmp_path / name)

@@ -14,13 +14,13 @@ from harness.record import ResultsError
 
 
 class _CannotBeDone(click.ClickException):
-    """One line. The status is a usage error's: 1 says that what was asked about fails."""
+    """One line. The status is a usage error's, because 1 means that a case fails."""
 
     exit_code = click.UsageError.exit_code
 
 
 class _Modules(click.Group):
-    """Imports a subcommand's module when it is asked for: most of them need no PyTorch."""
+    """Imports the module of a subcommand when it is called: most of them need no PyTorch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(
@@ -46,7 +46,7 @@ class _Modules(click.Group):
 @click.group(cls=_Modules, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(harness.__version__, prog_name="conformance")
 def conformance() -> None:
-    """What became of PyTorch operators on their way through ONNX, and whose defect it is.
+    """Show which PyTorch operators survive the way through ONNX, and whose defect each failure is.
 
-    A RUN is a directory that `pytest harness` wrote; without one, the newest below results/ is taken.
+    A RUN is a directory that `pytest harness` wrote. Without one, a command takes the newest in results/.
     """

@@ -1,4 +1,4 @@
-"""`conformance baseline`: what a recorded run came to, as the expectation of later ones."""
+"""`conformance baseline`: the outcomes of a run, as the expectation of later runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, print_json, statuses
-from harness.app.cli._run_argument import json_option, run_argument
+from harness.app.cli._shared import emit, example, json_option, print_json, run_argument, statuses
 
 
 @click.command(
@@ -23,16 +22,16 @@ from harness.app.cli._run_argument import json_option, run_argument
     type=click.Path(path_type=Path, file_okay=False),
     default="golden/baseline",
     show_default=True,
-    help="Where to write. Of a baseline that is there, what the run does not cover is kept.",
+    help="Where to write. An existing baseline keeps what the run does not cover.",
 )
-@click.option("--replace", is_flag=True, help="Keep nothing of what is there.")
+@click.option("--replace", is_flag=True, help="Keep nothing of an existing baseline.")
 @json_option
 def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
-    """Write the outcomes of RUN as a baseline, without running anything again.
+    """Write the outcomes of RUN as a baseline. Nothing is run.
 
-    One text file per family of operators, for `pytest harness --baseline DIR` and `conformance diff`. Only
-    drawn cases count; the corpus and captured calls do not. `pytest harness --baseline DIR
-    --update-baseline` does the same at the end of a run, and knows which cases are flaky.
+    A baseline is one text file per family of operators, for `pytest harness --baseline DIR` and `conformance
+    diff`. Only drawn cases count; the corpus and captured calls do not. `pytest harness --baseline DIR
+    --update-baseline` does the same at the end of a run, and also knows which cases are flaky.
 
     With --json: out, cells, operators, cases, passed, failed, bytes, kept.
     """

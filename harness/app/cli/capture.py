@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import find_run, json_option
+from harness.app.cli._shared import emit, example, find_run, json_option, line, print_json, statuses
 from harness.record import ResultsError
 
 
@@ -25,17 +24,17 @@ from harness.record import ResultsError
 @click.option(
     "--out",
     metavar="FILE|DIR",
-    help="Where the calls go: a file of JSON lines, by default MODEL.jsonl here, or a directory of a corpus, "
-    "whose captured entries are replaced.",
+    help="Where to write: a file of JSON lines (default: MODEL.jsonl), or a corpus directory, whose captured "
+    "entries are replaced.",
 )
-@click.option("--run", metavar="DIR", help="The run to look operators up in; the newest below results/.")
+@click.option("--run", metavar="DIR", help="The run to look up. Default: the newest in results/.")
 @json_option
 def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: bool) -> None:
     """Run models once in PyTorch and keep every kind of operator call that they make.
 
-    MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs); a FILE.pt2 of
-    torch.export.save; or the name of a model in cases/models, or all of these. Shapes, dtypes, strides and
-    attributes are true; values are drawn like those seen. Run the calls with
+    MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs); or a FILE.pt2 that
+    torch.export.save wrote; or the name of a model in cases/models; or `all` of these. Shapes, dtypes,
+    strides and attributes are the model's own; values are drawn to be like those seen. Run the calls with
     `pytest harness --source corpus:FILE`.
 
     With --json: saved, entries, models. A model has calls, kinds, left_out, run, operators (overload, calls,
@@ -79,7 +78,7 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
 
 
 def _run(given: str | None) -> Path | None:
-    """The run that is named, or the newest, or none."""
+    """The named run, or the newest one, or None."""
     if given is not None:
         return find_run(given)
     try:

@@ -8,8 +8,7 @@ import click
 from rich.text import Text
 
 from harness.analyse import known_issues
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import find_run, json_option
+from harness.app.cli._shared import emit, example, find_run, json_option, line, print_json, statuses
 from harness.core import count
 from harness.present import catalogue, markdown
 from harness.record import reason
@@ -27,14 +26,14 @@ from harness.record import reason
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where to; the terminal by default.",
+    help="Write to FILE. Default: the terminal.",
 )
 @json_option
 def command(runs: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """Write a catalogue of the distinct defects that runs found, with blame and smallest case.
 
-    Failures of one root cause are one entry. With several runs the catalogue says which of them found what.
-    Gaps that a converter or backend admits are counted apart, as is what a specification leaves open.
+    Failures of one root cause are one entry. With several runs, the catalogue says which run found what.
+    Declared gaps of converters and backends are listed apart, and so is what a specification leaves open.
 
     With --json: runs, defects, entries. An entry is a group of `conformance failures` and the runs.
     """

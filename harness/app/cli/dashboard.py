@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import json_option, runs_in
+from harness.app.cli._shared import emit, example, json_option, line, print_json, runs_in, statuses
 
 
 @click.command(
@@ -16,7 +15,7 @@ from harness.app.cli._run_argument import json_option, runs_in
         "conformance dashboard results/* --out site/",
         "conformance dashboard DATASET --out site/ --json",
     )
-    + statuses("0; 1 where no run could be shown")
+    + statuses("0; 1 if no run could be shown")
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.option(
@@ -25,16 +24,15 @@ from harness.app.cli._run_argument import json_option, runs_in
     default="site",
     show_default=True,
     metavar="DIR",
-    help="Where; a site that is there is replaced.",
+    help="Where to write the site. An existing site is replaced.",
 )
 @json_option
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
-    """Build a static site of some runs, which opens from a file and from any web server.
+    """Build a static site of some runs. It opens from a file or from any web server.
 
-    The runs are put in the order in which they began. One that is damaged is set aside: the site says so, and
-    shows the others. What takes an operator to be run, ONNX graphs and scripts, is shown where
-    `conformance graphs` has written it beside a run.
+    The site shows the runs in the order in which they began. It sets a damaged run aside, names it, and shows
+    the others. ONNX graphs and scripts appear if `conformance graphs` has written them beside a run.
 
     With --json: site, runs, aside, seconds, summary.
     """

@@ -1,4 +1,4 @@
-"""`conformance dataset`: runs kept together, on a disk or in a bucket."""
+"""`conformance dataset`: runs that are kept together, on a disk or in a bucket."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import json_option
+from harness.app.cli._shared import emit, example, json_option, line, print_json, statuses
 from harness.core import count, plain
 from harness.record import (
     Addition,
@@ -28,19 +27,19 @@ from harness.record import (
 )
 
 _dataset = click.argument("dataset", metavar="DATASET")
-_last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+_last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N runs.")
 
 
 @click.group()
 def command() -> None:
-    """Runs kept together, as Parquet partitioned by run: on a disk, or at any URL that fsspec knows.
+    """Keep runs together, as Parquet partitioned by run, on a disk or at any URL that fsspec knows.
 
     \b
     A DATASET is a directory or a URL: nightly/, s3://bucket/conformance, gs://…, abfs://….
-    A URL needs the package of its protocol (pip install s3fs) and takes credentials as fsspec does.
-    DuckDB reads it as it is:  SELECT … FROM 'DATASET/run_id=*/verdicts.parquet'
-    (with read_parquet(…, union_by_name = true) where older versions lack a column).
-    On a disk, DATASET/run_id=RUN_ID is a RUN of every other command, and DATASET its newest one.
+    A URL needs the package of its protocol (pip install s3fs), and fsspec finds the credentials.
+    DuckDB reads a dataset directly:  SELECT … FROM 'DATASET/run_id=*/verdicts.parquet'
+    (use read_parquet(…, union_by_name = true) if runs of older versions lack a column).
+    On a disk, every other command takes DATASET/run_id=RUN_ID as a RUN, and DATASET as its newest run.
     """
 
 
@@ -49,24 +48,24 @@ def command() -> None:
         "conformance dataset add results/RUN --to nightly",
         "conformance dataset add results/* --to s3://bucket/conformance",
     )
-    + statuses("0 where the dataset has all of them now; 1 where some were set aside or refused")
+    + statuses("0 if the dataset has all of them now; 1 if some were set aside or refused")
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.option("--to", "dataset", required=True, metavar="DATASET", help="Made if it does not exist.")
-@click.option("--replace", is_flag=True, help="Also where the dataset has other rows of the same run.")
+@click.option("--replace", is_flag=True, help="Replace a run that the dataset has with other rows.")
 @json_option
 @click.pass_context
 def add(ctx: click.Context, runs: tuple[Path, ...], dataset: str, replace: bool, as_json: bool) -> None:
-    """Add runs to a dataset. Adding one again changes nothing.
+    """Add runs to a dataset. Adding a run twice changes nothing.
 
-    A run that was killed or is damaged is set aside in DATASET/set-aside/, where no query finds it, with
-    the reason in its reason.json.
+    A killed or damaged run is set aside in DATASET/set-aside/, where no query finds it. Its reason.json says
+    why.
 
     With --json: added, a list of run, run_id, became, why.
     """
     target = Dataset(dataset)
     for run in runs:
-        # A typing error is said before anything is done.
+        # Report a typing error before anything is done.
         require_run(run)
     done: list[Addition] = []
     for run in runs:
@@ -83,7 +82,7 @@ def add(ctx: click.Context, runs: tuple[Path, ...], dataset: str, replace: bool,
 @_last
 @json_option
 def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
-    """List the runs of a dataset, oldest first, and what is wrong with others.
+    """List the runs of a dataset, oldest first, and the damaged ones with the reason.
 
     With --json: runs (run_id, started, finished, exit_status, seed, verdicts, bytes, unfinished,
     converters, backends, versions), damaged, set_aside.
@@ -115,14 +114,16 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
     + statuses("0")
 )
 @_dataset
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N.")
-@click.option("--days", type=click.FloatRange(min=0), metavar="D", help="Keep what is not D days old.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N runs.")
+@click.option("--days", type=click.FloatRange(min=0), metavar="D", help="Keep runs younger than D days.")
 @click.option("--weekly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N weeks.")
-@click.option("--monthly", type=click.IntRange(min=1), metavar="N", help="Likewise of N calendar months.")
 @click.option(
-    "--set-aside-days", type=click.FloatRange(min=0), metavar="D", help="Of what is set aside, only D days."
+    "--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N months."
 )
-@click.option("--delete", is_flag=True, help="Do it. Without, it is only said what would be removed.")
+@click.option(
+    "--set-aside-days", type=click.FloatRange(min=0), metavar="D", help="Keep what is set aside for D days."
+)
+@click.option("--delete", is_flag=True, help="Remove them. Without it, only say what would go.")
 @json_option
 def keep(
     dataset: str,
@@ -134,10 +135,10 @@ def keep(
     delete: bool,
     as_json: bool,
 ) -> None:
-    """Remove old runs from a dataset: all that no rule keeps. The newest is always kept.
+    """Remove old runs from a dataset: all that no rule keeps. The newest run is always kept.
 
-    Weeks and months are those that have a run, in UTC. What is set aside stays unless --set-aside-days is
-    given.
+    Only weeks and months with a run count; they are in UTC. What is set aside stays unless you give
+    --set-aside-days.
 
     With --json: kept and removed (run_id, reasons, bytes), set_aside (names removed), deleted.
     """
@@ -188,7 +189,7 @@ def keep(
         "conformance dashboard $(conformance dataset fetch nightly --last 30) --out site",
         "conformance dataset fetch nightly 20261121T1724 --out results",
     )
-    + statuses("0; 1 where a run is damaged, which leaves the others")
+    + statuses("0; 1 if a run is damaged; the others are fetched")
 )
 @_dataset
 @click.argument("names", nargs=-1, metavar="[RUN_ID]...")
@@ -198,9 +199,9 @@ def keep(
     type=click.Path(path_type=Path, file_okay=False),
     default="results",
     show_default=True,
-    help="A directory for each run is made in it.",
+    help="Where to make a directory for each run.",
 )
-@click.option("--set-aside", is_flag=True, help="Move a damaged one to DATASET/set-aside/.")
+@click.option("--set-aside", is_flag=True, help="Move damaged runs to DATASET/set-aside/.")
 @json_option
 @click.pass_context
 def fetch(
@@ -214,8 +215,8 @@ def fetch(
 ) -> None:
     """Copy runs of a dataset to this machine, and print their directories, oldest first.
 
-    A run is named by its id or the beginning of it; without a name it is all. One that is here already is
-    not copied again.
+    RUN_ID is the id of a run or the beginning of it. Without one, all runs are copied. A run that is here
+    already is not copied again.
 
     With --json: fetched (run_id, path), damaged (run_id, reason, moved_to).
     """
@@ -246,14 +247,14 @@ def fetch(
 
 @command.command(
     epilog=example("conformance dataset check nightly", "conformance dataset check nightly --set-aside")
-    + statuses("0 where every run is sound; 1 where one is not")
+    + statuses("0 if every run is sound; 1 if one is not")
 )
 @_dataset
-@click.option("--set-aside", is_flag=True, help="Move the damaged ones to DATASET/set-aside/.")
+@click.option("--set-aside", is_flag=True, help="Move damaged runs to DATASET/set-aside/.")
 @json_option
 @click.pass_context
 def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> None:
-    """Read every run of a dataset from beginning to end and compare all checksums.
+    """Read every run of a dataset completely and compare all checksums.
 
     With --json: damaged, a list of run_id, reason, moved_to (null where it was left).
     """
@@ -269,7 +270,7 @@ def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> N
 
 
 def _set_aside(dataset: Dataset, bad: DamagedRun) -> str | None:
-    """Where a damaged run is now; None where it was left, for not being read at all."""
+    """Where a damaged run is now; None if it could not be moved."""
     try:
         return dataset.set_aside(bad)
     except ResultsError:
@@ -291,7 +292,7 @@ def _say(done: Addition) -> None:
 def _outdated(contents: ArchiveContents, days: float | None, now: datetime) -> list[Aside]:
     if days is None:
         return []
-    # One that does not say since when may be of today.
+    # One without a date may be of today.
     return [aside for aside in contents.aside if aside.since and now - aside.since > timedelta(days=days)]
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import click
 
-from harness.app.cli._output import emit, example, print_json, statuses
-from harness.app.cli._run_argument import find_run, json_option, warn_if_incomplete
+from harness.app.cli._shared import (
+    emit,
+    example,
+    find_run,
+    json_option,
+    print_json,
+    statuses,
+    warn_if_incomplete,
+)
 
 
 @click.command(
@@ -16,8 +23,8 @@ from harness.app.cli._run_argument import find_run, json_option, warn_if_incompl
         "conformance diff v1.0:golden/baseline results/RUN --json",
     )
     + statuses(
-        "0; with --fail-on, 1 where something is worse, or where anything changed, or where AFTER lacks "
-        "something that it was to run"
+        "0; with --fail-on, 1 if something is worse, or if anything changed, or if AFTER did not run "
+        "everything that it planned"
     )
 )
 @click.argument("before")
@@ -26,22 +33,23 @@ from harness.app.cli._run_argument import find_run, json_option, warn_if_incompl
 @click.option(
     "--fail-on",
     type=click.Choice(["regression", "change"]),
-    help="Exit with status 1 if something is worse than it was, or if anything changed.",
+    help="Exit with status 1 if something is worse, or if anything changed.",
 )
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, before: str, after: str | None, markdown: bool, fail_on: str | None, as_json: bool
 ) -> None:
-    """Show what changed from BEFORE to AFTER, why as far as it is known, and with which versions.
+    """Show what changed from BEFORE to AFTER, in which versions, and why, as far as that is known.
 
-    Each is a run, a directory with a baseline, REVISION:PATH for a baseline as a git revision has it, or
-    REVISION for its golden/baseline. AFTER is the newest run by default.
+    Each is a run, a directory with a baseline, REVISION:PATH for a baseline in a git revision, or REVISION
+    for the golden/baseline in it. AFTER is the newest run by default.
 
-    Two runs with the same cases are compared case by case; runs of other cases, and baselines, by operator,
-    dtype, converter and backend, as `pytest harness --baseline` does it.
+    Two runs with the same cases are compared case by case. Baselines, and runs with different cases, are
+    compared by operator, dtype, converter and backend, as `pytest harness --baseline` does.
 
-    What AFTER was to run and did not (a lost shard, a session that was killed) is no change: it is said.
+    What AFTER planned and did not run (a lost shard, a killed session) is reported as not checked, not as a
+    change.
 
     With --json: counts, missing, versions, and overloads (case by case) or differences.
     """

@@ -1,4 +1,4 @@
-"""`conformance diverge`: where a model's wrong result begins."""
+"""`conformance diverge`: find where a model's wrong result begins."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ import click
 from rich.text import Text
 
 from harness.analyse import DivergeTask
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import json_option
+from harness.app.cli._shared import (
+    emit,
+    example,
+    json_option,
+    line,
+    print_json,
+    statuses,
+    timeout_option,
+)
 
 
 @click.command(
@@ -18,11 +25,11 @@ from harness.app.cli._run_argument import json_option
         "conformance diverge resnet50 --rules my_rules.py",
         "conformance diverge llama-decoder --shapes dynamic --case 3 --converter dynamo --json",
     )
-    + statuses("0 where the model's result is right and nothing diverges; 1 where something does")
+    + statuses("0 if the model's result is right and nothing diverges; 1 if something does")
 )
 @click.argument("word", metavar="MODEL")
-@click.option("--converter", metavar="NAME", help="The default converter without it.")
-@click.option("--backend", metavar="NAME", help="The default backend without it.")
+@click.option("--converter", metavar="NAME", help="The converter. Default: dynamo.")
+@click.option("--backend", metavar="NAME", help="The backend. Default: ort-cpu.")
 @click.option("--shapes", type=click.Choice(["static", "dynamic"]), default="static", show_default=True)
 @click.option(
     "--case",
@@ -30,15 +37,15 @@ from harness.app.cli._run_argument import json_option
     default=0,
     show_default=True,
     metavar="N",
-    help="Which of the model's runs: 0 is its example, the others have other values or sizes.",
+    help="Which of the model's runs: 0 has its example inputs, the others have other values or sizes.",
 )
-@click.option("--rules", multiple=True, metavar="FILE", help="With these conversion functions. Repeatable.")
-@click.option("--opset", type=int, metavar="N", help="To emit.")
+@click.option("--rules", multiple=True, metavar="FILE", help="Use these conversion functions. Repeatable.")
+@click.option("--opset", type=int, metavar="N", help="Opset to emit.")
+@timeout_option(120.0, "Seconds per step.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True, metavar="S"
+    "--memory-limit", type=float, default=4.0, show_default=True, metavar="GIB", help="Memory of the worker."
 )
-@click.option("--memory-limit", type=float, default=4.0, show_default=True, metavar="GIB")
-@click.option("--keep/--no-keep", default=True, help="Keep the guilty call in the corpus (the default).")
+@click.option("--keep/--no-keep", default=True, help="Whether to add the guilty call to the corpus.")
 @json_option
 @click.pass_context
 def command(
@@ -55,10 +62,11 @@ def command(
     keep: bool,
     as_json: bool,
 ) -> None:
-    """Find the first exported value of a model that departs from PyTorch's beyond what its inputs explain.
+    """Find the first exported value of a model that differs from PyTorch's by more than its inputs explain.
 
-    MODEL is FILE.py:FUNCTION, FILE.pt2 or the name of a model in cases/models. The operator is named by its
-    module, ATen overload and ONNX node, and run alone: is it that operator's fault, or accumulated error?
+    MODEL is FILE.py:FUNCTION, FILE.pt2 or the name of a model in cases/models. The report names the module,
+    the ATen overload and the ONNX node. It also runs that operator alone, to tell its own fault from
+    accumulated error.
 
     With --json: model, converter, backend, change, kind, problem, module, operators, node, onnx_node, detail,
     alone, checked, checkpoints, not_run, growth, verdict.

@@ -1,4 +1,4 @@
-"""`conformance explain`: what there is for an operator on its way to ONNX, and what is missing."""
+"""`conformance explain`: what an operator has on its way to ONNX, and what is missing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import find_run
+from harness.app.cli._shared import (
+    emit,
+    example,
+    find_run,
+    json_option,
+    line,
+    print_json,
+    require_backends,
+    require_converters,
+    statuses,
+)
 from harness.record import layout, newest
 
 
@@ -18,32 +27,40 @@ from harness.record import layout, newest
         "conformance explain max_unpool2d --out my_rules.py",
         "conformance explain upsample_bilinear2d.vec --backend ort-cpu --json",
     )
-    + statuses("0 where every converter here has a conversion; 1 where one is missing")
+    + statuses("0 if every available converter has a conversion; 1 if one is missing")
 )
 @click.argument("operator")
-@click.option("--skeleton", is_flag=True, help="Print skeletons even where no conversion is missing.")
+@click.option("--skeleton", is_flag=True, help="Print rule skeletons even if no conversion is missing.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the skeletons to FILE, for `pytest harness --rules FILE`; implies --skeleton.",
+    help="Write the skeletons to FILE, for `pytest harness --rules FILE`. Implies --skeleton.",
 )
-@click.option("--run", metavar="DIR", help="The run; the newest below results/ by default.")
-@click.option("--try", "retry", is_flag=True, help="Take no outcome from a run: try all.")
+@click.option("--run", metavar="DIR", help="The run. Default: the newest in results/.")
+@click.option("--try", "retry", is_flag=True, help="Try everything now, and take no outcome from a run.")
 @click.option(
-    "--examples", type=click.IntRange(min=1), default=8, show_default=True, help="Calls to draw and try."
+    "--examples",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Calls to draw and try.",
 )
 @click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Only these; all that can run by default."
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one. Repeatable. Default: all.",
 )
 @click.option(
     "--converter",
     "converters",
     multiple=True,
     metavar="NAME",
-    help="Only these; all that can run by default.",
+    help="Only this one. Repeatable. Default: all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in place of tables.")
+@json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -59,28 +76,21 @@ def command(
 ) -> None:
     """Explain an operator: what PyTorch, ONNX, converters and backends have for it.
 
-    OPERATOR is an operator of ATen or one overload of it: celu, aten::celu, aten.celu.default. Where a
-    converter has no conversion, a rule to be filled in is printed (--out writes it to a file).
+    OPERATOR is an operator of ATen or one overload of it: celu, aten::celu, aten.celu.default. If a converter
+    has no conversion, the command prints a rule for you to fill in (--out writes it to a file).
 
     With --json: operator, overloads, onnx, candidate, emits, spec, source, unavailable, missing, skeleton.
     """
     # PyTorch takes seconds to import.
     from harness.analyse import explain_operator, render
-    from harness.convert import find_converter
     from harness.core import UnknownName, UnknownOperator
-    from harness.run import BACKENDS
 
     if out is not None and out.exists():
-        raise click.UsageError(f"--out {out}: the file is there already; name another")
+        raise click.UsageError(f"--out {out}: the file exists already; name another")
     recorded = None if retry else find_run(run) if run else newest(Path.cwd() / layout.DEFAULT_PARENT)
     try:
-        for name in backends:
-            entry, argument = BACKENDS.find(name)
-            if problem := entry.probe(argument):
-                raise click.UsageError(f"--backend {name}: {problem.reason}; to get it: {problem.install}")
-        for name in converters:
-            if problem := find_converter(name).probe():
-                raise click.UsageError(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+        require_backends(backends)
+        require_converters(converters)
         found = explain_operator(
             operator,
             run=recorded,
@@ -98,7 +108,7 @@ def command(
     else:
         emit(*render(found))
         if found.skeleton and out is None:
-            emit(Text(), Text("A rule to be filled in; --out FILE writes it", style="bold"))
+            emit(Text(), Text("A rule for you to fill in; --out FILE writes it", style="bold"))
             emit(*map(line, found.skeleton.splitlines()))
         elif found.skeleton:
             emit(Text(), line(f"written to {out}; try it: pytest harness --rules {out}"))

@@ -9,13 +9,20 @@ import click
 from rich.text import Text
 
 from harness.analyse import grouping as failures, known_issues
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import json_option, run_argument
-from harness.app.cli._select import selecting
+from harness.app.cli._shared import (
+    emit,
+    example,
+    json_option,
+    line,
+    print_json,
+    run_argument,
+    selecting,
+    statuses,
+)
 from harness.present import shown_path
 from harness.record import Selection, read_minimal, store
 
-#: Distinct failures that a person is shown unasked.
+#: Distinct failures that people see by default.
 _SHOWN = 20
 
 
@@ -25,21 +32,23 @@ _SHOWN = 20
         "conformance failures results/RUN --blame backend --backend ort-cpu",
         "conformance failures --op 'aten.upsample_*' --outcome mismatch --json",
     )
-    + statuses("0 where nothing failed or all of it is left open by the specification; 1 for failures")
+    + statuses("0 if nothing failed, or if the specification leaves it all open; 1 for failures")
 )
 @run_argument
 @selecting("overload", "backend", "converter", "blame", "outcome", "stage", "dtype", "family")
 @click.option(
-    "--limit", type=click.IntRange(min=0), help="Most to show; 0: all.  [default: 20; all with --json]"
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Most entries to show; 0: all.  [default: 20; all with --json]",
 )
 @json_option
 @click.pass_context
 def command(ctx: click.Context, run: Path, selection: Selection, limit: int | None, as_json: bool) -> None:
     """List the distinct failures of a run, worst first.
 
-    Failures of one defect are one entry, with the operators and dtypes that it touches, its smallest case,
-    and the upstream issue where it is known. Where the specification leaves a result open it is nobody's
-    defect and listed apart.
+    Failures of one defect are one entry. It has the operators and dtypes that it touches, its smallest case,
+    and the upstream issue if one is known. A result that the specification leaves open is nobody's defect,
+    and is listed apart.
 
     With --json: run, failures (total, groups), no_longer_failing. A group has outcome, stage, blame, cause,
     cases, overloads, dtypes, converters, backends, smallest, minimal, known.

@@ -1,4 +1,4 @@
-"""``conformance golden``: stored invocations with PyTorch's outputs, and what is done with them."""
+"""``conformance golden``: stored invocations with PyTorch's outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from harness.core import UnknownName, overloads as schema
+from harness.app.cli._shared import op_option, operators_matching, require_backends, require_converters
+from harness.core import UnknownName
 from harness.gate import (
     CheckedGolden,
     Ending,
@@ -35,17 +36,15 @@ _directory = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=_DEFAULT,
     show_default=True,
-    help="The set.",
+    help="The directory of the goldens.",
 )
-_op = click.option(
-    "--op", "ops", multiple=True, metavar="NAME", help="An operator, overload or glob; repeatable."
-)
+_op = op_option("An operator, overload or glob.")
 _all = click.option("--all", "show_all", is_flag=True, help=f"Print every line, not the first {_SHOWN}.")
 
 
 @click.group()
 def command() -> None:
-    """Stored invocations with PyTorch's outputs, usable without PyTorch."""
+    """Use stored invocations with PyTorch's outputs. `check` needs no PyTorch."""
 
 
 @command.command()
@@ -56,13 +55,11 @@ def command() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     default=_DEFAULT,
     show_default=True,
-    help="Where to write; with --op other operators' goldens there are kept.",
+    help="Where to write. With --op, the goldens of other operators there are kept.",
 )
-@click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Whose outcomes to record; repeatable."
-)
-@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Whose models; repeatable.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Record its outcomes. Repeatable.")
+@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Use its models. Repeatable.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option("--count", type=click.IntRange(1), default=3, show_default=True, help="Goldens per operator.")
 def record(
     ops: Sequence[str],
@@ -72,25 +69,20 @@ def record(
     seed: int,
     count: int,
 ) -> None:
-    """Draw a few small calls of every operator and store what PyTorch makes of them.
+    """Draw a few small calls of every operator and store PyTorch's outputs.
 
-    By default the models of every converter that can run here are stored, and the outcomes of ONNX Runtime
-    on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
+    By default the goldens have the models of every converter that can run here, and the outcomes of ONNX
+    Runtime on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
     """
-    from harness.convert import CONVERTERS, find_converter
+    from harness.convert import CONVERTERS
     from harness.gate import record as record_goldens
 
     known = list(load_cases())
-    names = _backends(backends) if backends else _available(("ort-cpu", "onnx-reference", "openvino"))
+    on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.on_cpu)
+    names = _backends(backends) if backends else _available([name for _, name in on_cpu])
     entries = CONVERTERS.entries()
     chosen = converters or [e.name for e in entries if e.probe() is None]
-    for name in chosen:
-        try:
-            problem = find_converter(name).probe()
-        except UnknownName as error:
-            raise click.UsageError(str(error)) from None
-        if problem:
-            raise click.UsageError(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+    require_converters(chosen)
 
     def progress(overloads: Iterable[str]) -> Iterable[str]:
         wanted = list(overloads)
@@ -101,7 +93,7 @@ def record(
 
     done = record_goldens(
         directory,
-        _operators(ops, known),
+        operators_matching(ops, known),
         backends=names,
         converter_names=chosen,
         complete=not ops,
@@ -113,7 +105,7 @@ def record(
         click.echo(f"{overload}: no goldens: {why}")
     for difference in done.disputed:
         click.echo(
-            f"left out, as PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}"
+            f"left out, PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}"
         )
     goldens = sum(map(len, done.manifest.goldens.values()))
     click.echo(f"{goldens} goldens of {len(done.manifest.goldens)} operators in {directory}")
@@ -123,12 +115,10 @@ def record(
 @_op
 @_directory
 @click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Where to run them; repeatable, or `all`."
+    "--backend", "backends", multiple=True, metavar="NAME", help="Where to run them, or `all`. Repeatable."
 )
-@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Whose models; repeatable.")
-@click.option(
-    "--timeout", type=float, default=20.0, show_default=True, help="Seconds that one model may take."
-)
+@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Use its models. Repeatable.")
+@click.option("--timeout", type=float, default=20.0, show_default=True, help="Seconds for each model.")
 @_all
 def check_command(
     ops: Sequence[str],
@@ -138,10 +128,10 @@ def check_command(
     timeout: float,
     show_all: bool,
 ) -> None:
-    """Run backends against the goldens; needs no PyTorch.
+    """Run the models of the goldens in backends. This needs no PyTorch.
 
-    Exit status 1 if a golden fails that did not fail when it was recorded, or fails in another way. Without
-    --backend, the recorded ones that can run here.
+    The default is every recorded backend that can run here. The exit status is 1 if a golden fails that did
+    not fail when it was recorded, or fails in another way.
     """
     manifest, goldens, endings = _read(directory, ops)
     names = _backends(backends) if backends else _available(tuple(manifest.backends))
@@ -153,8 +143,8 @@ def check_command(
     )
     for change, title in (
         (GoldenChange.NEW, "newly failing"),
-        (GoldenChange.OTHER, "ending otherwise than recorded"),
-        (GoldenChange.FIXED, "passing now (record again to keep it so)"),
+        (GoldenChange.OTHER, "not ending as recorded"),
+        (GoldenChange.FIXED, "passing now (record again to keep them)"),
     ):
         _print_checked(title, [c for c in found if c.change is change], show_all)
     click.echo(_counts(found, goldens, names, manifest))
@@ -167,10 +157,10 @@ def check_command(
 @_directory
 @_all
 def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
-    """Say where today's PyTorch differs from the one that the goldens were recorded with.
+    """Compare the installed PyTorch with the one that recorded the goldens.
 
-    Exit status 1 if an output is no longer right by the operator's judge; one that moved in its last places
-    is listed only.
+    The exit status is 1 if the operator's judge says that an output is wrong. An output that differs only in
+    its last places is listed as moved.
     """
     from harness.gate import verify as verify_goldens
 
@@ -199,9 +189,9 @@ def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
 @_op
 @_directory
 def export_command(target: Path, layout: str, ops: Sequence[str], directory: Path) -> None:
-    """Write the goldens to DIR as tests that other projects' runners read.
+    """Write the goldens to DIR as tests for the runners of other projects.
 
-    Only those with one right answer, that a recorded backend computes from the model.
+    Goldens are left out if they have several right answers, or if no recorded backend gets them right.
     """
     manifest, goldens, endings = _read(directory, ops)
     done = export(target, manifest, goldens, endings)
@@ -213,19 +203,10 @@ def export_command(target: Path, layout: str, ops: Sequence[str], directory: Pat
 def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], dict[GoldenKey, Ending]]:
     wanted = None
     if ops:
-        wanted = _operators(ops, list(read_manifest(directory).goldens))
-    # The judges are the operator cases'.
+        wanted = operators_matching(ops, list(read_manifest(directory).goldens))
+    # Operator cases have the judges.
     load_cases()
     return read_set(directory, wanted)
-
-
-def _operators(ops: Sequence[str], known: Sequence[str]) -> list[str]:
-    if not ops:
-        return list(known)
-    try:
-        return sorted({name for pattern in ops for name in schema.match(pattern, known)})
-    except schema.UnknownOperator as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _available(names: Sequence[str]) -> list[str]:
@@ -249,13 +230,7 @@ def _backends(words: Sequence[str]) -> list[str]:
         if word == "all":
             chosen += _available([e.name for e in BACKENDS.entries() if not e.name.endswith(":")])
             continue
-        try:
-            entry, argument = BACKENDS.find(word)
-        except UnknownName as error:
-            raise click.UsageError(str(error)) from None
-        problem = entry.probe(argument)
-        if problem:
-            raise click.UsageError(f"--backend {word}: {problem.reason}; to get it: {problem.install}")
+        require_backends([word])
         chosen.append(word)
     return list(dict.fromkeys(chosen))
 

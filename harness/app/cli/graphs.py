@@ -7,8 +7,18 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import json_option, run_argument
+from harness.app.cli._shared import (
+    emit,
+    example,
+    json_option,
+    line,
+    op_option,
+    operators_matching,
+    print_json,
+    run_argument,
+    statuses,
+    timeout_option,
+)
 from harness.core import count
 
 
@@ -17,34 +27,23 @@ from harness.core import count
     + statuses("0")
 )
 @run_argument
-@click.option("--op", "ops", multiple=True, metavar="NAME", help="Only these operators; repeatable.")
-@click.option("--again", is_flag=True, help="Also what was written already.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds for each graph and script.",
-)
+@op_option("Only these operators.")
+@click.option("--again", is_flag=True, help="Make again what is there already.")
+@timeout_option(60.0, "Seconds for each graph and script.")
 @json_option
 def command(run: Path, ops: tuple[str, ...], again: bool, timeout: float, as_json: bool) -> None:
-    """Write what each converter makes of each operator of RUN, and its failures as scripts.
+    """Write each converter's ONNX graph of each operator of RUN, and a script for each failure.
 
-    Both take PyTorch, and operators to be run; `conformance dashboard`, which runs none, shows what is found
-    in RUN/graphs.jsonl and RUN/scripts.jsonl. What is there already is not made again.
+    The command needs PyTorch and runs operators. `conformance dashboard`, which runs nothing, shows what this
+    command wrote to RUN/graphs.jsonl and RUN/scripts.jsonl. It does not make again what is there already.
 
     With --json: run, graphs, scripts, failed.
     """
     from harness.analyse import write_evidence
-    from harness.core import UnknownOperator, match
     from harness.record import store
 
     known = sorted(set(store.read(run, ["overload"])["overload"].to_pylist())) if ops else []
-    try:
-        overloads = {name for pattern in ops for name in match(pattern, known)} if ops else None
-    except UnknownOperator as error:
-        raise click.UsageError(f"in {run}: {error}") from None
+    overloads = set(operators_matching(ops, known, f"in {run}")) if ops else None
     written = write_evidence(run, overloads=overloads, again=again, timeout=timeout)
     if as_json:
         print_json({"run": str(run), **dataclasses.asdict(written)})

@@ -1,4 +1,4 @@
-"""`conformance merge`: one run from the shards of it."""
+"""`conformance merge`: make one run of its shards."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import json_option
+from harness.app.cli._shared import emit, example, json_option, line, print_json, statuses
 from harness.core import count, listed, plain
 
 _SHARD = ("index", "count", "state", "operators", "unfinished")
@@ -20,7 +19,7 @@ _SHARD = ("index", "count", "state", "operators", "unfinished")
         "pytest harness --shard 2/2 --results-dir shards/2",
         "conformance merge shards/1 shards/2 --out results/NIGHTLY",
     )
-    + statuses("0 where all shards are there and whole; 1 where something is missing")
+    + statuses("0 if all shards are there and whole; 1 if something is missing")
 )
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SHARD_RUN...")
 @click.option(
@@ -33,18 +32,18 @@ _SHARD = ("index", "count", "state", "operators", "unfinished")
 @click.option(
     "--allow-different-versions",
     is_flag=True,
-    help="Merge shards that ran with different versions of something; the run names all of them.",
+    help="Merge shards although they ran with different versions. The run then names all versions.",
 )
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, shards: tuple[Path, ...], out: Path, allow_different_versions: bool, as_json: bool
 ) -> None:
-    """Put the runs of `pytest harness --shard I/N` together as one run.
+    """Merge the runs of `pytest harness --shard I/N` into one run.
 
-    All must be of one seed, with the same options and versions. A shard that is not there, or whose
-    directory is empty or damaged, is missing in the run; one that was killed gives what it recorded. Every
-    command says so of such a run, and none takes what is missing for passing.
+    All must have the same seed, options and versions. If a shard is absent, empty or damaged, it is missing
+    from the run. If a shard was killed, the run has what it recorded. Every command names what such a run
+    lacks, and none counts it as passing.
 
     With --json: run, run_id, verdicts, complete, set_aside, shards (index, count, state, operators,
     unfinished).

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._output import example, print_json, statuses
-from harness.app.cli._run_argument import find_run
+from harness.app.cli._shared import example, find_run, print_json, statuses
 from harness.core import count
 from harness.record import layout, newest
 
@@ -18,25 +17,25 @@ from harness.record import layout, newest
         "conformance operators model.onnx --json > operators.json",
         "conformance operators program.pt2 > operators.txt && pytest harness @operators.txt",
     )
-    + statuses("0; 1 where a node is of no ATen operator that is known, or an operator has no case")
+    + statuses("0; 1 if a node is of no known ATen operator, or if an operator has no case")
 )
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "--run",
     metavar="DIR",
-    help="The run whose recorded exports tell where nodes come from; the newest below results/ by default.",
+    help="The run whose recorded exports say where nodes come from. Default: the newest in results/.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with what has no case or is not known.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, including what has no case or is unknown.")
 @click.pass_context
 def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> None:
-    """List the ATen operators that MODEL calls, an option `--op` for the tests a line.
+    """List the ATen operators that MODEL calls, one `--op` option per line.
 
     MODEL is an ONNX file, or an exported program that `torch.export.save` wrote (.pt2). The nodes of an ONNX
-    file are traced back by what PyTorch's exporter notes on them; without notes, by the exports that
-    `conformance graphs` recorded in a run, and by name.
+    file are traced back by the notes of PyTorch's exporter. If there are none, they are traced back by name,
+    and by the exports that `conformance graphs` recorded in a run.
 
-    The page of `conformance dashboard` takes both forms; the text names only operators that the tests have
-    a case for, and says on stderr what is left out.
+    The page of `conformance dashboard` accepts the text and the JSON. The text lists only operators that have
+    an operator case; stderr names the others.
 
     With --json: model, kind, operators (name, nodes, how, covered), unmapped (node, nodes).
     """
@@ -70,5 +69,5 @@ def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> 
             if one.name not in known:
                 click.echo(f"no operator case: {one.name} ({count(one.nodes, 'node')})", err=True)
         for node, number in found.unmapped.items():
-            click.echo(f"of no ATen operator that is known: {node} ({count(number, 'node')})", err=True)
+            click.echo(f"no known ATen operator: {node} ({count(number, 'node')})", err=True)
     ctx.exit(int(bool(found.unmapped) or any(one.name not in known for one in found.operators)))

@@ -1,4 +1,4 @@
-"""`conformance replay`: run a case again, now, and say what comes out."""
+"""`conformance replay`: rerun a case, and say what comes out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, print_json, statuses
-from harness.app.cli._run_argument import find_run, json_option
+from harness.app.cli._shared import (
+    emit,
+    example,
+    find_run,
+    json_option,
+    print_json,
+    statuses,
+    timeout_option,
+)
 from harness.compare import Stage, Verdict
 from harness.core import count, shown
 
@@ -31,20 +38,26 @@ _MOST = 64
         "conformance replay celu.json --converter torchscript",
         "conformance replay .conformance/corpus/aten.celu.default.jsonl --json",
     )
-    + statuses("0 where every case passes now, or cannot be judged here; 1 where one still fails")
+    + statuses("0 if no case fails now; 1 if one still fails")
 )
 @click.argument("case", metavar="CASE_ID|FILE")
-@click.option("--run", metavar="DIR", help="The run that has the case; the newest below results/ by default.")
+@click.option("--run", metavar="DIR", help="The run that has the case. Default: the newest in results/.")
 @click.option(
-    "--converter", "converters", multiple=True, metavar="NAME", help="Use this one instead of the recorded one. Repeatable."
+    "--converter",
+    "converters",
+    multiple=True,
+    metavar="NAME",
+    help="Use this one instead of the recorded one. Repeatable.",
 )
 @click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Use this one instead of the recorded one. Repeatable."
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="Use this one instead of the recorded one. Repeatable.",
 )
 @click.option("--opset", type=int, metavar="N", help="Opset to emit, instead of the recorded one.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S"
-)
+@timeout_option(60.0, "Seconds per step.")
 @json_option
 @click.pass_context
 def command(
@@ -57,10 +70,11 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Run a case again and compare; nothing is recorded.
+    """Rerun a case and compare the result. Nothing is recorded.
 
-    CASE_ID is the id of a recorded or a minimal case, or the beginning of one, run where it was recorded.
-    FILE holds invocations: one as JSON, or one per line, as in a corpus or in minimal.jsonl.
+    CASE_ID is the id of a recorded or minimal case, or the beginning of one. It is rerun with the converter
+    and the backends that recorded it. FILE holds invocations: one as JSON, or one per line, as in a corpus or
+    in minimal.jsonl.
 
     With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
     three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
@@ -94,7 +108,7 @@ def command(
 
 
 def _outputs(again: Again, verdict: Verdict) -> Outputs | None:
-    """The numbers of a case that got as far as to give some; None where this process gets none."""
+    """The numbers of a case that was compared; None if this process cannot compute them."""
     from harness.plan import reexecute as rerun
 
     if verdict.stage is not Stage.COMPARE:
@@ -144,7 +158,7 @@ def _text(array: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number as JSON has it; what JSON has no word for as text."""
+    """A number as JSON has it; infinities and NaN as text."""
     return (
         value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
     )

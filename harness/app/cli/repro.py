@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._run_argument import json_option, run_option
+from harness.app.cli._shared import json_option, run_option
 
 if TYPE_CHECKING:
     from harness.analyse import ReproducibleFailure, ScriptResult
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 @click.argument("case_id")
 @run_option
 @click.option(
-    "--converter", metavar="NAME", help="The failure with this one; the first that fails by default."
+    "--converter", metavar="NAME", help="The failure with this converter. Default: the first that fails."
 )
-@click.option("--backend", metavar="NAME", help="Likewise.")
-@click.option("--original", is_flag=True, help="The case as it was drawn, even where it has been shrunk.")
+@click.option("--backend", metavar="NAME", help="The same for the backend.")
+@click.option("--original", is_flag=True, help="Take the case as it was drawn, even if it was shrunk.")
 @click.option(
     "--rules",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Conversion functions that took part, repeatable; those of the run where its files are still there.",
+    help="Conversion functions that took part. Repeatable. Default: the run's own files.",
 )
-@click.option("--issue", is_flag=True, help="Write a bug report in Markdown, in the form of its tracker.")
-@click.option("--out", metavar="FILE", help="Where to; - for the terminal; repro_CASE.py or .md by default.")
+@click.option("--issue", is_flag=True, help="Write a bug report in Markdown, as its tracker wants it.")
 @click.option(
-    "--check/--no-check", default=True, help="Run the script and say whether it fails; on by default."
+    "--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md."
 )
+@click.option("--check/--no-check", default=True, help="Whether to run the script and see that it fails.")
 @json_option
 def command(
     case_id: str,
@@ -50,7 +50,8 @@ def command(
 ) -> None:
     """Write a script that shows a failure without the harness.
 
-    It needs PyTorch, ONNX and the runtime only, exits 1 while the defect is there and 0 once it is gone.
+    The script needs only PyTorch, ONNX and the runtime. It exits with 1 while the defect is there, and with 0
+    once it is gone.
 
     \b
     Examples:
@@ -88,7 +89,7 @@ def command(
             f"{checked.output}{checked.errors}"
         )
     if checked is not None:
-        click.echo("it fails by itself, as recorded", err=path is None)
+        click.echo("the script fails as recorded", err=path is None)
 
 
 def _written(failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:

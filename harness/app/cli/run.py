@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import click
 
 import harness
-from harness.app.cli._output import example, print_json
+from harness.app.cli._shared import example, print_json
 from harness.record import layout, newest, read_run_info, store
 
 
@@ -22,18 +23,18 @@ from harness.record import layout, newest, read_run_info, store
         "conformance run --backend onnx-reference --converter torchscript --record-only",
     )
     + "\n\nExit status: pytest's; 0 for no failure, 1 for failures, 4 for options that cannot be carried "
-    "out, 5 for a run that drew nothing.",
+    "out, 5 if the run drew nothing.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.pass_context
 def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-    """Run operators: `pytest harness ARGS`, with all options of both passed on.
+    """Run operators, as `pytest harness ARGS` does, from any directory.
 
-    `conformance run -- --help` lists them; --op, --converter, --backend and --examples are those that one
-    begins with. The run is written to results/ below the current directory, or to --results-dir.
+    All options go to pytest: `conformance run -- --help` lists them. Begin with --op, --converter, --backend
+    and --examples. The run is written to results/ in the current directory, or to --results-dir.
 
-    With --json, which pytest does not get, its output goes to stderr and a summary to stdout: exit_status,
-    run, run_id, cases, verdicts, outcomes.
+    With --json, pytest's output goes to stderr and a summary to stdout: exit_status, run, run_id, cases,
+    verdicts, outcomes.
     """
     given = list(arguments)
     options = given[: given.index("--")] if "--" in given else given
@@ -64,7 +65,10 @@ def pytest_main(arguments: list[str], *plugins: object) -> int:
     """`pytest harness` in this process; its exit status."""
     import pytest
 
-    return int(pytest.main(["--pyargs", harness.__name__, *arguments], plugins=list(plugins)))
+    # The settings of the project that it is started in, if any, are for that project's tests.
+    settings = ["-c", os.devnull, "--rootdir", str(Path.cwd()), "--assert=plain"]
+    package = str(Path(harness.__file__).parent)
+    return int(pytest.main([*settings, package, *arguments], plugins=list(plugins)))
 
 
 def _newest() -> Path | None:

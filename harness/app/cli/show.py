@@ -1,4 +1,4 @@
-"""`conformance show`: everything that a run knows of one case."""
+"""`conformance show`: everything that a run knows about one case."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from pathlib import Path
 import click
 
 from harness.analyse import read_known_issues
-from harness.app.cli._output import emit, example, print_json, statuses
-from harness.app.cli._run_argument import json_option, run_option
+from harness.app.cli._shared import emit, example, json_option, print_json, run_option, statuses
 from harness.present import case_report as case
 
 
 @click.command(
     epilog=example("conformance show 82129e6a", "conformance show 82129e6a --run results/RUN --json")
-    + statuses("0 for a case that did not fail; 1 for one that failed somewhere")
+    + statuses("0 if the case did not fail; 1 if it failed somewhere")
 )
 @click.argument("case_id")
 @run_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, case_id: str, run: Path, as_json: bool) -> None:
-    """Show a recorded case: the call, and what became of it.
+    """Show a recorded case: the call, its verdicts, and whom to blame.
 
-    CASE_ID is the id of a case, the beginning of it, or the id of the minimal case that it was shrunk to.
+    CASE_ID is the id of a case, the beginning of it, or the id of its minimal case.
 
     With --json: run, case_id, call, torch, invocation, versions, verdicts, minimal, known.
     """

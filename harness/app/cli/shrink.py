@@ -1,4 +1,4 @@
-"""``conformance shrink``: the smallest invocations that still fail as a run's failures do."""
+"""``conformance shrink``: find the smallest invocations that still fail in the same way."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 
 from harness.analyse import PER_FAILURE, RecordedFailure, failures, shrink_run
-from harness.app.cli._run_argument import json_option, run_argument
-from harness.core import UnknownOperator, count, match
+from harness.app.cli._shared import json_option, op_option, operators_matching, run_argument, timeout_option
+from harness.core import count
 from harness.generate import Corpus
 from harness.present import minimal_report as report
 from harness.record import read_run_info, resolve_case, rule_files
@@ -19,15 +19,15 @@ from harness.record import read_run_info, resolve_case, rule_files
 
 @click.command()
 @run_argument
-@click.option("--case", metavar="ID", help="Only this case's failures; the beginning of an id will do.")
-@click.option("--op", multiple=True, metavar="NAME", help="Only these operators, repeatable: aten::celu.")
+@click.option("--case", metavar="ID", help="Only failures of this case. The beginning of an id is enough.")
+@op_option("Only these operators: aten::celu.")
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
     metavar="S",
-    help="Seconds in all.",
+    help="Seconds for all failures.",
 )
 @click.option(
     "--per-failure",
@@ -35,29 +35,22 @@ from harness.record import read_run_info, resolve_case, rule_files
     default=PER_FAILURE,
     show_default=True,
     metavar="S",
-    help="Seconds for one failure.",
+    help="Seconds for each failure.",
 )
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="S",
-    help="Seconds per step of an evaluation.",
-)
+@timeout_option(60.0, "Seconds per step of an evaluation.")
 @click.option(
     "--rules",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Conversion functions that RUN tried, repeatable; its own files where they are still there.",
+    help="Conversion functions that RUN tried. Repeatable. Default: the run's own files.",
 )
-@click.option("--again", is_flag=True, help="Also failures that are shrunk already.")
+@click.option("--again", is_flag=True, help="Shrink again what is shrunk already.")
 @json_option
 def command(
     run: Path,
     case: str | None,
-    op: tuple[str, ...],
+    ops: tuple[str, ...],
     budget: float,
     per_failure: float,
     timeout: float,
@@ -67,13 +60,13 @@ def command(
 ) -> None:
     """Shrink the failures of RUN, worst first, to the smallest calls that fail in the same way.
 
-    Writes RUN/minimal.jsonl as it goes on; what is finished there is not done again.
+    The command writes RUN/minimal.jsonl while it works, and does not repeat what is finished there.
 
     \b
     conformance shrink results/RUN --budget 300
     conformance shrink --case 82129e6a
     """
-    wanted = _chosen(run, case, op)
+    wanted = _chosen(run, case, ops)
     console = Console(stderr=as_json)
 
     def skipped(failure: RecordedFailure, why: str) -> None:
@@ -85,7 +78,7 @@ def command(
         seconds=budget,
         per_failure=per_failure,
         chosen=wanted,
-        # Who names a case wants to see it.
+        # A case that is named is wanted, shrunk already or not.
         again=again or case is not None,
         timeout=timeout,
         rules=[str(file.absolute()) for file in rules or rule_files(run, read_run_info(run))],
@@ -101,20 +94,17 @@ def command(
 
 
 def _corpus(run: Path) -> Corpus | None:
-    """The corpus, if the run asked it and added to it."""
+    """The corpus, if it was a source of the run."""
     asked = read_run_info(run).options.get("source")
     return Corpus.default() if isinstance(asked, list) and (not asked or "corpus" in asked) else None
 
 
-def _chosen(run: Path, case: str | None, op: tuple[str, ...]) -> list[RecordedFailure]:
+def _chosen(run: Path, case: str | None, ops: tuple[str, ...]) -> list[RecordedFailure]:
     found = failures(run, case_id=None if case is None else resolve_case(run, case))
     if case is not None and not found:
         raise click.ClickException(f"case {case} did not fail in {run}")
-    if not op:
+    if not ops:
         return found
     known = sorted({failure.overload for failure in found})
-    try:
-        names = {name for pattern in op for name in match(pattern, known)}
-    except UnknownOperator as error:
-        raise click.ClickException(f"among the failures of {run}: {error}") from None
+    names = set(operators_matching(ops, known, f"among the failures of {run}"))
     return [failure for failure in found if failure.overload in names]

@@ -1,4 +1,4 @@
-"""`conformance summary`: a run in a few lines, for the page of a CI job and for a chat."""
+"""`conformance summary`: a run in a few lines, for a CI job's page and for a chat."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._output import example, print_json, statuses
-from harness.app.cli._run_argument import json_option, run_argument
+from harness.app.cli._shared import example, json_option, print_json, run_argument, statuses
 from harness.core import json_text
 from harness.record import layout
 
@@ -18,30 +17,30 @@ from harness.record import layout
         "conformance summary results/RUN --against results/YESTERDAY",
         "conformance summary --chat --link https://example.org/site | curl --json @- $WEBHOOK",
     )
-    + statuses("0, be the run red or green: `conformance diff --fail-on regression` is the gate")
+    + statuses("0, whether the run is red or green: `conformance diff --fail-on regression` is the gate")
 )
 @run_argument
 @click.option(
     "--against",
     metavar="BASELINE_OR_RUN",
-    help="What to compare with: a baseline, a run, or a git revision as `conformance diff` takes it.",
+    help="Compare with a baseline, a run or a git revision, as `conformance diff` does.",
 )
-@click.option("--chat", is_flag=True, help="Print a message, as the JSON that webhooks of chats take.")
+@click.option("--chat", is_flag=True, help="Print a chat message, as the JSON that webhooks expect.")
 @click.option(
     "--chat-out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write that message to FILE as well.",
+    help="Also write the chat message to FILE.",
 )
-@click.option("--link", default="", metavar="URL", help="Of the dashboard, to be named.")
+@click.option("--link", default="", metavar="URL", help="Link of the dashboard, for the message.")
 @json_option
 def command(
     run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool
 ) -> None:
     """Sum up a run in Markdown: what passes, what is missing, what is worse, and the worst failures.
 
-    It is red where something is worse than --against, or where verdicts are missing; without --against,
-    failures alone make no run red.
+    A run is red if something is worse than --against, or if verdicts are missing. Without --against, failures
+    alone do not make it red.
 
     With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, reused,
     against, worse, differences.

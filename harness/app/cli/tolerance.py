@@ -1,4 +1,4 @@
-"""`conformance tolerance`: how far right answers are from PyTorch's, and where that changed."""
+"""`conformance tolerance`: the numerical error of passing cases, and where it changed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._output import emit, example, line, print_json, statuses
-from harness.app.cli._run_argument import find_run, json_option, run_argument
-from harness.app.cli._select import selecting
+from harness.app.cli._shared import (
+    emit,
+    example,
+    find_run,
+    json_option,
+    line,
+    print_json,
+    run_argument,
+    selecting,
+    statuses,
+)
 from harness.core import plain
 from harness.present import numeric_movement as movement, shown_path, tolerance_report as tolerance
 from harness.record import Selection, read_run_info
@@ -23,7 +31,7 @@ from harness.record import Selection, read_run_info
         "conformance tolerance results/RUN --out tables/",
         "conformance tolerance results/NEW --compare results/OLD",
     )
-    + statuses("0; with --compare, 1 where numbers moved")
+    + statuses("0; with --compare, 1 if numbers moved")
 )
 @run_argument
 @selecting("overload", "backend", "converter", "dtype", "family")
@@ -34,8 +42,8 @@ from harness.record import Selection, read_run_info
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where tolerance.csv, .json and .parquet are written; the run's own directory by default, unless "
-    "only some rows are asked for.",
+    help="Where to write tolerance.csv, .json and .parquet. Default: the run's directory, unless an option "
+    "selects some rows.",
 )
 @click.option(
     "--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all."
@@ -53,11 +61,11 @@ def command(
 ) -> None:
     """Print the tolerance matrix of a run, largest errors first, and write it as CSV, JSON and Parquet.
 
-    Per operator, dtype, converter and backend: ULP errors of the cases that passed, and the smallest
-    (rtol, atol) that accepts them all. Errors are against PyTorch in the case's dtype. What needs more than
-    the default tolerance of its dtype passed because float64 is on its side.
+    A row is an operator, dtype, converter and backend. It has the ULP errors of the cases that passed, and
+    the smallest (rtol, atol) that accepts them all. Errors are differences from PyTorch in the case's dtype.
+    A case that needs more than the default tolerance passed because it is close to the float64 result.
 
-    With --compare OTHER_RUN: cases of both runs that pass in both, at another distance from PyTorch.
+    With --compare OTHER_RUN, the command lists cases that pass in both runs with different errors.
 
     With --json: run, run_id, versions, rows; with --compare: run, other, versions, compared, broken, mended,
     moved. A row's keys are the columns of the files.

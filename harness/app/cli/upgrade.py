@@ -1,4 +1,4 @@
-"""`conformance upgrade`: what moved with other versions of what takes part, and taking it over."""
+"""`conformance upgrade`: what changed with the installed versions, and how to accept it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._output import emit, example, print_json, statuses
-from harness.app.cli._run_argument import json_option
+from harness.app.cli._shared import (
+    emit,
+    example,
+    json_option,
+    op_option,
+    operators_matching,
+    print_json,
+    statuses,
+)
 
 
 @click.command(
@@ -19,25 +26,25 @@ from harness.app.cli._run_argument import json_option
         "conformance upgrade --accept",
         "conformance upgrade --op celu --markdown",
     )
-    + statuses("0 where nothing is worse, or all is accepted; 1 where something is"),
+    + statuses("0 if nothing is worse, or if you accept the changes; 1 if something is worse"),
 )
-@click.option("--op", "ops", multiple=True, metavar="NAME", help="Only these operators; repeatable.")
+@op_option("Only these operators.")
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path, file_okay=False),
     default="golden/baseline",
     show_default=True,
-    help="What is expected.",
+    help="The baseline to compare with.",
 )
 @click.option(
     "--golden",
     type=click.Path(path_type=Path, file_okay=False),
     default="golden",
     show_default=True,
-    help="The goldens; passed over where there are none.",
+    help="The goldens to compare with, if there are any.",
 )
-@click.option("--results-dir", type=click.Path(path_type=Path), help="Where the run is written.")
-@click.option("--accept", is_flag=True, help="Record the baseline and the goldens anew.")
+@click.option("--results-dir", type=click.Path(path_type=Path), help="Where to write the run.")
+@click.option("--accept", is_flag=True, help="Accept the changes: record the baseline and the goldens again.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @json_option
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST OPTIONS]...")
@@ -53,11 +60,11 @@ def command(
     as_json: bool,
     more: tuple[str, ...],
 ) -> None:
-    """Say what moved since the goldens and the baseline were recorded, with which versions.
+    """Say what changed since the goldens and the baseline were recorded, and which versions changed.
 
-    Runs the goldens in PyTorch (`conformance golden verify`) and on the backends (`conformance golden
-    check`), then the cases of the baseline (`pytest harness --baseline`). To be called after a dependency
-    was upgraded; pytest's progress goes to stderr.
+    Call it after you upgraded a dependency. It runs the goldens in PyTorch (`conformance golden verify`) and
+    in the backends (`conformance golden check`), then the cases of the baseline (`pytest harness
+    --baseline`). The progress goes to stderr.
 
     With --json: worse, versions, goldens, baseline, run, accepted.
     """
@@ -67,7 +74,8 @@ def command(
     from harness.record import RunInfo, layout
 
     expected = read_baseline(baseline)
-    names = _operators(ops, sorted({key[0] for key in expected.cells}))
+    known = sorted({key[0] for key in expected.cells})
+    names = operators_matching(ops, known, "in the baseline") if ops else None
     run = results_dir or layout.default_directory(RunInfo.begin(seed=0, options={}).run_id)
     with contextlib.redirect_stdout(sys.stderr):
         goldens = look(golden, names)
@@ -98,14 +106,3 @@ def command(
         for overload, why in done.lost.items():
             click.echo(f"{overload}: no goldens: {why}", err=True)
         click.echo(f"wrote {sum(map(len, done.manifest.goldens.values()))} goldens to {golden}", err=True)
-
-
-def _operators(ops: tuple[str, ...], known: list[str]) -> list[str] | None:
-    from harness.core import overloads as schema
-
-    if not ops:
-        return None
-    try:
-        return sorted({name for pattern in ops for name in schema.match(pattern, known)})
-    except schema.UnknownOperator as error:
-        raise click.UsageError(f"in the baseline: {error}") from None

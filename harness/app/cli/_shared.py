@@ -1,0 +1,250 @@
+"""What the commands share: how they print, the run they are about, and options of several commands."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from harness.compare import Outcome, Stage
+from harness.core import Unavailable, UnknownName, UnknownOperator, json_text, match
+from harness.record import ResultsError, Selection, completeness, layout, newest
+
+if TYPE_CHECKING:
+    # `golden check` needs few packages: neither rich nor PyTorch.
+    from rich.console import RenderableType
+    from rich.text import Text
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: A file or a pipe has no width; lines of a hundred columns read well in both.
+_PLAIN_WIDTH = 100
+
+
+def emit(*parts: RenderableType) -> None:
+    """Print for people. A `Text` with ``no_wrap`` is never wrapped."""
+    from rich.console import Console
+    from rich.text import Text
+
+    coloured = sys.stdout.isatty()
+    console = (
+        Console(highlight=False)
+        if coloured
+        else Console(file=sys.stdout, width=_PLAIN_WIDTH, color_system=None, highlight=False)
+    )
+    for part in parts:
+        unbroken = isinstance(part, Text) and bool(part.no_wrap)
+        if coloured:
+            console.print(part, soft_wrap=unbroken)
+            continue
+        with console.capture() as capture:
+            console.print(part, soft_wrap=unbroken)
+        # rich fills lines up with blanks, which a pipe has no use for.
+        click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def line(words: str, style: str = "") -> Text:
+    """A line that people copy: a command, a path, a link."""
+    from rich.text import Text
+
+    return Text(words, style=style, no_wrap=True)
+
+
+def print_json(data: Any) -> None:
+    """Print for programs."""
+    click.echo(json_text(data))
+
+
+def example(*lines: str) -> str:
+    """The examples at the end of a help text."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def statuses(text: str) -> str:
+    """The exit statuses at the end of a help text."""
+    return f"\n\nExit status: {text}; 2 if the command line cannot be carried out."
+
+
+def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
+    """The run in `given`, the newest of the runs in it, or without `given` the newest in ``results/``.
+
+    Raises:
+        ResultsError: there is none.
+    """
+    if given is not None:
+        directory = Path(given)
+        # A directory of runs stands for its newest, be it a dataset or ``results/``.
+        found = directory if layout.holds_run(directory) else newest(directory)
+        if found is None:
+            raise ResultsError(
+                f"{directory} holds no run; give the directory that holds its {layout.RUN_FILE}, "
+                "or leave it out for the newest"
+            )
+        warn_if_incomplete(found)
+        return found
+    found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
+    if found is None:
+        raise ResultsError(
+            f"there is no run in {layout.DEFAULT_PARENT}/: make one with `pytest harness`, "
+            "or name its directory"
+        )
+    warn_if_incomplete(found)
+    return found
+
+
+def warn_if_incomplete(run: Path) -> None:
+    """Say on stderr, in one line, what a run lacks. An unreadable run is the reader's business."""
+    with contextlib.suppress(ResultsError):
+        missing = completeness(run).said
+        if missing:
+            click.echo(f"warning: {run} is incomplete: {missing}", err=True)
+
+
+def runs_in(given: Sequence[Path]) -> list[Path]:
+    """The runs that are named; for a directory of runs, such as a dataset, all runs in it."""
+    found: list[Path] = []
+    for path in given:
+        below = sorted(p for p in path.iterdir() if layout.holds_run(p)) if path.is_dir() else []
+        found += below if below and not layout.holds_run(path) else [path]
+    return found
+
+
+def run_option(function: _Command) -> _Command:
+    """``--run DIR``, which the function gets as `run`: a `Path`, by default of the newest run."""
+    return click.option(
+        "--run",
+        metavar="DIR",
+        default=None,
+        callback=lambda ctx, parameter, value: find_run(value),
+        help="The run. Default: the newest in results/.",
+    )(function)
+
+
+def run_argument(function: _Command) -> _Command:
+    """``[RUN]`` or ``--run DIR``, which the function gets as `run`: a `Path`."""
+
+    @functools.wraps(function)
+    def with_run(*, run_word: str | None, run_option: str | None, **rest: Any) -> Any:
+        if run_word and run_option and Path(run_word) != Path(run_option):
+            raise click.UsageError(f"two runs are named: {run_word} and --run {run_option}; name one")
+        return function(run=find_run(run_word or run_option), **rest)
+
+    option = click.option("--run", "run_option", metavar="DIR", help="The same as RUN.")
+    argument = click.argument("run_word", required=False, metavar="[RUN]")
+    return cast(_Command, argument(option(with_run)))
+
+
+def json_option(function: _Command) -> _Command:
+    """``--json``, which the function gets as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")(function)
+
+
+BLAMES = ("converter", "backend", "pytorch", "spec", "unknown")
+
+_OPTIONS: dict[str, tuple[str, Any, str]] = {
+    "overload": ("--op", None, "Operator, packet or glob: celu, aten::add.Tensor, 'aten.upsample_*'."),
+    "backend": ("--backend", None, "Backend: ort-cpu."),
+    "converter": ("--converter", None, "Converter: dynamo."),
+    "dtype": ("--dtype", None, "dtype: float16."),
+    "family": ("--family", None, "Family of operator cases: pooling."),
+    "blame": ("--blame", click.Choice(BLAMES), "Whose defect it is."),
+    "outcome": (
+        "--outcome",
+        click.Choice([str(outcome) for outcome in Outcome if outcome.is_failure]),
+        "How the case ended.",
+    ),
+    "stage": ("--stage", click.Choice([str(stage) for stage in Stage]), "Where it ended."),
+}
+
+
+def selecting(*names: str) -> Callable[[_Command], _Command]:
+    """Repeatable options for the columns `names`, which the function gets as `selection`."""
+
+    def decorate(function: _Command) -> _Command:
+        @functools.wraps(function)
+        def selected(**given: Any) -> Any:
+            chosen = {name: given.pop(f"select_{name}") for name in names}
+            return function(selection=Selection(**chosen), **given)
+
+        command: Callable[..., Any] = selected
+        for name in reversed(names):
+            flag, kind, text = _OPTIONS[name]
+            metavar = "NAME" if kind is None else None
+            option = click.option(
+                flag, f"select_{name}", multiple=True, type=kind, metavar=metavar, help=f"{text} Repeatable."
+            )
+            command = option(command)
+        return cast(_Command, command)
+
+    return decorate
+
+
+def op_option(help_text: str) -> Callable[[_Command], _Command]:
+    """``--op NAME``, repeatable, which the function gets as `ops`."""
+    return click.option("--op", "ops", multiple=True, metavar="NAME", help=f"{help_text} Repeatable.")
+
+
+def timeout_option(default: float, help_text: str) -> Callable[[_Command], _Command]:
+    """``--timeout S``, a positive number of seconds."""
+    kind = click.FloatRange(min=0, min_open=True)
+    return click.option(
+        "--timeout", type=kind, default=default, show_default=True, metavar="S", help=help_text
+    )
+
+
+def operators_matching(patterns: Sequence[str], known: Sequence[str], where: str = "") -> list[str]:
+    """The names among `known` that a user's patterns mean; all of them without a pattern.
+
+    Args:
+        patterns: Operators, overloads or globs.
+        known: What there is.
+        where: Where `known` comes from, for the message.
+
+    Raises:
+        click.UsageError: a pattern matches nothing.
+    """
+    try:
+        return sorted({name for p in patterns for name in match(p, known)}) if patterns else list(known)
+    except UnknownOperator as error:
+        raise click.UsageError(f"{where}: {error}" if where else str(error)) from None
+
+
+def require_converters(names: Iterable[str]) -> None:
+    """Check that converters are known and can run here.
+
+    Raises:
+        click.UsageError: one is not; says how to get it.
+    """
+    from harness.convert import find_converter
+
+    _require("converter", names, lambda name: find_converter(name).probe())
+
+
+def require_backends(names: Iterable[str]) -> None:
+    """Check that backends are known and can run here.
+
+    Raises:
+        click.UsageError: one is not; says how to get it.
+    """
+    from harness.run import BACKENDS
+
+    def probe(name: str) -> Unavailable | None:
+        entry, argument = BACKENDS.find(name)
+        return entry.probe(argument)
+
+    _require("backend", names, probe)
+
+
+def _require(kind: str, names: Iterable[str], probe: Callable[[str], Unavailable | None]) -> None:
+    for name in names:
+        try:
+            problem = probe(name)
+        except UnknownName as error:
+            raise click.UsageError(str(error)) from None
+        if problem:
+            raise click.UsageError(f"--{kind} {name}: {problem.reason}; to get it: {problem.install}")
