@@ -37,7 +37,7 @@ _DRAWN = "generated"
 
 
 def prepare(given: Any) -> None:
-    """Complete the options: what the user left open is the baseline's, then the default.
+    """Complete the options: a missing one comes from the baseline, or is the default.
 
     Args:
         given: pytest's options, which are changed.
@@ -47,7 +47,7 @@ def prepare(given: Any) -> None:
         ResultsError: the baseline is damaged, or there is none.
     """
     if given.update_baseline and not given.baseline:
-        raise UsageProblem("--update-baseline: say which with --baseline DIR")
+        raise UsageProblem("--update-baseline needs --baseline DIR")
     if given.baseline:
         _check(given)
         known = expected(given)
@@ -63,11 +63,11 @@ def prepare(given: Any) -> None:
 def _check(given: Any) -> None:
     if given.replay is not None:
         raise UsageProblem(
-            "--baseline compares drawn cases, --replay runs recorded ones: use `conformance diff`"
+            "--baseline compares drawn cases, and --replay runs recorded ones: use `conformance diff`"
         )
     if given.no_blame:
         raise UsageProblem(
-            "--baseline needs to know which failures the specifications leave open: leave out --no-blame"
+            "--baseline must know which failures the specifications leave open: leave out --no-blame"
         )
     other = [word for word in given.source if word != _DRAWN]
     if other:
@@ -75,10 +75,10 @@ def _check(given: Any) -> None:
 
 
 def expected(given: Any) -> Baseline | None:
-    """The baseline that was asked for; None for none, an empty one where a first one is to be made.
+    """The baseline in use: None without one, an empty one if a first one will be made.
 
     Raises:
-        ResultsError: it is damaged, or there is none.
+        ResultsError: it is damaged or absent.
     """
     if not given.baseline:
         return None
@@ -146,13 +146,13 @@ class Gate:
         if not given.update_baseline:
             return status
         if status not in (_OK, _FAILED):
-            self._said = "the baseline was left as it is: the run did not finish"
+            self._said = "the baseline was not changed, because the run did not finish"
             return status
         try:
             run = of_run(results_dir)
             write(Path(given.baseline), updated(self._known, run))
         except ResultsError as error:
-            self._said = f"ERROR: the baseline was left as it is: {error}"
+            self._said = f"ERROR: the baseline was not changed: {error}"
             return _FAILED
         self._said = f"wrote {len(run.cells):,} cells to {given.baseline}"
         return _OK
@@ -177,6 +177,6 @@ class Gate:
         """The same for a terminal, and what became of the baseline."""
         parts: list[RenderableType] = []
         if self._known is not None and self._known.cells:
-            advice = "" if given.update_baseline else "accept them with --update-baseline, or mend them"
+            advice = "" if given.update_baseline else "fix them, or accept them with --update-baseline"
             parts.append(gate.render(self.comparison(run), "Compared with the baseline", advice))
         return [*parts, self._said] if self._said else parts

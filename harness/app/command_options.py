@@ -7,29 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.analyse import DRAWS
-from harness.app import model_options
+from harness.execute import load_models
 from harness.plan import Options
 
-#: What of the command line goes into ``run.json``; paths of this machine do not.
+#: What ``run.json`` records of the command line; it keeps no paths of this machine.
 RECORDED = (
-    "op",
-    "source",
-    "dtype",
-    "examples",
-    "values",
-    "shapes",
-    "opset",
-    "batch_size",
-    "public_api",
-    "no_blame",
-    "timeout",
-    "memory_limit",
-    *model_options.NAMES,
+    *("op", "source", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api"),
+    *("no_blame", "timeout", "memory_limit", "models", "model"),
 )
 
 
 def add(add: Callable[..., None]) -> None:
-    """Declare them.
+    """Declare the options.
 
     Args:
         add: Takes what `argparse` takes.
@@ -37,57 +26,108 @@ def add(add: Callable[..., None]) -> None:
     names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
     number: dict[str, Any] = {"type": int, "metavar": "N"}
     default = Options()
-    add("--op", help="operator, repeatable: aten::celu, aten.add.Tensor, 'aten.upsample_*'", **names)
-    add("--converter", help="repeatable: dynamo (default), torchscript, …", **names)
-    add("--backend", help="repeatable: ort-cpu (default), trt, …, or all", **names)
-    add("--source", help="repeatable: generated and corpus (default), opinfo, corpus:FILE", **names)
-    model_options.add(add)
-    add("--dtype", help="only these dtypes, repeatable: float16", **names)
-    add("--examples", help=f"cases per operator ({default.examples})", **number)
-    add("--values", help=f"value draws per export ({default.values})", **number)
-    add("--seed", help=f"of the draws ({default.seed})", **number)
-    add("--shapes", choices=("static", "dynamic", "both"), default=default.shapes, help="kinds of export")
-    add("--rules", metavar="FILE", action="append", default=[], help="try the conversion functions of FILE")
     add(
-        "--shard",
-        metavar="I/N",
-        help="only the I-th of N parts of the run, to be put together by `conformance merge`: 3/8",
+        "--op",
+        help="run this operator: aten::celu, aten.add.Tensor, 'aten.upsample_*'; repeatable (default: all)",
+        **names,
     )
+    add("--converter", help="use this converter: dynamo (default), torchscript, …; repeatable", **names)
+    add("--backend", help="use this backend: ort-cpu (default), trt, …, or all; repeatable", **names)
+    add(
+        "--source",
+        help="take cases from this source: generated and corpus (default), opinfo, corpus:FILE; repeatable",
+        **names,
+    )
+    add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
+    add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **names)
+    add("--dtype", help="draw only cases of this dtype: float16; repeatable", **names)
+    add("--examples", help=f"draw N cases per operator ({default.examples})", **number)
+    add("--values", help=f"draw values N times per exported structure ({default.values})", **number)
+    add("--seed", help=f"seed of the draws ({default.seed})", **number)
+    add(
+        "--shapes",
+        choices=("static", "dynamic", "both"),
+        default=default.shapes,
+        help="export with static shapes, with dynamic shapes, or both (%(default)s)",
+    )
+    add(
+        "--rules",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="try the conversion functions in FILE, and compare with and without them; repeatable",
+    )
+    add("--shard", metavar="I/N", help="run only part I of N: 3/8; `conformance merge` joins the parts")
     add(
         "--reuse",
         metavar="DIR",
         action="append",
         default=[],
-        help="take over the verdicts of earlier runs where nothing that they hang on has changed; a run or a "
-        "directory of runs, repeatable: --reuse results",
+        help="take verdicts over from earlier runs, if nothing behind them has changed; DIR is a run or a "
+        "directory of runs; repeatable",
     )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
-    add("--update-baseline", action="store_true", help="then write what was found to --baseline DIR")
-    add("--opset", help="to emit (the converter's own default)", **number)
-    add("--batch-size", default=default.batch_size, help="structures per export (%(default)s)", **number)
-    add("--public-api", action="store_true", help="keep nothing between exports: slow and plain")
-    add("--no-blame", action="store_true", help="do not look into whose defect a failure is")
-    add("--memory-limit", type=float, default=4.0, metavar="GIB", help="of a worker process (%(default)s)")
-    add("--results-dir", metavar="DIR", help="where the run is written (results/RUN_ID)")
-    add("--record-only", action="store_true", help="record failures and exit with status 0")
-    add("--replay", metavar="DIR", help="run the cases of a recorded run again instead of drawing")
+    add("--update-baseline", action="store_true", help="after the run, write its outcomes to --baseline DIR")
+    add("--opset", help="emit opset N (default: the converter's own)", **number)
+    add(
+        "--batch-size",
+        default=default.batch_size,
+        help="export N structures at once (%(default)s)",
+        **number,
+    )
+    add("--public-api", action="store_true", help="use only the public exporter, which is slow and plain")
+    add("--no-blame", action="store_true", help="do not find out whose defect each failure is")
+    add(
+        "--memory-limit",
+        type=float,
+        default=4.0,
+        metavar="GIB",
+        help="stop a worker process that uses more memory (%(default)s)",
+    )
+    add("--results-dir", metavar="DIR", help="write the run to DIR (results/RUN_ID)")
+    add("--record-only", action="store_true", help="record failures, but exit with status 0")
+    add("--replay", metavar="DIR", help="rerun the cases of the run in DIR instead of drawing cases")
+    add(
+        "--case",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="with --replay: rerun only this case; repeatable",
+    )
     add(
         "--generator-report",
         nargs="?",
         type=int,
         const=DRAWS,
         metavar="N",
-        help=f"export nothing; say how well N draws ({DRAWS}) cover each operator's arguments",
+        help=f"export nothing, and report how well N draws ({DRAWS}) cover each operator's arguments",
     )
-    add("--case", action="append", default=[], metavar="ID", help="with --replay: only these cases")
     add(
         "--shrink",
         type=float,
         metavar="S",
-        help="seconds to shrink the worst failures after measuring, 0 for none "
-        "(a tenth of what measuring took, at most 30; none with --record-only)",
+        help="after the run, shrink the worst failures for S seconds, 0 for not at all "
+        "(a tenth of the run's time, at most 30; 0 with --record-only)",
     )
-    add("--coverage", action="store_true", help="print which operators have a case, and run nothing")
+    add("--coverage", action="store_true", help="run nothing, and list which operators have a case")
     # pytest-timeout has an option of that name; its value serves both.
     with contextlib.suppress(ValueError):
-        add("--timeout", type=float, default=60.0, metavar="S", help="seconds per step of a batch")
+        add(
+            "--timeout",
+            type=float,
+            default=60.0,
+            metavar="S",
+            help="seconds until a step is stopped (%(default)s)",
+        )
+
+
+def model_words(given: Any) -> tuple[str, ...]:
+    """The models that the user wants, each once."""
+    return tuple(dict.fromkeys((*given.model, *(load_models() if given.models else ()))))
+
+
+def test_function(given: Any) -> str:
+    """The function of `harness/test_conformance.py` whose items the user wants."""
+    if given.models or given.model:
+        return "test_model"
+    return "test_generator" if given.generator_report else "test_conformance"

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run
-from harness.app import baseline_option, command_options, model_options
+from harness.app import baseline_option, command_options
 from harness.app.session import Session, corpus_of
 from harness.core import of_data
 from harness.generate import load_cases, read_replay
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Instead of a session: print the coverage and end."""
+    """With --coverage, print the coverage instead of running a session."""
     if not config.option.coverage or config.option.help:
         return None
     text, status = coverage_report(load_cases())
@@ -43,7 +43,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Resolve what was asked for; what is wrong with it ends the session with status 4."""
+    """Resolve the options. Options that cannot be carried out end the session with status 4."""
     if config.option.help:
         return
     try:
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_OPTIONS], config.stash[_PLAN] = options, make_plan(options)
     except (UsageProblem, ResultsError) as error:
         raise pytest.UsageError(str(error)) from None
-    # The summary says more in less; giving `--tb` or `-r` brings pytest's own back.
+    # Our summary replaces pytest's own, unless the user asks for that with `--tb` or `-r`.
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "no"
     if config.option.reportchars == "fE":
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Item] | None:
     """Collect operators, models or the generator's quality."""
-    unwanted = name.startswith("test_") and name != model_options.test_function(collector.config.option)
+    unwanted = name.startswith("test_") and name != command_options.test_function(collector.config.option)
     return [] if unwanted else None
 
 
@@ -74,22 +74,20 @@ def _options(given: Any) -> Options:
     replay = None
     if given.replay is not None:
         replay = read_replay(Path(given.replay), given.case)
-        # A case failed as it was exported then; what is given now counts more.
+        # A case is exported as it was then, unless the user says otherwise now.
         recorded = read_run_info(Path(given.replay)).options
         for name in ("opset", "converter", "backend"):
             if not getattr(given, name):
                 setattr(given, name, recorded.get(name))
     elif given.case:
-        raise UsageProblem("--case names a recorded case: say where it was recorded with --replay DIR")
+        raise UsageProblem("--case names a recorded case; say where it was recorded with --replay DIR")
     baseline_option.prepare(given)
     if given.shrink is not None and not given.shrink >= 0:
-        raise UsageProblem(f"--shrink {given.shrink:g}: seconds, 0 for none")
+        raise UsageProblem(f"--shrink {given.shrink:g}: give seconds, or 0 for not at all")
     if given.generator_report is not None and (given.generator_report < 1 or given.replay is not None):
-        raise UsageProblem("--generator-report N needs a positive number of draws, and replays nothing")
+        raise UsageProblem("--generator-report N needs a positive N, and cannot be used with --replay")
     if given.baseline and (given.models or given.model):
-        raise UsageProblem(
-            "--baseline is of operators, and whole models are to be run: leave one of them out"
-        )
+        raise UsageProblem("a baseline is about operators; leave out --baseline, or --model and --models")
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
@@ -109,7 +107,7 @@ def _options(given: Any) -> Options:
         replay=replay,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         shard=given.shard,
-        models=model_options.words(given),
+        models=command_options.model_words(given),
         reuses=bool(given.reuse),
     )
 
@@ -179,7 +177,7 @@ def _item_id(unit: Unit | ModelUnit) -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what the user deselected, so that the record does not lack it."""
+    """Note what the user deselected, so that the record does not count it as missing."""
     run = session.config.stash.get(_SESSION, None)
     given = [item.callspec.params.get("unit") for item in session.items if hasattr(item, "callspec")]
     chosen = {(unit.overload, unit.word) for unit in given if isinstance(unit, Unit)}
@@ -197,7 +195,7 @@ def conformance(request: pytest.FixtureRequest) -> Session:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
-    """No letter per item: the progress line says it. `-v` has its line per item."""
+    """Print no letter per item, because the progress line says it. `-v` prints a line per item."""
     if report.when != "call" or config.option.verbose > 0:
         return None
     return report.outcome, "", ""
@@ -210,6 +208,7 @@ class _Follower:
         self.progress = ProgressLine(items)
         self.cases = 0
         self.fired: set[str] = set()
+        self.notes: dict[str, None] = {}
         self.gate = gate
         self.afterwords = Afterwords()
         self.surveys: list[Survey] = []
@@ -223,6 +222,7 @@ class _Follower:
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
+        self.notes.update(dict.fromkeys(properties.get("notes", ())))
         self.gate.add(properties)
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
@@ -251,18 +251,18 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Complete the record. A run that drew no case is not green."""
+    """Complete the record. A run without a case is not green."""
     run = session.config.stash.get(_SESSION, None)
     if run is None:
         return
     follower = session.config.pluginmanager.get_plugin("conformance-follower")
-    # A shard that no operator falls to has nothing to draw.
+    # A shard without an operator has nothing to draw.
     drew = follower is None or follower.cases or not session.config.stash[_PLAN].units
     if not drew and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
     if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
-    run.close(int(exitstatus))
+    run.close(int(exitstatus), follower.notes if follower is not None else ())
     if follower is not None and follower.cases:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
     ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
@@ -300,7 +300,7 @@ def _shrink(config: pytest.Config, run: Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The matrix, the failures, how to reproduce one, where everything is."""
+    """Print the matrix, the failures, a command that reproduces one, and where everything is."""
     run = config.stash.get(_SESSION, None)
     follower = config.pluginmanager.get_plugin("conformance-follower")
     surveys = follower.surveys if follower is not None else []
@@ -313,7 +313,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         file=terminalreporter._tw._file,
         force_terminal=marked,
         no_color=not marked,
-        # A file or a pipe has no width; lines of a hundred columns read well in both.
+        # A file or a pipe has no width; a hundred columns are easy to read.
         width=terminalreporter._tw.fullwidth if marked else max(terminalreporter._tw.fullwidth, 100),
     )
     if run is None:
@@ -326,7 +326,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             console.print(part, soft_wrap=True)
     for label in _idle_rules(config):
         terminalreporter.write_line(
-            f"ERROR: the rule {label} was registered and never called: no case of the run reaches it",
+            f"ERROR: no case of the run called the rule {label}",
             red=True,
         )
     if follower is not None:

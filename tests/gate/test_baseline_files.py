@@ -146,7 +146,7 @@ def given(**more: Any) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"baseline": None, "update_baseline": True}, "say which with --baseline DIR"),
+        ({"baseline": None, "update_baseline": True}, "--update-baseline needs --baseline DIR"),
         ({"replay": "results/RUN"}, "use `conformance diff`"),
         ({"no_blame": True}, "leave out --no-blame"),
         ({"source": ["generated", "corpus"]}, "leave out --source corpus"),
