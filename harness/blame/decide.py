@@ -1,79 +1,36 @@
-"""From testimonies to a blame: one table, read from the top. Pure.
+"""From testimonies to a blame: a table for wrong results and one for models that do not run. Pure.
 
-Failures that need no witness (`at_once`):
-
-| stage | outcome | blame |
-| --- | --- | --- |
-| convert | unsupported, error | converter: the model is its work |
-| check | error | converter: what it emits is no valid ONNX |
-| any | crash, timeout | whose code runs at that stage; a runtime must survive any model |
-
-A wrong result (`mismatch`); the first row that holds:
-
-| testimony | blame |
-| --- | --- |
-| PyTorch's kernels give the backend's answer themselves, or another answer each time | pytorch |
-| the backend is right when it runs the case alone | unknown |
-| PyTorch's shape and dtype rules (meta kernels) say what the backend gives, its kernel does not | pytorch |
-| the failure hangs on what the specification leaves open | spec |
-| the failure hangs on what the specification decides otherwise than the graph assumes | converter |
-| the failure hangs on what the specification leaves open and the call does not ask | converter |
-| right with graph optimisations off, and no independent runtime gives the wrong answer | backend |
-| shape inference rejects the model | converter |
-| ONNX's dtype or shape rules say what the backend gives; PyTorch's decomposition too | pytorch |
-| ONNX's dtype or shape rules say what the backend gives | converter |
-| ONNX's dtype or shape rules say what PyTorch gives | backend |
-| some independent runtimes give PyTorch's answer, others the backend's | unknown |
-| an independent runtime gives PyTorch's answer; PyTorch's decomposition the backend's | unknown |
-| a runtime gives PyTorch's answer | backend |
-| the graph has fewer bits than the call, and that explains the answer | converter |
-| independent runtimes give the backend's answer (so in the rows to come); the decomposition too | pytorch |
-| float64 too, and PyTorch in the case's dtype does not | pytorch |
-| PyTorch in the case's dtype is itself far from float64 | unknown |
-| another converter's export gives the backend's answer, so that PyTorch stands alone | unknown |
-| the exporter's optimiser breaks it, or another converter's export is right | converter |
-| other independent runtimes give yet another answer | unknown |
-| nothing else is known | converter |
-| every independent runtime that ran it is wrong, and another converter's export is right | converter |
-| anything else | unknown |
-
-A model that a backend cannot load or run (`error`, `unsupported`):
-
-| testimony | blame |
-| --- | --- |
-| shape inference rejects the model | converter |
-| the failure hangs on what the specification leaves open and the call does not ask | converter |
-| the backend admits a gap, the model is valid | backend |
-| right with graph optimisations off | backend |
-| an independent runtime gives PyTorch's answer for the same, valid model | backend |
-| an independent runtime fails on it too or is wrong, and another converter's export is right | converter |
-| independent runtimes fail on it too, all of them, for another reason than a gap | converter |
-| anything else | unknown |
+A table is read from the top; the first row that holds decides, and where none does the blame is unknown.
+Failures that need no witness are decided `at_once`. What "the backend's answer" and the like mean is said by
+`harness.blame.testimony.Finding`. Runtimes that share an engine with the failing backend may clear it of
+nothing by agreeing with it: such rows ask for an independent one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from harness.blame.testimony import Charge, Decision, Finding, Role, Testimony
+from harness.blame.testimony import Charge, Decision, Finding as F, Role as R, Testimony
 from harness.compare import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage, normalise
 from harness.execute import OWN_FAULT
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
-    Role.ALONE,
-    Role.SPECIFICATION,
-    Role.NARROWED,
-    Role.PYTORCH,
-    Role.META,
-    Role.RUNTIME,
-    Role.PLAIN,
-    Role.CONVERTER,
-    Role.UNOPTIMISED,
-    Role.FLOAT64,
-    Role.DECOMPOSITION,
-    Role.MODEL,
-    Role.ABSENT,
+    R.ALONE,
+    R.SPECIFICATION,
+    R.NARROWED,
+    R.PYTORCH,
+    R.META,
+    R.RUNTIME,
+    R.PLAIN,
+    R.CONVERTER,
+    R.UNOPTIMISED,
+    R.FLOAT64,
+    R.DECOMPOSITION,
+    R.MODEL,
+    R.ABSENT,
 )
 
 
@@ -97,6 +54,121 @@ def at_once(charge: Charge) -> Decision | None:
     return None
 
 
+#: That a witness of a kind found something; a third element asks for one that shares no engine with the
+#: failing backend.
+Fact: TypeAlias = "tuple[R, F] | tuple[R, F, str]"
+
+_OWN = "independent"
+_RIGHT: Fact = (R.RUNTIME, F.RIGHT)
+_SAME: Fact = (R.RUNTIME, F.SAME, _OWN)
+_OTHER: Fact = (R.RUNTIME, F.OTHER, _OWN)
+_REFUSES: Fact = (R.RUNTIME, F.REFUSES, _OWN)
+_DECOMPOSED: Fact = (R.DECOMPOSITION, F.CONTRADICTS)
+#: Something else than the kernel confirms PyTorch's answer.
+_CONFIRMED: tuple[Fact, ...] = tuple((r, F.CONFIRMS) for r in (R.FLOAT64, R.DECOMPOSITION, R.META))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Whose it is, and why, where all of `facts` and none of `without` are testified."""
+
+    blame: str
+    why: str
+    facts: tuple[Fact, ...]
+    without: tuple[Fact, ...] = ()
+
+
+_NO_REPEAT = _Row(UNKNOWN, "The failure does not repeat.", ((R.ALONE, F.RIGHT),))
+_INVALID = _Row(CONVERTER, "The model that {converter} emits is not valid.", ((R.MODEL, F.INVALID),))
+_INVENTED = _Row(
+    CONVERTER,
+    "The graph that {converter} emits rests on what the specification leaves open, which the call does not.",
+    ((R.SPECIFICATION, F.INVENTED),),
+)
+_OPTIMISED = "{converter}'s optimiser breaks the graph: it is right before it."
+_DISAGREE = "PyTorch's kernel and its own decomposition of the operator disagree."
+_NONE_RIGHT = "No runtime gets PyTorch's result from {converter}'s graph."
+_BY_OPTIMISATION = "{backend}'s graph optimisation: right with optimisations off."
+
+_MISMATCH = (
+    _Row(PYTORCH, "PyTorch contradicts itself.", ((R.PYTORCH, F.CONTRADICTS),)),
+    _NO_REPEAT,
+    _Row(
+        PYTORCH,
+        "PyTorch's kernel contradicts PyTorch's own shape and dtype rules.",
+        ((R.META, F.CONTRADICTS),),
+    ),
+    _Row(SPEC, "The specification leaves the result open.", ((R.SPECIFICATION, F.OPEN),)),
+    _Row(
+        CONVERTER,
+        "The graph that {converter} emits asks for something else by the specification.",
+        ((R.SPECIFICATION, F.SETTLED),),
+    ),
+    _INVENTED,
+    _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
+    _INVALID,
+    _Row(PYTORCH, _DISAGREE, ((R.MODEL, F.SAME), _DECOMPOSED)),
+    _Row(CONVERTER, _OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
+    _Row(CONVERTER, "The graph that {converter} emits is wrong by ONNX's own rules.", ((R.MODEL, F.SAME),)),
+    _Row(BACKEND, "{backend} gives what ONNX's own rules forbid.", ((R.MODEL, F.RIGHT),)),
+    _Row(UNKNOWN, "The runtimes disagree about the model.", (_RIGHT, _SAME)),
+    _Row(
+        UNKNOWN,
+        "PyTorch's kernel and its decomposition disagree, and so do the runtimes.",
+        (_RIGHT, _DECOMPOSED),
+    ),
+    _Row(BACKEND, "The model is right, {backend} computes it wrongly.", (_RIGHT,)),
+    _Row(
+        CONVERTER,
+        "The graph that {converter} emits has fewer bits than the call.",
+        ((R.NARROWED, F.SAME),),
+        without=(_DECOMPOSED,),
+    ),
+    # Independent runtimes agree on the model's result, and it is not PyTorch's.
+    _Row(PYTORCH, _DISAGREE, (_SAME, _DECOMPOSED)),
+    _Row(
+        PYTORCH,
+        "PyTorch is off: the backend has the answer that PyTorch has in float64.",
+        (_SAME, (R.FLOAT64, F.CONTRADICTS)),
+    ),
+    _Row(UNKNOWN, "Both the graph and PyTorch are far from float64.", (_SAME, (R.FLOAT64, F.INEXACT))),
+    _Row(
+        UNKNOWN,
+        "PyTorch stands alone against two converters, and nothing confirms it.",
+        (_SAME, (R.CONVERTER, F.SAME)),
+        without=_CONFIRMED,
+    ),
+    _Row(CONVERTER, _OPTIMISED, (_SAME, (R.UNOPTIMISED, F.RIGHT))),
+    _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
+    _Row(UNKNOWN, "The runtimes disagree about the model.", (_SAME, _OTHER)),
+    _Row(
+        CONVERTER, "The graph that {converter} emits is wrong: every backend agrees on its result.", (_SAME,)
+    ),
+)
+
+_REFUSAL = (_NO_REPEAT, _INVALID, _INVENTED)
+_UNSUPPORTED = (
+    *_REFUSAL,
+    _Row(BACKEND, "The model is valid, {backend} does not implement it.", ((R.MODEL, F.VALID),)),
+    _Row(UNKNOWN, "Whether the model is valid is not known.", ()),
+)
+_ERROR = (
+    *_REFUSAL,
+    _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),)),
+    _Row(
+        BACKEND,
+        "The model is valid and right, {backend} fails on it.",
+        ((*_RIGHT, _OWN), (R.MODEL, F.VALID)),
+    ),
+    _Row(UNKNOWN, "Whether the model is valid is not known.", ((*_RIGHT, _OWN),)),
+    _Row(CONVERTER, _NONE_RIGHT, (_REFUSES, (R.CONVERTER, F.RIGHT))),
+    _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
+    _Row(CONVERTER, "No runtime can run the graph that {converter} emits.", (_REFUSES,), without=(_OTHER,)),
+)
+
+_TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
+
+
 def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
     """The blame for a failure that was looked into.
 
@@ -104,114 +176,12 @@ def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
         charge: At stage `LOAD`, `RUN` or `COMPARE`.
         testimonies: Of all witnesses that were asked.
     """
-    heard = _Heard(testimonies)
-    judge = _of_mismatch if charge.outcome is Outcome.MISMATCH else _of_refusal
-    blame, why = judge(charge, heard)
-    told = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
-    return Decision(blame, " ".join([why, *dict.fromkeys(t.words for t in told)]))
-
-
-class _Heard:
-    def __init__(self, testimonies: Sequence[Testimony]) -> None:
-        self._all = testimonies
-
-    def any(self, role: Role, *findings: Finding, independent: bool = False) -> bool:
-        return any(
-            t.role is role and t.finding in findings and (t.independent or not independent) for t in self._all
-        )
-
-
-def _of_mismatch(charge: Charge, heard: _Heard) -> tuple[str, str]:
-    backend, converter = charge.backend, charge.converter
-    if heard.any(Role.PYTORCH, Finding.CONTRADICTS):
-        return PYTORCH, "PyTorch contradicts itself."
-    if heard.any(Role.ALONE, Finding.RIGHT):
-        return UNKNOWN, "The failure does not repeat."
-    if heard.any(Role.META, Finding.CONTRADICTS):
-        return PYTORCH, "PyTorch's kernel contradicts PyTorch's own shape and dtype rules."
-    if heard.any(Role.SPECIFICATION, Finding.OPEN):
-        return SPEC, "The specification leaves the result open."
-    if heard.any(Role.SPECIFICATION, Finding.SETTLED):
-        return CONVERTER, f"The graph that {converter} emits asks for something else by the specification."
-    if heard.any(Role.SPECIFICATION, Finding.INVENTED):
-        return CONVERTER, _INVENTED.format(converter)
-    right = heard.any(Role.RUNTIME, Finding.RIGHT)
-    same = heard.any(Role.RUNTIME, Finding.SAME, independent=True)
-    if heard.any(Role.PLAIN, Finding.RIGHT) and not same:
-        return BACKEND, f"{backend}'s graph optimisation: right with optimisations off."
-    if heard.any(Role.MODEL, Finding.INVALID):
-        return CONVERTER, f"The model that {converter} emits is not valid."
-    if heard.any(Role.MODEL, Finding.SAME):
-        if heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
-            return PYTORCH, _DECOMPOSED
-        if heard.any(Role.UNOPTIMISED, Finding.RIGHT):
-            return CONVERTER, _OPTIMISED.format(converter)
-        return CONVERTER, f"The graph that {converter} emits is wrong by ONNX's own rules."
-    if heard.any(Role.MODEL, Finding.RIGHT):
-        return BACKEND, f"{backend} gives what ONNX's own rules forbid."
-    if right and same:
-        return UNKNOWN, "The runtimes disagree about the model."
-    if right:
-        if heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
-            return UNKNOWN, "PyTorch's kernel and its decomposition disagree, and so do the runtimes."
-        return BACKEND, f"The model is right, {backend} computes it wrongly."
-    if heard.any(Role.NARROWED, Finding.SAME) and not heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
-        return CONVERTER, f"The graph that {converter} emits has fewer bits than the call."
-    if same:
-        return _of_graph(converter, heard)
-    wrong = heard.any(Role.RUNTIME, Finding.OTHER, independent=True)
-    if wrong and heard.any(Role.CONVERTER, Finding.RIGHT):
-        return CONVERTER, f"No runtime gets PyTorch's result from {converter}'s graph."
-    return UNKNOWN, "No witness tells the graph from the backend."
-
-
-_OPTIMISED = "{}'s optimiser breaks the graph: it is right before it."
-_DECOMPOSED = "PyTorch's kernel and its own decomposition of the operator disagree."
-_INVENTED = "The graph that {} emits rests on what the specification leaves open, which the call does not."
-
-
-def _of_graph(converter: str, heard: _Heard) -> tuple[str, str]:
-    """Independent runtimes agree on the model's result, and it is not PyTorch's."""
-    if heard.any(Role.DECOMPOSITION, Finding.CONTRADICTS):
-        return PYTORCH, _DECOMPOSED
-    if heard.any(Role.FLOAT64, Finding.CONTRADICTS):
-        return PYTORCH, "PyTorch is off: the backend has the answer that PyTorch has in float64."
-    if heard.any(Role.FLOAT64, Finding.INEXACT):
-        return UNKNOWN, "Both the graph and PyTorch are far from float64."
-    confirmed = any(heard.any(r, Finding.CONFIRMS) for r in (Role.FLOAT64, Role.DECOMPOSITION, Role.META))
-    if not confirmed and heard.any(Role.CONVERTER, Finding.SAME):
-        return UNKNOWN, "PyTorch stands alone against two converters, and nothing confirms it."
-    if heard.any(Role.UNOPTIMISED, Finding.RIGHT):
-        return CONVERTER, _OPTIMISED.format(converter)
-    if heard.any(Role.RUNTIME, Finding.OTHER, independent=True):
-        if heard.any(Role.CONVERTER, Finding.RIGHT):
-            return CONVERTER, f"No runtime gets PyTorch's result from {converter}'s graph."
-        return UNKNOWN, "The runtimes disagree about the model."
-    return CONVERTER, f"The graph that {converter} emits is wrong: every backend agrees on its result."
-
-
-def _of_refusal(charge: Charge, heard: _Heard) -> tuple[str, str]:
-    backend, converter = charge.backend, charge.converter
-    if heard.any(Role.ALONE, Finding.RIGHT):
-        return UNKNOWN, "The failure does not repeat."
-    if heard.any(Role.MODEL, Finding.INVALID):
-        return CONVERTER, f"The model that {converter} emits is not valid."
-    if heard.any(Role.SPECIFICATION, Finding.INVENTED):
-        return CONVERTER, _INVENTED.format(converter)
-    if charge.outcome is Outcome.UNSUPPORTED:
-        if heard.any(Role.MODEL, Finding.VALID):
-            return BACKEND, f"The model is valid, {backend} does not implement it."
-        return UNKNOWN, "Whether the model is valid is not known."
-    if heard.any(Role.PLAIN, Finding.RIGHT):
-        return BACKEND, f"{backend}'s graph optimisation: right with optimisations off."
-    if heard.any(Role.RUNTIME, Finding.RIGHT, independent=True):
-        if heard.any(Role.MODEL, Finding.VALID):
-            return BACKEND, f"The model is valid and right, {backend} fails on it."
-        return UNKNOWN, "Whether the model is valid is not known."
-    refused = heard.any(Role.RUNTIME, Finding.REFUSES, independent=True)
-    wrong = heard.any(Role.RUNTIME, Finding.OTHER, independent=True)
-    if (refused or wrong) and heard.any(Role.CONVERTER, Finding.RIGHT):
-        return CONVERTER, f"No runtime gets PyTorch's result from {converter}'s graph."
-    if refused and not wrong:
-        return CONVERTER, f"No runtime can run the graph that {converter} emits."
-    return UNKNOWN, "No witness tells the graph from the backend."
+    known: set[Fact] = {(t.role, t.finding) for t in testimonies}
+    known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
+    blame, why = UNKNOWN, "No witness tells the graph from the backend."
+    for row in _TABLES.get(charge.outcome, _ERROR):
+        if known.issuperset(row.facts) and known.isdisjoint(row.without):
+            blame, why = row.blame, row.why.format(backend=charge.backend, converter=charge.converter)
+            break
+    ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
+    return Decision(blame, " ".join([why, *dict.fromkeys(t.words for t in ordered)]))
