@@ -23,7 +23,7 @@ def json_text(data: Any, indent: int = 2) -> str:
 
 def as_data(document: Any) -> Any:
     """Plain JSON data of a document; fields keep their order."""
-    return msgspec.to_builtins(document, str_keys=True)
+    return msgspec.to_builtins(document, str_keys=True, enc_hook=_plain)
 
 
 def as_json(document: Any, indent: int | None = None) -> str:
@@ -54,6 +54,14 @@ def of_json(kind: type[_Document], text: str | bytes) -> _Document:
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     return of_data(kind, data)
+
+
+def _plain(value: object) -> object:
+    """A text or number of a type of its own, such as ``torch.__version__``, as what it is."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(f"{type(value).__name__} is no JSON data")
 
 
 def _finite(data: Any) -> Any:

@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from dashboard_sites import chromium, visiting
+from playwright.sync_api import expect
 
 from harness.record import store
 
@@ -18,20 +21,31 @@ README, GUIDE, HOUSE = (
     (ROOT / place).read_text(encoding="utf-8")
     for place in ("README.md", "harness/app/README.md", "harness/README.md")
 )
-FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README + HOUSE, re.DOTALL))
+FILES = dict(re.findall(r"```(?:python|js)\n(?:#|//) (\S+\.(?:py|js))\n(.*?)```", README + HOUSE, re.DOTALL))
+#: What the walk to a new column adds to two files: file → (what stands after it there, the text).
+LINES = {
+    file: (mark, text)
+    for mark, where in (("\n    @property", "the last field of Verdict"), ("    )\n", "in verdict_of"))
+    for file, text in re.findall(rf"# (\S+\.py), {where}\n(.*\n)", HOUSE)
+}
 #: What the example of a backend is tried on.
 CELU = "aten.celu.default"
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the product with the operator, backend, converter and witness of the READMEs."""
+    """A copy of the product with everything that the READMEs add to it."""
     copy = tmp_path_factory.mktemp("extended")
     for name in ("harness", "cases"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     for name, text in FILES.items():
         (copy / name).write_text(text, encoding="utf-8")
+    for name, (mark, added) in LINES.items():
+        # The first mark after the class, the last one of the file that has a function alone.
+        text = (copy / name).read_text(encoding="utf-8")
+        place = text.index(mark, text.find("class Verdict")) if "class Verdict" in text else text.rindex(mark)
+        (copy / name).write_text(text[:place] + added + text[place:], encoding="utf-8")
     return copy
 
 
@@ -41,30 +55,43 @@ def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
         "harness/run/backends/tract_runtime.py",
         "harness/convert/converters/unoptimised.py",
         "harness/blame/witnesses/one_thread.py",
+        "harness/present/dashboard/page/js/view_families.js",
         "my_rules.py",
     }
     for name, text in FILES.items():
         assert len([line for line in text.splitlines() if line.strip()]) < 20, name
 
 
-def test_each_example_of_the_walks_is_one_file(extended: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def walked(extended: Path) -> Path:
+    """A run with all of it."""
     pytest.importorskip("tract")
     operators = ("--op", "flatten_dense_tensors", "--op", "celu", "--dtype", "float32")
+    in_copy(
+        extended,
+        *("pytest", "harness", "--examples", "40", "--record-only", *operators),
+        *("--backend", "tract", "--backend", "ort-cpu"),
+        *("--converter", "unoptimised", "--converter", "dynamo"),
+        *("--results-dir", "run", "-p", "no:cacheprovider"),
+    )
+    return extended / "run"
+
+
+def in_copy(copy: Path, *words: str) -> None:
+    """``python -m WORDS`` with the copy's code."""
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "harness", "--examples", "40", "--record-only", *operators),
-            *("--backend", "tract", "--backend", "ort-cpu"),
-            *("--converter", "unoptimised", "--converter", "dynamo"),
-            *("--results-dir", str(tmp_path / "run"), "-p", "no:cacheprovider"),
-        ],
-        cwd=extended,
-        env={**os.environ, "PYTHONPATH": str(extended), "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", *words],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    verdicts = list(store.verdicts(tmp_path / "run"))
+
+
+def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walked: Path) -> None:
+    verdicts = list(store.verdicts(walked))
     took_part = {(v.overload, v.converter, v.backend) for v in verdicts}
     assert took_part == {
         (operator, converter, backend)
@@ -83,6 +110,27 @@ def test_each_example_of_the_walks_is_one_file(extended: Path, tmp_path: Path) -
     # As harness/README.md says of tract 0.23.
     assert ends["tract"] & ends["ort-cpu"]
     assert any("PyTorch gives the same result on one thread." in v.evidence for v in verdicts)
+
+
+def test_a_column_is_two_files(walked: Path) -> None:
+    assert LINES.keys() == {"harness/compare/verdict.py", "harness/plan/verdict_row.py"}
+    record = pq.read_table(walked / "verdicts.parquet")
+    described = record.schema.field("tensors").metadata[b"description"]
+    assert described == b"how many tensors the call takes"
+    found = zip(record["overload"].to_pylist(), record["tensors"].to_pylist(), strict=True)
+    assert {tensors for overload, tensors in found if overload == CELU} == {1}
+
+
+def test_a_view_is_one_file(walked: Path, extended: Path) -> None:
+    in_copy(extended, "harness.app.cli", "dashboard", "run", "--out", "site")
+    with chromium() as browser, visiting(browser, extended / "site") as visit:
+        page = visit.open("#/families")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Families")
+        row = page.get_by_role("row").filter(has_text="activation")
+        expect(row.get_by_role("cell").last).to_have_text("1")
+        tabs = page.get_by_role("navigation", name="Views").get_by_role("link").all_inner_texts()
+        assert tabs[0] == "Overview"
+        assert tabs[-1] == "Families"
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
@@ -116,17 +164,10 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 def test_the_rules_are_tried(extended: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "harness", "--rules", "my_rules.py", "--examples", "16"),
-            *("--record-only", "--results-dir", str(tmp_path / "run"), "-p", "no:cacheprovider"),
-        ],
-        cwd=extended,
-        env={**os.environ, "PYTHONPATH": str(extended), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+    in_copy(
+        extended,
+        *("pytest", "harness", "--rules", "my_rules.py", "--examples", "16", "--record-only"),
+        *("--results-dir", str(tmp_path / "run"), "-p", "no:cacheprovider"),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     rules = {verdict.rule for verdict in store.verdicts(tmp_path / "run")}
     assert rules == {"", "my_rules.py:fmax", "my_rules.py:celu"}

@@ -1,6 +1,6 @@
 """What an installed pytest loads in every project. It stays idle unless the command line names the harness.
 
-An entry point of group ``pytest11``, installed as a package beside ``harness``. Other projects do not notice it:
+An entry point of group ``pytest11``, installed as a package beside ``harness``. Other projects do not notice:
 it adds no options and imports no PyTorch. A project with a folder ``harness`` of its own keeps that name.
 """
 
