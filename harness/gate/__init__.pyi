@@ -17,6 +17,20 @@ from .baseline.file import (
 )
 from .baseline.gate import BaselineFinding as BaselineFinding, Draws as Draws
 from .baseline.recheck import Rechecked as Rechecked, rechecked as rechecked
+from .case_changes import (
+    CHANGES as CHANGES,
+    DRIFT as DRIFT,
+    KEY_COLUMNS as KEY_COLUMNS,
+    MOVED as MOVED,
+    ROUNDING as ROUNDING,
+    CaseState as CaseState,
+    ChangeKind as ChangeKind,
+    Changes as Changes,
+    EndedCases as EndedCases,
+    case_keys as case_keys,
+    compare_cases as compare_cases,
+    paired as paired,
+)
 from .comparands import (
     Found as Found,
     Side as Side,
@@ -33,14 +47,16 @@ from .golden.outcome import Ending as Ending, GoldenKey as GoldenKey
 from .golden.verify import verify as verify
 from .run_causes import version_changes as version_changes, why as why
 from .run_diff import (
-    DRIFT as DRIFT,
-    MOVED as MOVED,
-    ROUNDING as ROUNDING,
     CaseChange as CaseChange,
-    ChangeKind as ChangeKind,
     Diff as Diff,
     OverloadChanges as OverloadChanges,
     compare_runs as compare_runs,
 )
 from .upgrade.goldens import Goldens as Goldens, look as look
 from .upgrade.sweep import sweep as sweep
+from .vocabulary import (
+    Numbers as Numbers,
+    Vocabulary as Vocabulary,
+    column_numbers as column_numbers,
+    combined_numbers as combined_numbers,
+)

@@ -2,65 +2,40 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from harness.compare import CaseKey, Outcome
+from harness.compare import SPEC, CaseKey
+from harness.gate.case_changes import (
+    CHANGES,
+    KEY_COLUMNS,
+    CaseState,
+    ChangeKind,
+    Changes,
+    EndedCases,
+    case_keys,
+    compare_cases,
+    ordered_numbers,
+)
 from harness.gate.run_causes import version_changes, why
+from harness.gate.vocabulary import Numbers, Vocabulary, column_numbers, combined_numbers
 from harness.record import completeness, read_flaky, read_run_info, store
 
 #: What is looked at of each row.
 COLUMNS = [
-    "case_id",
-    "exported_invocation",
-    "converter",
-    "backend",
-    "overload",
-    "family",
-    "dtype",
-    "shape_mode",
-    "stage",
-    "outcome",
-    "signature",
-    "blame",
-    "message",
-    "max_ulp_error",
-    "rule",
+    *KEY_COLUMNS,
+    *("overload", "shape_mode", "stage", "outcome", "signature", "blame", "message", "max_ulp_error", "rule"),
 ]
-
-#: How much larger or smaller the largest error of a passing case must be to have moved; smaller changes come
-#: with another order of the same operations.
-MOVED = 2.0
-#: Errors below this many ULP are rounding, whatever their ratio.
-ROUNDING = 1.0
-#: How much larger it must be to be a regression: as much as in a baseline.
-DRIFT = 4.0
-
-
-class ChangeKind(StrEnum):
-    """What became of one case; `FLAKY`: it is known to end in two ways."""
-
-    REGRESSED = "regressed"
-    FAILS_OTHERWISE = "fails otherwise"
-    DRIFTED = "error beyond bound"
-    MOVED = "numerics moved"
-    IMPROVED = "improved"
-    NEW = "new"
-    GONE = "gone"
-    FLAKY = "flaky"
-    UNCHANGED = "unchanged"
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether a regression gate closes for it, as for the same difference from a baseline."""
-        return self in (ChangeKind.REGRESSED, ChangeKind.FAILS_OTHERWISE, ChangeKind.DRIFTED)
+#: What makes a line of a report.
+_LINE = ("overload", "converter", "backend", "shape_mode")
+_KEY_SCHEMA = pa.schema([(name, pa.string()) for name in KEY_COLUMNS])
 
 
 @dataclass(frozen=True)
@@ -138,102 +113,99 @@ def compare_runs(before: Path, after: Path) -> Diff:
     Raises:
         ResultsError: one of them cannot be read.
     """
-    versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
-    flaky = read_flaky(before) | read_flaky(after)
     there = completeness(after)
-    lacking = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
-    changes = (
-        change
-        for change in case_changes(store.read(before, COLUMNS), store.read(after, COLUMNS), flaky)
-        if change.row["overload"] not in lacking.get(change.change, ())
+    found = diff(
+        store.read(before, COLUMNS),
+        store.read(after, COLUMNS),
+        flaky=read_flaky(before) | read_flaky(after),
+        lost={ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished},
+        versions=version_changes(read_run_info(before).versions, read_run_info(after).versions),
     )
-    return replace(diff(changes, versions), missing=there.said)
+    return replace(found, missing=there.said)
 
 
-def case_changes(before: pa.Table, after: pa.Table, flaky: Collection[CaseKey] = ()) -> Iterator[CaseChange]:
-    """Every case of either table of `COLUMNS`, with what became of it.
+def diff(
+    before: pa.Table,
+    after: pa.Table,
+    *,
+    flaky: Collection[CaseKey] = (),
+    lost: Mapping[ChangeKind, Collection[str]] | None = None,
+    versions: Mapping[str, tuple[str, str]] | None = None,
+) -> Diff:
+    """Compare the rows of two runs, by overload, converter, backend and shape mode.
 
     Args:
-        before: Of the first run.
+        before: Of the first run; needs `COLUMNS`, as does `after`.
         after: Of the second.
         flaky: Cases that are known to end in two ways.
+        lost: New or gone → overloads of which such cases are no change.
+        versions: What differs: `version_changes`.
     """
-    old, new = _by_key(before), _by_key(after)
-    for key in sorted({*old, *new}):
-        a, b = old.get(key), new.get(key)
-        change = _change(a, b)
-        yield CaseChange(ChangeKind.FLAKY if key in flaky and a and b else change, a, b)
+    versions = versions or {}
+    rows = pa.concat_tables([before.select(COLUMNS), after.select(COLUMNS)]).combine_chunks()
+    first = before.num_rows
+    changes = _changes(rows, first, flaky)
+    was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
+    row = np.where(now < 0, was, now)
+    kept = np.ones(len(row), dtype=bool)
+    for kind, names in (lost or {}).items():
+        of_lost = pc.is_in(rows["overload"], pa.array(names, pa.string())).to_numpy()
+        kept &= ~(of_lost[row] & (changes.change == CHANGES.index(kind)))
+    change, was, now, row = (values[kept] for values in (changes.change, was, now, row))
+    line = ordered_numbers([rows[name] for name in _LINE])[row]
+    rules = [_rules(rows, line, side) for side in (was, now)]
+    cells, firsts, sizes = np.unique(line * len(CHANGES) + change, return_index=True, return_counts=True)
+    counts: defaultdict[int, dict[ChangeKind, int]] = defaultdict(dict)
+    examples: defaultdict[int, dict[ChangeKind, CaseChange]] = defaultdict(dict)
+    for cell, place, size in zip(cells.tolist(), firsts.tolist(), sizes.tolist(), strict=True):
+        number, kind = cell // len(CHANGES), CHANGES[cell % len(CHANGES)]
+        counts[number][kind] = size
+        sides = (_row(rows, int(side[place])) for side in (was, now))
+        examples[number][kind] = CaseChange(kind, *sides)
+    overloads = []
+    for number, theirs in counts.items():
+        if set(theirs) == {ChangeKind.UNCHANGED}:
+            continue
+        example = next(iter(examples[number].values())).row
+        overload, converter, backend, mode = (example[name] for name in _LINE)
+        before_rules, after_rules = (side[number] for side in rules)
+        other = None if before_rules == after_rules else (before_rules, after_rules)
+        reason = why(versions, converter, backend, other)
+        overloads.append(
+            OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason)
+        )
+    total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
+    return Diff(total, tuple(overloads), versions)
 
 
-def diff(changes: Iterable[CaseChange], versions: Mapping[str, tuple[str, str]] | None = None) -> Diff:
-    """Count changes by overload, converter, backend and shape mode."""
-    total: Counter[ChangeKind] = Counter()
-    counts: defaultdict[tuple[str, str, str, str], Counter[ChangeKind]] = defaultdict(Counter)
-    examples: defaultdict[tuple[str, str, str, str], dict[ChangeKind, CaseChange]] = defaultdict(dict)
-    rules: defaultdict[tuple[str, str, str, str], tuple[set[str], set[str]]]
-    rules = defaultdict(lambda: (set(), set()))
-    for change in changes:
-        row = change.row
-        line = row["overload"], row["converter"], row["backend"], row["shape_mode"]
-        total[change.change] += 1
-        counts[line][change.change] += 1
-        examples[line].setdefault(change.change, change)
-        for side, one in zip(rules[line], (change.before, change.after), strict=True):
-            side.update([one["rule"]] if one and one["rule"] else ())
-    return Diff(
-        counts=total,
-        overloads=tuple(
-            OverloadChanges(
-                *line,
-                counts[line],
-                examples[line],
-                why(versions or {}, line[1], line[2], _rules(*rules[line])),
-            )
-            for line in sorted(counts)
-            if set(counts[line]) != {ChangeKind.UNCHANGED}
-        ),
-        versions=versions or {},
-    )
+def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:
+    """What became of the cases of two runs, of which the second begins at row `first`."""
+    listed = pa.table([[case[n] for case in flaky] for n in range(len(KEY_COLUMNS))], _KEY_SCHEMA)
+    key = case_keys(pa.concat_tables([rows.select(KEY_COLUMNS), listed]))
+    words, packed = Vocabulary[str](), Vocabulary[tuple[int, ...]]()
+    ended = [column_numbers(rows[name], words) for name in ("outcome", "stage", "signature")]
+    left_open = pc.equal(rows["blame"], SPEC).fill_null(False).to_numpy().astype(np.int64)
+    state = combined_numbers([*ended, left_open], packed)
+    text = words.words
+    states = [CaseState(text[o], text[s], text[f], bool(left)) for o, s, f, left in packed.words]
+    ulp = rows["max_ulp_error"].to_numpy().astype(np.float64)
+    end = rows.num_rows
+    before, after = (EndedCases(key[a:b], state[a:b], ulp[a:b]) for a, b in ((0, first), (first, end)))
+    return compare_cases(before, after, states, flaky=key[end:])
 
 
-def _rules(before: set[str], after: set[str]) -> tuple[str, str] | None:
-    return None if before == after else (", ".join(sorted(before)), ", ".join(sorted(after)))
+def _rules(rows: pa.Table, line: Numbers, side: Numbers) -> defaultdict[int, str]:
+    """Line → the user's conversion functions that took part on one side, with commas."""
+    there = side >= 0
+    words: Vocabulary[str] = Vocabulary()
+    numbers = column_numbers(rows["rule"], words)
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    pairs = np.unique(np.stack([line[there], numbers[side[there]]]), axis=1).T
+    for number, rule in pairs.tolist():
+        if words.words[rule]:
+            found[number].append(words.words[rule])
+    return defaultdict(str, {number: ", ".join(sorted(some)) for number, some in found.items()})
 
 
-def _by_key(table: pa.Table) -> dict[CaseKey, Mapping[str, Any]]:
-    rows: dict[CaseKey, Mapping[str, Any]] = {}
-    for batch in table.select(COLUMNS).to_batches(max_chunksize=4096):
-        for row in batch.to_pylist():
-            rows[row["case_id"], row["exported_invocation"], row["converter"], row["backend"]] = row
-    return rows
-
-
-def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> ChangeKind:
-    if before is None or after is None:
-        return ChangeKind.NEW if before is None else ChangeKind.GONE
-    failed, fails = (_fails(row) for row in (before, after))
-    if failed != fails:
-        return ChangeKind.REGRESSED if fails else ChangeKind.IMPROVED
-    if fails:
-        same = all(before[name] == after[name] for name in ("outcome", "stage", "signature"))
-        return ChangeKind.UNCHANGED if same else ChangeKind.FAILS_OTHERWISE
-    if any(Outcome(row["outcome"]).is_failure for row in (before, after)):
-        # What the specification leaves open was or is another answer, and never a worse one.
-        return ChangeKind.UNCHANGED
-    if before["outcome"] != after["outcome"]:
-        # A pass that has become a mere `built` or `narrowed` says less than it did.
-        return ChangeKind.REGRESSED if before["outcome"] == Outcome.PASS else ChangeKind.IMPROVED
-    return _numerics(before["max_ulp_error"], after["max_ulp_error"])
-
-
-def _fails(row: Mapping[str, Any]) -> bool:
-    return Outcome(row["outcome"]).is_failure and row["blame"] != "spec"
-
-
-def _numerics(before: float | None, after: float | None) -> ChangeKind:
-    if before is None or after is None or not math.isfinite(before + after):
-        return ChangeKind.UNCHANGED
-    low, high = sorted((before, after))
-    if high <= ROUNDING or high <= MOVED * low:
-        return ChangeKind.UNCHANGED
-    return ChangeKind.DRIFTED if after > DRIFT * max(before, ROUNDING) else ChangeKind.MOVED
+def _row(rows: pa.Table, place: int) -> Mapping[str, Any] | None:
+    return None if place < 0 else rows.slice(place, 1).to_pylist()[0]

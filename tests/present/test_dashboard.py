@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from harness_runs import row_of, unary
+from row_changes import row_changes
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.gate.run_diff import COLUMNS, case_changes
+from harness.gate import CHANGES, compare_runs
 from harness.present.dashboard.badges import badge, file_name
 from harness.present.dashboard.built import build
 from harness.present.dashboard.embed import script
 from harness.present.dashboard.findings import RecordedCall, findings
-from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.json_lines import write_flaky
@@ -114,8 +114,15 @@ def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> No
     write_flaky(runs[0], sorted(key)[:7])
     built = build(runs)
     found = built.changes(0, 1)
-    rows = [store.read(run, COLUMNS) for run in runs]
-    expected = Counter(one.change for one in case_changes(rows[0], rows[1], sorted(key)[:7]))
+    before, after = map(store.read, runs)
+    changes = row_changes(before, after, sorted(key)[:7])
+    expected = Counter(changes.values())
+    assert Counter(compare_runs(*runs).counts) == expected
+    for line in compare_runs(*runs).overloads:
+        for kind, example in line.examples.items():
+            name = (example.row["case_id"], example.row["exported_invocation"], line.converter, line.backend)
+            assert changes[name] is kind
+            assert example.row["overload"] == line.overload
     assert Counter(CHANGES[number] for number in found.change.tolist()) == expected
     assert len(expected) >= 8
 

@@ -18,8 +18,9 @@ import pytest
 from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites, visiting
 from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
+from row_changes import row_changes
 
-from harness.gate.run_diff import COLUMNS, ChangeKind, case_changes, compare_runs
+from harness.gate import ChangeKind, compare_runs
 from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.json_lines import read_graphs, read_scripts
@@ -213,8 +214,8 @@ def test_comparing_says_what_the_diff_says(visit: Visit, sites: Sites, turned: b
     found = page.get_by_label("Changed cases")
     expect(found.locator("tbody tr").first).to_contain_text(kind)
     assert "rule: rules.py:celu" in found.inner_text()
-    changed = case_changes(*(store.read(run, COLUMNS) for run in runs))
-    moved = {one.row["case_id"] for one in changed if one.change is kind}
+    changed = row_changes(*map(store.read, runs))
+    moved = {case_id for (case_id, *_), change in changed.items() if change is kind}
     assert set(found.locator("tbody a").all_inner_texts()) <= moved
     again = visit.open("#" + page.url.split("#", 1)[1])
     expect(again.get_by_label("Changed cases")).to_have_text(found.inner_text(), use_inner_text=True)

@@ -25,6 +25,7 @@ from enum import StrEnum
 from harness.gate.baseline import ulps
 from harness.gate.baseline.cell import FLAKY, BaselineCell, CellKey, Failure, scope, together
 from harness.gate.baseline.file import DRAWING, Baseline
+from harness.gate.case_changes import DRIFT
 
 #: Below this probability a difference between draws is no accident. A thousand operators with a converter, a
 #: backend and ten comparisons each give a false alarm in less than one run of a hundred: the test is exact,
@@ -33,9 +34,6 @@ CHANCE = 1e-6
 #: The same where nothing passes any more that did, or nothing fails: of few operators chance can make that,
 #: and with eight structures of each no test can say more.
 CHANCE_OF_ALL = 1e-4
-
-#: Errors may grow by this factor; kernels that sum in another order stay well below. A power of two.
-DRIFT = 4.0
 
 
 class BaselineFinding(StrEnum):

@@ -13,7 +13,8 @@ from harness.execute import Supervisor
 from harness.gate.baseline import ulps
 from harness.gate.baseline.cell import CellKey, cells_of, digest_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
-from harness.gate.baseline.gate import DRIFT, BaselineFinding, CellDifference, compare
+from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
+from harness.gate.case_changes import DRIFT
 from harness.generate import Replayed
 from harness.plan import Unit, run_unit
 

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core import ALL
+from harness.gate import Changes, Numbers, compare_cases
 from harness.present.dashboard.cells import Tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
 from harness.present.dashboard.missing_operators import lost_operators, without
-from harness.present.dashboard.run_comparison import Changes, compare
 from harness.present.dashboard.runs import Gathered, SiteRun, gather
-from harness.present.dashboard.vocabulary import Numbers
 from harness.record import ResultsError
 
 
@@ -101,13 +100,15 @@ class Built:
         return self.words.keys_of(self.runs[run].flaky)
 
     def changes(self, before: int, after: int) -> Changes:
-        """What became of every case from one run to another."""
-        return compare(
-            self.coded[before],
-            self.coded[after],
+        """What became of every case from one run to another, without operators that one of them has lost."""
+        lost = np.union1d(self.lost[before], self.lost[after])
+        old, new = self.coded[before], self.coded[after]
+        return compare_cases(
+            old,
+            new,
             self.words.states,
             flaky=np.union1d(self.flaky(before), self.flaky(after)),
-            lost=np.union1d(self.lost[before], self.lost[after]),
+            left_out=(np.isin(old.operator, lost), np.isin(new.operator, lost)),
         )
 
     @cached_property

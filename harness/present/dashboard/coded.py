@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.compare import CaseKey, Outcome, Stage
+from harness.compare import SPEC, CaseKey, Outcome, Stage
+from harness.gate import CaseState, EndedCases, Numbers, Vocabulary, column_numbers, combined_numbers
 from harness.present.dashboard.runs import SiteRun, rows
-from harness.present.dashboard.vocabulary import Numbers, Vocabulary, column_numbers, combined_numbers
 from harness.record import ResultsError
 
 COLUMNS = (
@@ -30,8 +30,6 @@ COLUMNS = (
     "max_ulp_error",
     "rule",
 )
-#: Nobody's defect.
-OPEN = "spec"
 
 
 @dataclass(frozen=True)
@@ -45,47 +43,33 @@ class Bucket:
     @property
     def fails(self) -> bool:
         """Whether an operator item fails for it."""
-        return Outcome(self.outcome).is_failure and self.blame != OPEN
+        return Outcome(self.outcome).is_failure and self.blame != SPEC
 
 
 @dataclass(frozen=True)
-class CaseState:
-    """How a case ended, as far as two runs are compared by it.
+class ShownState(CaseState):
+    """How a case ended, as far as the page tells cases apart by it.
 
     Attributes:
-        outcome: See `Verdict`; likewise the next two.
-        stage: Likewise.
-        signature: Likewise.
-        open: Whether a specification leaves the result open.
         measured: Whether an error in ULP is there.
         rule: The user's conversion functions that took part.
     """
 
-    outcome: str
-    stage: str
-    signature: str
-    open: bool
     measured: bool
     rule: str
 
-    @property
-    def fails(self) -> bool:
-        """Whether it is somebody's failure."""
-        return Outcome(self.outcome).is_failure and not self.open
 
-
-@dataclass(frozen=True)
-class CodedRun:
+@dataclass(frozen=True, kw_only=True)
+class CodedRun(EndedCases):
     """One run's rows as numbers of the `Words` of the site, a row per place in each array.
+
+    A key has 64 bits that identify case, export, converter and backend in all runs.
 
     Attributes:
         operator: Numbers of `Words.operators`.
         column: Of `Words.columns`.
         dtype: Of `Words.dtypes`.
         bucket: Of `Words.buckets`.
-        state: Of `Words.states`.
-        ulp: Largest error in units in the last place; NaN where none was measured.
-        key: 64 bits that identify case, export, converter and backend in all runs.
         case: Case ids.
     """
 
@@ -93,9 +77,6 @@ class CodedRun:
     column: Numbers
     dtype: Numbers
     bucket: Numbers
-    state: Numbers
-    ulp: npt.NDArray[np.float64]
-    key: npt.NDArray[np.uint64]
     case: npt.NDArray[np.str_]
 
     def __len__(self) -> int:
@@ -135,11 +116,13 @@ class Words:
         return [Bucket(*(names[n] for n in word)) for word in self._buckets.words]
 
     @property
-    def states(self) -> list[CaseState]:
+    def states(self) -> list[ShownState]:
         """By number."""
         names, texts = self._names.words, self._texts.words
         return [
-            CaseState(names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule])
+            ShownState(
+                names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule]
+            )
             for outcome, stage, signature, left, measured, rule in self._states.words
         ]
 
@@ -158,7 +141,7 @@ class Words:
         operator = column_numbers(table["overload"], self.operators)
         column = combined_numbers([names["converter"], names["backend"]], self.columns)
         ulp = table["max_ulp_error"].to_numpy().astype(np.float64)
-        left_open = (names["blame"] == self._names.number(OPEN)).astype(np.int64)
+        left_open = (names["blame"] == self._names.number(SPEC)).astype(np.int64)
         state = combined_numbers(
             [
                 names["outcome"],

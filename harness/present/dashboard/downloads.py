@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 
 from harness.analyse import FailureGroup
 from harness.core import json_text
-from harness.gate import ChangeKind
+from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, column_standings, matrix_data
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import write_text
-from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, ErrorDistribution
 from harness.record import layout
 

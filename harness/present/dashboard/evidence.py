@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from harness.analyse import KnownIssue
 from harness.core import all_overloads
-from harness.gate import ChangeKind
+from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.operator_data import COLUMNS, Beside, operator_data
-from harness.present.dashboard.run_comparison import CHANGES
 from harness.present.dashboard.runs import SiteRun
 from harness.present.tolerance_report import ErrorDistribution
 from harness.record import ResultsError, read_graphs, read_minimal, read_scripts, store

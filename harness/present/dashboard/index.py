@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 import harness
-from harness.gate import DRIFT, MOVED, ROUNDING, ChangeKind, version_changes, why
+from harness.gate import CHANGES, DRIFT, MOVED, ROUNDING, ChangeKind, Changes, version_changes, why
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, column_standings
-from harness.present.dashboard.run_comparison import CHANGES, Changes
 from harness.present.dashboard.runs import SiteRun
 
 #: Lines of what moved that the overview shows; the comparison shows all.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from harness.gate import Numbers
 from harness.present.dashboard.coded import CodedRun, Words
 from harness.present.dashboard.runs import COMPLETE, SiteRun
-from harness.present.dashboard.vocabulary import Numbers
 from harness.record import ShardState
 
 

@@ -1,4 +1,4 @@
-// What became of every case from one run to another, by the rules of harness/gate/run_diff.py.
+// What became of every case from one run to another, by the rules of harness/gate/case_changes.py.
 (function () {
   "use strict";
   const { load } = Conformance;
