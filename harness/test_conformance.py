@@ -30,6 +30,7 @@ def test_conformance(
     record_property("failures", summary.failed)
     record_property("open", summary.open)
     record_property("fired", sorted(conformance.fired))
+    record_property("notes", summary.notes)
     record_property("notices", [(notice.kind, notice.text) for notice in summary.notices])
     record_property("remembered", (summary.remembered.added, summary.remembered.dropped))
     if summary.compared is not None:
@@ -60,6 +61,7 @@ def test_model(
     record_property("failures", summary.failed)
     record_property("open", summary.open)
     record_property("fired", sorted(conformance.fired))
+    record_property("notes", summary.notes)
     if summary.failed and not pytestconfig.option.record_only:
         pytest.fail(summary.text(), pytrace=False)
     if not summary.failed and not summary.outcomes["pass"]:

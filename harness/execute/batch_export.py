@@ -212,6 +212,9 @@ class BatchExport:
         rest = list(batch)
         for operator in dict.fromkeys(missing.values()):
             needing = [m for m in rest if any(missing.get(n) == operator for n in m.structure.output_names)]
+            if not needing:
+                # All of them need an earlier operator too.
+                continue
             self._announce(Step(Stage.CONVERT, None, needing[0].keys))
             try:
                 self._converter.convert(self._request(needing[:1]))

@@ -44,6 +44,8 @@ def load_rules(path: str) -> tuple[Rule, ...]:
         raise RuleProblem(f"--rules {path}: {error}") from None
     except Exception as error:
         line = _line_in(error, file)
+        if isinstance(error, ModuleNotFoundError) and error.name == "harness.rules":
+            raise RuleProblem(f"--rules {path}{line}: harness.rules is now harness.convert.rules") from None
         raise RuleProblem(f"--rules {path}{line}: {type(error).__name__}: {error}") from error
     finally:
         collecting.reset(token)

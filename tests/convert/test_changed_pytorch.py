@@ -1,0 +1,85 @@
+"""A PyTorch with other private parts: a slower run that says so, with the verdicts of the public call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness_runs import METADATA, PLUGINS, command, environment, output, rows
+
+from harness.record.run_info import read_run_info
+
+CHANGED = PLUGINS / "changed_pytorch"
+#: One operator that is converted as it is, one that is taken apart, and one that has no conversion.
+OPERATORS = ("aten.relu.default", "aten.hardshrink.default", "aten.special_zeta.default")
+
+
+def run(directory: Path, *options: str, change: str = "") -> subprocess.CompletedProcess[str]:
+    """A small run, with PyTorch changed as `sitecustomize.CHANGES` says."""
+    variables = environment(METADATA, CHANGED_PYTORCH=change)
+    variables["PYTHONPATH"] = f"{CHANGED}:{variables['PYTHONPATH']}"
+    operators = [word for name in OPERATORS for word in ("--op", name)]
+    few = ("--examples", "3", "--values", "2", "--shrink", "0", "--results-dir", str(directory))
+    return subprocess.run(
+        command(*operators, *few, *options),
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def verdicts(directory: Path) -> list[dict[str, Any]]:
+    columns = ("overload", "case_id", "backend", "opset", "stage", "outcome", "blame", "max_ulp_error")
+    return sorted(rows(directory, *columns), key=str)
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the plain public call of the PyTorch that is installed gives."""
+    directory = tmp_path_factory.mktemp("public") / "run"
+    done = run(directory, "--public-api")
+    assert "differs from what the harness knows" not in done.stdout, output(done)
+    assert read_run_info(directory).notes == ()
+    found = verdicts(directory)
+    assert {row["outcome"] for row in found} == {"pass", "unsupported"}, output(done)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("missing name", "_decomp.create_onnx_friendly_decomposition_table is missing"),
+        (
+            "other signature",
+            "decompose_with_registry takes (registry, exported_program), not (exported_program, registry)",
+        ),
+        ("renamed error", "_errors.DispatchError is missing; NoConversionError is raised in place of"),
+        ("other graph", "aten.relu.default gets another graph with kept constants"),
+    ],
+)
+def test_a_changed_exporter_is_said_once_and_changes_no_verdict(
+    change: str, words: str, public: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    done = run(tmp_path / "run", change=change)
+    said = [line for line in done.stdout.splitlines() if "differs from what the harness knows" in line]
+    assert len(said) == 1, output(done)
+    assert words in said[0]
+    (note,) = read_run_info(tmp_path / "run").notes
+    assert words in note
+    assert verdicts(tmp_path / "run") == public, output(done)
+
+
+def test_kept_constants_are_used_where_nothing_is_changed() -> None:
+    code = (
+        "from harness.convert.exporter_check import exporter_check, kept\n"
+        "from harness.convert.kept_constants import KeptExport\n"
+        "assert exporter_check().differences == (), exporter_check()\n"
+        "with kept() as export:\n"
+        "    assert isinstance(export, KeptExport)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment(METADATA), check=True)
