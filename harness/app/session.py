@@ -39,7 +39,7 @@ from harness.plan import (
     write_details,
 )
 from harness.record import OPTION, RunInfo, RunWriter, layout, recorded, store
-from harness.run import BACKENDS
+from harness.run import BACKENDS, runtime_distributions
 
 #: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
 _FLUSH_INTERVAL = 2.0
@@ -55,6 +55,7 @@ class UnitSummary:
         compared: With the baseline; None where the run has none.
         open: How many verdicts would be failures but for a specification that leaves the result open.
         notices: What the sources of its cases have to say to a person.
+        notes: What a person should know of the converters that took part.
         remembered: What became of the corpus.
     """
 
@@ -64,6 +65,7 @@ class UnitSummary:
         self.outcomes: Counter[str] = Counter()
         self.open = 0
         self.notices: list[Notice] = []
+        self.notes: list[str] = []
         self.remembered = Remembered()
         self._cases: set[tuple[str, str]] = set()
         self._failures: dict[str, tuple[int, str]] = {}
@@ -140,6 +142,7 @@ class Session:
             seed=seed,
             options={**(options or {}), "converter": list(plan.converters), "backend": list(plan.backends)},
             versions={"harness": harness.__version__, **_versions(plan)},
+            runtimes=runtime_distributions(),
             shard=dataclasses.asdict(plan.shard) if plan.shard else None,
             planned=plan.whole,
             basis=basis(plan.units, plan.sources, timeout, memory_limit),
@@ -209,6 +212,7 @@ class Session:
             if memory is not None:
                 summary.remembered = memory.commit()
         writer.done(unit.overload, unit.word)
+        summary.notes += self._supervisor.notes
         if baseline is not None:
             found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
@@ -245,6 +249,7 @@ class Session:
         verdicts = [outcome.verdict for outcome in outcomes]
         summary = UnitSummary()
         summary.add(verdicts)
+        summary.notes += self._supervisor.notes
         self._writer.write(verdicts)
         self._writer.flush()
         write_details(self.results_dir, outcomes)
@@ -262,12 +267,14 @@ class Session:
             return {}
         return report_of(summary.compared, self._baseline.versions, self.run_info.versions)
 
-    def close(self, exit_status: int | None = None) -> None:
+    def close(self, exit_status: int | None = None, notes: Iterable[str] = ()) -> None:
         """End the worker process and complete the record.
 
         Args:
             exit_status: pytest's, for ``run.json``.
+            notes: Of other processes that took part in the run, see `UnitSummary.notes`.
         """
+        said = tuple(dict.fromkeys([*notes, *self._supervisor.notes]))
         self._supervisor.close()
         self._writer.close()
         if self._without is not None:
@@ -275,7 +282,7 @@ class Session:
             if self._owns_run:
                 store.finish(self.without_rules, exit_status)
         if self._owns_run:
-            self.run_info = store.finish(self.results_dir, exit_status)
+            self.run_info = store.finish(self.results_dir, exit_status, said)
             if self._library is not None:
                 self.run_info = conclude(self.results_dir, self._library, self._notes)
 

@@ -123,6 +123,9 @@ class ConverterEntry:
         snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
             is none.
         tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
+        issue_form: What that tracker asks for, as in `harness.run.BackendEntry`.
+        decomposes: Whether it takes an operator without a conversion of its own apart, as PyTorch decomposes
+            it, and converts the parts.
         conversions: The converter's own conversion functions for an overload, a line each, none for none;
             None where it cannot tell.
         skeleton: Code of a rule to be filled in; None where there is none.
@@ -139,6 +142,8 @@ class ConverterEntry:
     create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
     snippet: Callable[[ExportWanted], ExportSnippet] | None = None
     tracker: str = ""
+    issue_form: Mapping[str, str] = field(default_factory=dict)
+    decomposes: bool = False
     conversions: Callable[[str], tuple[str, ...]] | None = None
     skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
     notes: Callable[[], tuple[str, ...]] = tuple

@@ -8,8 +8,6 @@ from harness.plan import Options, Plan
 from harness.record import installed_versions
 from harness.run import BACKENDS
 
-_NAMED = ("torch", "onnx", "onnxscript", "onnxruntime", "onnxruntime-gpu", "hypothesis")
-
 
 def header(plan: Plan, options: Options) -> list[str]:
     """Lines for the top of a session.
@@ -18,7 +16,10 @@ def header(plan: Plan, options: Options) -> list[str]:
         plan: What will be run.
         options: What it was made from.
     """
-    versions = ", ".join(f"{name} {v}" for name, v in installed_versions().items() if name in _NAMED)
+    runtimes = [name for entry in BACKENDS.defaults() for name in entry.distributions or ()]
+    installed = installed_versions(runtimes)
+    named = ("torch", "onnx", "onnxscript", *runtimes, "hypothesis")
+    versions = ", ".join(f"{name} {installed[name]}" for name in named if name in installed)
     lines = [f"conformance: harness {harness.__version__}, {versions}"]
     lines += _participants(plan, "converter", [e.name for e in CONVERTERS.entries()], plan.converters)
     lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends)

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 else:
     JSON = Any
 
-#: Distributions whose versions can change a verdict; those that are installed are recorded.
+#: Distributions whose versions can change a verdict, whatever the runtime; those that are installed are
+#: recorded.
 DISTRIBUTIONS = (
     "torch",
     "numpy",
@@ -31,11 +32,6 @@ DISTRIBUTIONS = (
     "onnx",
     "onnxscript",
     "onnx-ir",
-    "onnxruntime",
-    "onnxruntime-gpu",
-    "openvino",
-    "tensorrt",
-    "tensorrt-rtx-cu13-libs",
     "hypothesis",
     "pyarrow",
     "pytest",
@@ -145,6 +141,7 @@ class RunInfo:
         seed: int,
         options: Mapping[str, JSON],
         versions: Mapping[str, str] | None = None,
+        runtimes: Iterable[str] = (),
         shard: Mapping[str, int] | None = None,
         planned: Sequence[Mapping[str, str]] = (),
         basis: Mapping[str, str] | None = None,
@@ -154,7 +151,8 @@ class RunInfo:
         Args:
             seed: Of the generator.
             options: Must be plain JSON data.
-            versions: Of converters and backends that are no distribution of `DISTRIBUTIONS`.
+            versions: Of converters and backends, and of whatever else is no installed package.
+            runtimes: Packages whose versions are recorded, too, where they are installed.
             shard: See `RunInfo`.
             planned: See `RunInfo`.
             basis: See `RunInfo`.
@@ -164,7 +162,7 @@ class RunInfo:
             run_id=f"{now:%Y%m%dT%H%M%S}-{now.microsecond // 1000:03d}-{secrets.token_hex(3)}",
             started=_iso(now),
             seed=seed,
-            versions={**installed_versions(), **(versions or {})},
+            versions={**installed_versions(runtimes), **(versions or {})},
             options=dict(options),
             host=_host(),
             shard=shard,
@@ -259,10 +257,10 @@ def rule_files(run: Path, info: RunInfo) -> tuple[Path, ...]:
     return tuple(file for file in named if file.is_file())
 
 
-def installed_versions() -> dict[str, str]:
-    """Versions of Python and of those of `DISTRIBUTIONS` that are installed; imports none of them."""
+def installed_versions(runtimes: Iterable[str] = ()) -> dict[str, str]:
+    """Versions of Python and of those of `DISTRIBUTIONS` and `runtimes` that are installed; imports none."""
     versions = {"python": platform.python_version()}
-    for name in DISTRIBUTIONS:
+    for name in (*DISTRIBUTIONS, *runtimes):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -10,4 +10,5 @@ from .backend import (
     InvalidModel as InvalidModel,
     ShapeRange as ShapeRange,
     UnsupportedModel as UnsupportedModel,
+    runtime_distributions as runtime_distributions,
 )

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pytest
@@ -22,9 +23,11 @@ from planted._guilty import VALUE
 
 from harness.analyse.repro import literals
 from harness.analyse.repro.failure import ReproducibleFailure, find_failure
+from harness.analyse.repro.issue import Report
 from harness.analyse.repro.script import write_script
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert import CONVERTERS
 from harness.core.dtypes import ALL
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.tensors import build_tensor
@@ -36,6 +39,7 @@ from harness.record import store
 from harness.record.json_lines import Minimal, append_line
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
+from harness.run import BACKENDS
 
 NAN, INF = float("nan"), float("inf")
 
@@ -399,6 +403,13 @@ def test_a_bug_report_has_what_its_tracker_asks_for(run: Path, tmp_path: Path) -
     said = invoke(case, "--run", run, "--issue", "--out", "-", "--no-check")
     assert "github.com/pytorch/pytorch" in said.output
     assert "### 🐛 Describe the bug" in said.output
+
+
+def test_the_forms_ask_for_what_a_report_has() -> None:
+    entries = [*CONVERTERS.entries(), *BACKENDS.entries()]
+    texts = [text for entry in entries for text in entry.issue_form.values()]
+    named = {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
+    assert {"summary", "code", "versions"} <= named <= set(dir(Report))
 
 
 def test_the_shrunk_case_is_preferred(run: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from harness.plan.reuse.library import Library
 from harness.record import layout, store
 from harness.record.json_lines import Minimal, append_line, read_minimal, write_flaky
 from harness.record.layout import ResultsError
-from harness.record.run_info import read_run_info
+from harness.record.run_info import RunInfo, read_run_info
 from harness.record.writer import RunWriter
+from harness.run import BACKENDS, runtime_distributions
 
 #: erf lacks kernels for float64, so that some of its cases fail.
 OPERATORS = ("aten::celu", "aten::erf")
@@ -323,3 +325,26 @@ def test_a_lost_directory_is_said(tmp_path: Path) -> None:
     library = Library([tmp_path])
     assert library.runs == ()
     assert [note.startswith("set aside: ") for note in library.notices] == [True]
+
+
+def test_a_verdict_rests_on_what_its_backend_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new backend is one file: its entry names its packages, its variables and whether it is on the CPU."""
+    entry = replace(
+        BACKENDS.find("ort-cpu")[0], name="mine", distributions=("click",), variables=("MINE",), on_cpu=False
+    )
+    before = variables_digest()
+    monkeypatch.setenv("MINE_THREADS", "2")
+    assert variables_digest() == before
+    monkeypatch.setitem(BACKENDS, "mine", entry)
+    assert variables_digest() != before
+    info = RunInfo.begin(seed=0, options={}, runtimes=runtime_distributions(), basis={"graphics card": "one"})
+    assert info.versions["click"] == metadata.version("click")
+    other = replace(info, versions={**info.versions, "click": "0"}, basis={"graphics card": "another"})
+    scopes = {name: VerdictScope("aten.celu.default", "dynamo", name) for name in ("mine", "ort-cpu")}
+    found = {name: set(differences(other, info, scope)) for name, scope in scopes.items()}
+    assert {"click", "graphics card"} <= found["mine"]
+    assert not {"click", "graphics card"} & found["ort-cpu"]
+
+
+def variables_digest() -> str:
+    return basis((), (), 60.0, 0)["environment variables"]

@@ -209,11 +209,11 @@ def _about(
 def _conversion(
     overload: str, converter: str, decomposition: OperatorDecomposition, outcomes: Sequence[trial.Outcomes]
 ) -> Conversion:
-    conversions = find_converter(converter).conversions
-    functions = conversions(overload) if conversions else ()
+    entry = find_converter(converter)
+    functions = entry.conversions(overload) if entry.conversions else ()
     if functions:
         how = "own"
-    elif converter == "dynamo" and decomposition.reaches:
+    elif entry.decomposes and decomposition.reaches:
         how = "decomposition"
     elif any(o.converter == converter and o.converted for o in outcomes):
         how = "otherwise"

@@ -14,6 +14,7 @@ from harness.analyse.explain.conversion_trial import Emitted, Outcomes
 from harness.analyse.explain.explanation import About, Explanation
 from harness.analyse.explain.onnx_operator import OnnxOperator
 from harness.compare import Outcome
+from harness.convert import find_converter
 from harness.core import plain, shown
 
 _HOW = {
@@ -42,7 +43,7 @@ def render(found: Explanation) -> Iterator[RenderableType]:
         for converter, overloads in found.missing.items():
             yield shown(f"missing: {converter} has no conversion of {', '.join(overloads)}", style="bold red")
     for name, why in found.unavailable.items():
-        yield shown(f"takes no part: {name}: {why}", style="dim")
+        yield shown(f"not available: {name}: {why}", style="dim")
 
 
 def _overloads(found: Explanation) -> Iterator[RenderableType]:
@@ -86,8 +87,11 @@ def _decomposition(about: About) -> Iterator[RenderableType]:
         verdict = (
             "all of them are converted" if made.reaches else "it does not reach converted operators only"
         )
-        own = any(c.converter == "dynamo" and c.how == "own" for c in about.conversions)
-        note = "; dynamo does not take it apart, as it has a conversion of its own" if own else ""
+        own = (c.converter for c in about.conversions if c.how == "own")
+        taking_apart = [name for name in own if find_converter(name).decomposes]
+        note = "".join(
+            f"; {name} does not take it apart, as it has a conversion of its own" for name in taking_apart
+        )
         yield Padding(shown(verdict + note), (0, 0, 0, 2))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.script import title
 from harness.analyse.repro.script_check import ScriptResult
 from harness.compare import Outcome, Stage
-from harness.convert import find_converter
+from harness.convert import CONVERTERS, find_converter
 from harness.run import BACKENDS
 
 #: Longer graphs and outputs are cut: trackers limit a report to 65,536 characters.
@@ -102,6 +102,31 @@ class Report:
             return ""
         return f"The exported model:\n\n{_fenced(self.graph.strip())}\n"
 
+    @property
+    def is_about_conversion(self) -> str:
+        """As the form of ONNX's tracker has it."""
+        return "Yes" if self.failure.stage in (Stage.CONVERT, Stage.CHECK) else "No"
+
+    @property
+    def backend_version(self) -> str:
+        """Of the runtime."""
+        return self.failure.backend_version
+
+    @property
+    def system(self) -> str:
+        """Operating system, release and processor; "" where nobody knows them."""
+        return self.failure.system
+
+    @property
+    def platform(self) -> str:
+        """The operating system."""
+        return self.system.partition(" ")[0]
+
+    @property
+    def architecture(self) -> str:
+        """The processor's."""
+        return self.system.rpartition(" ")[2]
+
 
 def tracker_of(failure: ReproducibleFailure) -> str:
     """The GitHub repository that a failure is reported to; "" where nobody knows one.
@@ -121,9 +146,9 @@ def tracker_of(failure: ReproducibleFailure) -> str:
 def write_issue(report: Report) -> str:
     """The Markdown of a bug report: a first line with its title, then the tracker's form."""
     tracker = tracker_of(report.failure)
-    form = _FORMS.get(tracker, _plain)
     where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
-    sections = form(report)
+    form = _form(report.failure, tracker)
+    sections = {heading: text.format_map(_Said(report)).rstrip() for heading, text in form.items()}
     body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
     return f"{where}# {title(report.failure)}\n\n{body}"
 
@@ -135,89 +160,30 @@ def _fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _described(report: Report) -> str:
-    return (
-        f"{report.summary}\n\nThis script exits 1 while the defect is there:\n\n{report.code}\n\n"
-        f"Expected: {report.expected}\n\nActual:\n\n{report.actual}\n\n{report.blame}\n\n{report.model}"
-    ).rstrip()
-
-
-def _pytorch(report: Report) -> dict[str, str]:
-    return {"🐛 Describe the bug": _described(report), "Versions": report.versions}
-
-
-def _onnxruntime(report: Report) -> dict[str, str]:
-    failure = report.failure
-    cuda = failure.backend == "ort-cuda"
-    return {
-        "Describe the issue": (
-            f"{report.summary}\n\nExpected: {report.expected}\n\nActual:\n\n{report.actual}\n\n{report.blame}"
-        ),
-        "To reproduce": f"{report.code}\n\n{report.model}".rstrip(),
-        "Urgency": "None.",
-        "Platform": failure.system.split(" ")[0] if failure.system else "",
-        "OS Version": failure.system,
-        "ONNX Runtime Installation": "Released Package",
-        "ONNX Runtime Version or Commit ID": failure.backend_version,
-        "ONNX Runtime API": "Python",
-        "Architecture": failure.system.rpartition(" ")[2],
-        "Execution Provider": "CUDA" if cuda else "Default CPU",
-        "Versions": report.versions,
-    }
-
-
-def _onnx(report: Report) -> dict[str, str]:
-    converting = report.failure.stage in (Stage.CONVERT, Stage.CHECK)
-    return {
-        "Is the issue related to model conversion?": "Yes" if converting else "No",
-        "Describe the bug": f"{report.summary}\n\nActual:\n\n{report.actual}\n\n{report.blame}",
-        "System information": report.versions,
-        "Reproduction instructions": f"{report.code}\n\n{report.model}".rstrip(),
-        "Expected behavior": report.expected,
-    }
-
-
-def _openvino(report: Report) -> dict[str, str]:
-    failure = report.failure
-    return {
-        "OpenVINO Version": failure.backend_version,
-        "Operating System": failure.system,
-        "Device used for inference": "CPU",
-        "Framework": "ONNX",
-        "Issue description": f"{report.summary}\n\nExpected: {report.expected}\n\n{report.blame}",
-        "Step-by-step reproduction": f"{report.code}\n\n{report.model}".rstrip(),
-        "Relevant log output": report.actual,
-        "Versions": report.versions,
-    }
-
-
-def _tensorrt(report: Report) -> dict[str, str]:
-    return {
-        "Description": f"{report.summary}\n\nExpected: {report.expected}\n\nActual:\n\n{report.actual}",
-        "Environment": report.versions,
-        "Relevant Files": report.model.rstrip(),
-        "Steps To Reproduce": f"{report.code}\n\n{report.blame}",
-    }
-
-
-def _plain(report: Report) -> dict[str, str]:
-    return {
-        "Description": report.summary,
-        "Reproduction": report.code,
-        "Expected": report.expected,
-        "Actual": report.actual,
-        "Blame": report.blame,
-        "Model": report.model.rstrip(),
-        "Versions": report.versions,
-    }
-
-
-#: Repository → its form: heading → text.
-_FORMS: Mapping[str, Callable[[Report], dict[str, str]]] = {
-    "pytorch/pytorch": _pytorch,
-    "microsoft/onnxruntime": _onnxruntime,
-    "onnx/onnx": _onnx,
-    "openvinotoolkit/openvino": _openvino,
-    "NVIDIA/TensorRT": _tensorrt,
-    "NVIDIA/TensorRT-RTX": _tensorrt,
+#: For a tracker without a form.
+_PLAIN = {
+    "Description": "{summary}",
+    "Reproduction": "{code}",
+    "Expected": "{expected}",
+    "Actual": "{actual}",
+    "Blame": "{blame}",
+    "Model": "{model}",
+    "Versions": "{versions}",
 }
+
+
+def _form(failure: ReproducibleFailure, tracker: str) -> Mapping[str, str]:
+    """The form of the backend where that tracker is its own, else of any plug-in with the tracker."""
+    entries = (BACKENDS.find(failure.backend)[0], *CONVERTERS.entries(), *BACKENDS.entries())
+    return next((e.issue_form for e in entries if e.tracker == tracker and e.issue_form), _PLAIN)
+
+
+class _Said(dict[str, str]):
+    """Property of a report → what it says."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self._report = report
+
+    def __missing__(self, name: str) -> str:
+        return str(getattr(self._report, name))

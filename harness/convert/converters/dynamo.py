@@ -153,6 +153,14 @@ register(
         summary="torch.onnx.export(dynamo=True)",
         snippet=snippet,
         tracker="pytorch/pytorch",
+        issue_form={
+            "🐛 Describe the bug": (
+                "{summary}\n\nThis script exits 1 while the defect is there:\n\n{code}\n\n"
+                "Expected: {expected}\n\nActual:\n\n{actual}\n\n{blame}\n\n{model}"
+            ),
+            "Versions": "{versions}",
+        },
+        decomposes=True,
         conversions=torchlib_functions,
         notes=exporter_notes,
         skeleton=_skeleton,

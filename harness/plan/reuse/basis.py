@@ -25,7 +25,7 @@ from harness.convert import find_converter
 from harness.generate import OPERATOR_CASES, cases_directory
 from harness.plan.unit import Unit
 from harness.record import DISTRIBUTIONS, RULES, SOURCE
-from harness.run import BACKENDS
+from harness.run import BACKENDS, runtime_distributions
 
 #: Rooms of the harness that read records or are asked beside a run: no verdict hangs on them.
 VIEWS = frozenset({"app", "present", "gate", "analyse"})
@@ -38,10 +38,11 @@ DRAWING = ("seed", "examples", "values", "dtypes", "sources")
 #: Packages of whose dependencies each may change a verdict.
 _ROOTS = tuple(name for name in DISTRIBUTIONS if not name.startswith(("pytest", "pyarrow")))
 
-#: Environment variables that runtimes and kernels read, but for those that only say where files are.
-_VARIABLES = re.compile(
-    r"(ATEN|CUBLAS|CUDA|CUDNN|DNNL|GOMP|HYPOTHESIS|KMP|MKL|NCCL|NVIDIA|OMP|ONEDNN|ONNX|ONNXRUNTIME|OPENBLAS"
-    r"|OPENVINO|ORT|OV|PYTORCH|TORCH|TORCHINDUCTOR|TRT)_\w+"
+#: Environment variables that kernels and libraries read begin like this; `BackendEntry.variables` has those
+#: of runtimes. Those that only say where files are do not count.
+_LIBRARIES = (
+    *("ATEN", "CUBLAS", "CUDA", "CUDNN", "DNNL", "GOMP", "HYPOTHESIS", "KMP", "MKL", "NCCL", "NVIDIA", "OMP"),
+    *("ONEDNN", "ONNX", "OPENBLAS", "PYTORCH", "TORCH", "TORCHINDUCTOR"),
 )
 _PLACES = re.compile(r"\w+_(HOME|PATH|DIR|CACHE)")
 
@@ -191,7 +192,7 @@ def _rules(files: Sequence[str]) -> str:
 def _packages() -> str:
     """Of the packages that those whose versions a run names depend on."""
     versions: dict[str, str] = {}
-    waiting = list(_ROOTS)
+    waiting = [*_ROOTS, *runtime_distributions()]
     while waiting:
         name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
         if name in versions:
@@ -204,12 +205,13 @@ def _packages() -> str:
         for requirement in found.requires or ():
             if "extra ==" not in requirement:
                 waiting += re.findall(r"^[\w.-]+", requirement)
-    named = {name.lower() for name in DISTRIBUTIONS}
+    named = {name.lower() for name in (*DISTRIBUTIONS, *runtime_distributions())}
     return _digest(f"{name} {versions[name]}" for name in sorted(versions) if name not in named)
 
 
 def _variables() -> str:
-    chosen = {n: v for n, v in os.environ.items() if _VARIABLES.fullmatch(n) and not _PLACES.fullmatch(n)}
+    begin = tuple(f"{name}_" for name in (*_LIBRARIES, *(v for e in BACKENDS.entries() for v in e.variables)))
+    chosen = {n: v for n, v in os.environ.items() if n.startswith(begin) and not _PLACES.fullmatch(n)}
     return _digest(f"{name}={chosen[name]}" for name in sorted(chosen))
 
 

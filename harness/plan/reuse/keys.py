@@ -8,24 +8,13 @@ from typing import TypeAlias
 
 from harness.plan.reuse.basis import CASE, DRAWING, GRAPHICS, PLUGIN
 from harness.record import RULES, SOURCE, RunInfo
+from harness.run import BACKENDS, runtime_distributions
 
 #: Name → (what it was, what it is); None for what is not known.
 Differences: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 
 #: Versions that every verdict hangs on.
 _COMMON = ("python", "torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir", "harness")
-
-#: Distributions of runtimes, and how the backends that run them are called.
-_RUNTIMES = {
-    "onnxruntime": "ort",
-    "onnxruntime-gpu": "ort",
-    "openvino": "openvino",
-    "tensorrt": "trt",
-    "tensorrt-rtx-cu13-libs": "trt",
-}
-
-#: Backends that no graphics card has a part in.
-_ON_CPU = ("onnx-reference", "openvino", "ort-cpu")
 
 #: What a version is called that nobody knows.
 _UNKNOWN = (None, "", "unknown")
@@ -59,13 +48,15 @@ def differences(
         place: Of the verdict.
         then_rules: Of the earlier run's rules, where it is not its basis that says which took part.
     """
-    found = _differing(then.versions, now.versions, [*_COMMON, *_runtimes(place.backend)])
+    backend = BACKENDS.find(place.backend)[0]
+    runtimes = runtime_distributions() if backend.distributions is None else backend.distributions
+    found = _differing(then.versions, now.versions, [*_COMMON, *runtimes])
     for name in (f"converter {place.converter}", f"backend {place.backend}"):
         a, b = then.versions.get(name), now.versions.get(name)
         if a != b or b in _UNKNOWN:
             found[name] = a, b
     apart = (CASE, PLUGIN)
-    unread = {*DRAWING, RULES, *([GRAPHICS] if place.backend in _ON_CPU else [])}
+    unread = {*DRAWING, RULES, *([GRAPHICS] if backend.on_cpu else [])}
     names = [n for n in now.basis if not n.startswith(apart) and n not in unread]
     names += [CASE + place.overload, PLUGIN + place.converter, PLUGIN + place.backend]
     found.update(_differing(then.basis, now.basis, [SOURCE, *names]))
@@ -78,27 +69,14 @@ def differences(
 
 def witnesses(then: RunInfo, now: RunInfo) -> Differences:
     """What differs of those that are asked whose defect a failure is."""
-    names = [
-        *_RUNTIMES,
-        *(n for n in {*then.versions, *now.versions} if n.startswith(("converter ", "backend "))),
-    ]
-    both = [n for n in names if n in _RUNTIMES or (n in then.versions and n in now.versions)]
-    return _differing(then.versions, now.versions, both)
+    both = [n for n in then.versions if n.startswith(("converter ", "backend ")) and n in now.versions]
+    return _differing(then.versions, now.versions, [*runtime_distributions(), *both])
 
 
 def drawing(then: RunInfo, now: RunInfo) -> Differences:
     """What differs of that which decides on the cases, beside the operator's own."""
     found = _differing(then.versions, now.versions, ["hypothesis"])
     return {**found, **_differing(then.basis, now.basis, DRAWING)}
-
-
-def _runtimes(backend: str) -> list[str]:
-    if backend == "onnx-reference":
-        # It is a part of onnx.
-        return []
-    own = [name for name, prefix in _RUNTIMES.items() if backend.startswith(prefix)]
-    # Nobody knows what a backend of somebody else's runs.
-    return own or list(_RUNTIMES)
 
 
 def _differing(

@@ -40,6 +40,8 @@ _PACKAGES = {
     "trt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
     "trt-rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu12-bindings"),
 }
+#: Of these a run records the versions.
+_RUNTIMES = {"trt": ("tensorrt",), "trt-rtx": ("tensorrt-rtx-cu13-libs",)}
 _INSTALL = {"trt": "pip install '.[trt]'", "trt-rtx": "pip install '.[trt-rtx]'"}
 
 #: Codes say INVALID_NODE of right models that merely exceed what TensorRT can do.
@@ -375,6 +377,14 @@ def _register(name: str, summary: str) -> None:
             summary=summary,
             snippet=lambda wanted: _snippet(name, wanted),
             tracker="NVIDIA/TensorRT" if name == "trt" else "NVIDIA/TensorRT-RTX",
+            issue_form={
+                "Description": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}",
+                "Environment": "{versions}",
+                "Relevant Files": "{model}",
+                "Steps To Reproduce": "{code}\n\n{blame}",
+            },
+            distributions=_RUNTIMES[name],
+            variables=("TRT",),
         )
     )
 
