@@ -7,28 +7,18 @@ alone, and the rest goes on in a fresh process.
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
-import psutil
-
 from harness.compare import RUNS_AT, UNKNOWN, Outcome
-from harness.core import Invocation
+from harness.core import Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.execute.task import (
     OWN_FAULT,
     Finished,
     Group,
     MemberKey,
-    Ready,
+    Noted,
     Resized,
     ResizeTask,
     Result,
@@ -38,10 +28,11 @@ from harness.execute.task import (
     WorkerTask,
 )
 
-#: How often a working process's memory is looked at, in seconds.
-_POLL = 0.1
-#: Seconds that importing PyTorch and a first export may take on a loaded machine.
-_START_TIMEOUT = 300.0
+#: The option that sets a limit that a worker is ended for.
+_OPTIONS = {"time": " (--timeout)", "memory": " (--memory-limit)"}
+
+# The first process that is forked decides what all of them have, so it is said as early as possible.
+preload_in_fork_server("harness.execute.preload")
 
 
 class WorkerFailed(RuntimeError):
@@ -76,17 +67,12 @@ class Supervisor:
         self, *, timeout: float = 120.0, memory_limit: int = 4 * 2**30, recycle_after: int = 50
     ) -> None:
         self._timeout = timeout
-        self._memory_limit = memory_limit
         self._recycle_after = recycle_after
-        self._process: Any = None
-        self._connection: Connection | None = None
-        #: Never written to; it closes with this process, however that ends.
-        self._alive: Connection | None = None
-        self._served = 0
-        self._directory = tempfile.TemporaryDirectory(prefix="harness-worker-")
-        self._log = Path(self._directory.name) / "output"
+        self._worker = IsolatedProcess(_serving, fork=True, memory_limit=memory_limit)
         #: Backend name → version and device, as the worker found them.
         self.backends: dict[str, Started] = {}
+        #: What a person should know of the converters that took part.
+        self.notes: list[str] = []
 
     def __enter__(self) -> Supervisor:
         return self
@@ -96,13 +82,12 @@ class Supervisor:
 
     def close(self) -> None:
         """End the worker."""
-        self._discard()
-        self._directory.cleanup()
+        self._worker.close()
 
     @property
     def worker_pid(self) -> int | None:
         """Process id of the worker, None where none runs."""
-        return self._process.pid if self._process is not None else None
+        return self._worker.pid
 
     def run(self, task: Task) -> Iterator[list[Result]]:
         """Carry out `task`: one `Result` per case and backend, in lists as they come.
@@ -155,43 +140,9 @@ class Supervisor:
         Raises:
             WorkerFailed: no worker can be started.
         """
-        if self._served:
-            self._discard()
+        if self._worker.served:
+            self._worker.stop()
         return self.serve(task)
-
-    # The process
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["harness.execute.preload"])
-        from harness.execute.worker import main
-
-        self._log.write_bytes(b"")
-        ours, theirs = context.Pipe()
-        watched, alive = context.Pipe(duplex=False)
-        process = context.Process(target=main, args=(theirs, watched, str(self._log)), daemon=True)
-        process.start()
-        theirs.close()
-        watched.close()
-        self._process, self._connection, self._alive, self._served = process, ours, alive, 0
-        # The first process waits for the imports and the first export of the fork server.
-        answer = self._next(timeout=_START_TIMEOUT)
-        if not isinstance(answer, Ready):
-            raise WorkerFailed(f"the worker process does not start: {answer.message}")
-
-    def _discard(self) -> None:
-        if self._process is None:
-            return
-        assert self._connection is not None
-        assert self._alive is not None
-        self._connection.close()
-        self._process.join(0.2)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._process.close()
-        self._alive.close()
-        self._process = self._connection = self._alive = None
 
     def serve(self, task: WorkerTask) -> Iterator[Any]:
         """Messages of one task; a `Death` comes last where the worker did not survive it.
@@ -199,78 +150,38 @@ class Supervisor:
         Raises:
             WorkerFailed: no worker can be started.
         """
-        if self._process is not None and self._served >= self._recycle_after:
-            self._discard()
-        if self._process is None:
-            self._start()
-        assert self._connection is not None
-        self._served += 1
-        with contextlib.suppress(BrokenPipeError):
-            self._connection.send(task)
+        if self._worker.served >= self._recycle_after:
+            self._worker.stop()
+        try:
+            self._worker.send(task)
+        except ProcessDied as died:
+            raise WorkerFailed(died.account) from None
         while True:
-            message = self._next()
+            try:
+                message = self._worker.receive(self._timeout)
+            except ProcessDied as died:
+                outcome = Outcome.TIMEOUT if died.hung else Outcome.CRASH
+                yield Death(outcome, died.account + _OPTIONS.get(died.limit, ""))
+                return
             if isinstance(message, Started):
                 self.backends[message.backend] = message
+            elif isinstance(message, Noted):
+                if message.note not in self.notes:
+                    self.notes.append(message.note)
             elif isinstance(message, Finished):
                 if message.lost:
-                    self._discard()
+                    self._worker.stop()
                     yield Death(Outcome.CRASH, message.lost)
                 return
             else:
                 yield message
-                if isinstance(message, Death):
-                    return
 
-    def _next(self, timeout: float | None = None) -> Any:
-        """The worker's next message, or how it ended."""
-        assert self._connection is not None
-        deadline = time.monotonic() + (timeout or self._timeout)
-        while True:
-            if wait([self._connection], timeout=_POLL):
-                try:
-                    return self._connection.recv()
-                except (EOFError, ConnectionResetError):
-                    return self._died()
-            excess = self._excess_memory()
-            if excess:
-                self._kill()
-                return Death(Outcome.CRASH, excess)
-            if time.monotonic() > deadline:
-                self._kill()
-                return Death(Outcome.TIMEOUT, f"no answer within {self._timeout:g} s (--timeout)")
 
-    def _excess_memory(self) -> str:
-        with contextlib.suppress(psutil.Error):
-            if psutil.Process(self._process.pid).memory_info().rss > self._memory_limit:
-                return f"more than {self._memory_limit / 2**30:g} GiB of memory (--memory-limit)"
-        return ""
+def _serving(send: Send) -> Callable[[WorkerTask], None]:
+    # What it imports is loaded in the fork server already, and not needed here.
+    from harness.execute.worker import start_worker
 
-    def _kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._discard()
-
-    def _died(self) -> Death:
-        self._process.join()
-        code = self._process.exitcode
-        words = self._last_words()
-        self._discard()
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
-            return Death(Outcome.CRASH, f"process killed by {name}" + (f"\n{words}" if words else ""))
-        return Death(Outcome.CRASH, f"process exited with status {code}" + (f"\n{words}" if words else ""))
-
-    def _last_words(self) -> str:
-        with contextlib.suppress(OSError), self._log.open("rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - 4000))
-            text = log.read().decode(errors="replace")
-            lines = [line for line in text.splitlines() if line.strip()]
-            # faulthandler's stack is of the harness, not of the runtime that died.
-            for i, line in enumerate(lines):
-                if line.startswith("Fatal Python error"):
-                    return "\n".join(lines[max(0, i - 3) : i + 1])
-            return "\n".join(lines[-4:])
-        return ""
+    return start_worker(send)
 
 
 def _after_death(

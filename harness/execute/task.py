@@ -39,8 +39,9 @@ class Settings:
         dynamic: Export with dynamic dimensions.
         rules: Files of conversion functions to use in place of the converter's own.
         blame: Find out whose defect each failure is.
-        witnesses: Backends that are asked about another backend's failure.
-        last_witnesses: Likewise, where the failure cannot be decided without them; those that are installed.
+        witnesses: Backends that are asked about another backend's failure; None for those whose
+            `BackendEntry` says so.
+        last_witnesses: Those that are asked only where the failure cannot be decided without them.
     """
 
     opset: int | None = None
@@ -49,8 +50,8 @@ class Settings:
     dynamic: bool = False
     rules: tuple[str, ...] = ()
     blame: bool = True
-    witnesses: tuple[str, ...] = ("onnx-reference", "ort-cpu")
-    last_witnesses: tuple[str, ...] = ("openvino",)
+    witnesses: tuple[str, ...] | None = None
+    last_witnesses: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,17 +129,23 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The process is up and waits for its first task."""
-
-
-@dataclass(frozen=True)
 class Started:
     """A backend has been started; its facts for the record."""
 
     backend: str
     version: str
     device: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A converter has been started of which a person should know something.
+
+    Attributes:
+        note: A line.
+    """
+
+    note: str
 
 
 @dataclass(frozen=True)

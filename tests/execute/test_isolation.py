@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -28,10 +29,12 @@ from harness_runs import (
     vector,
 )
 from planted._guilty import SIZE, VALUE
+from planted.chatty import Chatter
 
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core import IsolatedCalls, ProcessDied, isolation
 from harness.core.invocation import Invocation, Recipe, TensorSpec
-from harness.execute.supervisor import Supervisor
+from harness.execute.supervisor import Death, Supervisor, WorkerFailed
 from harness.execute.task import Settings
 from harness.generate.recorded_case import Replayed
 from harness.plan.unit import run_unit
@@ -299,3 +302,83 @@ def test_a_fault_of_the_harness_is_nobody_elses() -> None:
     assert (verdict.outcome, verdict.blame) == (Outcome.CRASH, "unknown")
     assert verdict.message.startswith("the harness itself failed, please report it: KeyError")
     assert next_.outcome is Outcome.PASS
+
+
+def test_a_worker_that_never_stops_talking_is_held_to_the_memory_limit() -> None:
+    with Supervisor(memory_limit=2**30) as supervisor:
+        *said, death = supervisor.serve(Chatter(mebibytes=1500))
+        assert said == list(range(len(said)))
+        assert death == Death(Outcome.CRASH, "more than 1 GiB of memory (--memory-limit)")
+        # The next task has a fresh worker.
+        assert list(supervisor.serve(Chatter(mebibytes=2))) == [0, 1]
+
+
+def test_a_worker_that_does_not_start_is_not_told_about_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "_START_TIMEOUT", 0.0)
+    with Supervisor() as supervisor, pytest.raises(WorkerFailed) as raised:
+        list(supervisor.serve(Chatter(mebibytes=1)))
+    assert str(raised.value) == "the worker process does not start: no answer within 0 s"
+
+
+class Awkward(Exception):
+    def __init__(self, day: int, month: str) -> None:
+        super().__init__(f"on the {day}rd of {month}")
+
+
+def fail_awkwardly() -> None:
+    raise Awkward(3, "May")
+
+
+def leave(status: int) -> None:
+    print("never again")
+    os._exit(status)
+
+
+def test_a_process_that_died_is_replaced_and_its_last_words_are_kept() -> None:
+    with IsolatedCalls(timeout=30) as process:
+        before = process.call(os.getpid)
+        with pytest.raises(ProcessDied) as raised:
+            process.call(leave, 3)
+        assert raised.value.account == "process exited with status 3\nnever again"
+        assert process.call(os.getpid) not in (before, os.getpid())
+
+
+def test_what_a_function_raises_comes_back_and_costs_no_process() -> None:
+    with IsolatedCalls(timeout=30) as process:
+        before = process.call(os.getpid)
+        with pytest.raises(ZeroDivisionError):
+            process.call(divmod, 1, 0)
+        with pytest.raises(TypeError, match="cannot pickle"):
+            process.call(open, os.devnull)
+        # Such an error is pickled, but cannot be read again.
+        with pytest.raises(RuntimeError, match="Awkward: on the 3rd of May"):
+            process.call(fail_awkwardly)
+        assert process.call(os.getpid) == before
+
+
+def test_a_call_that_takes_too_long_is_given_up() -> None:
+    with IsolatedCalls(timeout=1.0) as process:
+        with pytest.raises(ProcessDied, match="no answer within 1 s") as raised:
+            process.call(time.sleep, 60)
+        assert raised.value.hung
+        assert process.call(abs, -1) == 1
+
+
+def test_the_environment_of_a_process_is_its_own() -> None:
+    """While it starts, other threads of this process must see their variables, and no others."""
+    seen: set[tuple[bool, bool]] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.add(("PATH" in os.environ, "OF_THE_OTHER" in os.environ))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        with IsolatedCalls(timeout=30, environment={"OF_THE_OTHER": "1"}) as process:
+            assert process.call(os.getenv, "OF_THE_OTHER") == "1"
+    finally:
+        done.set()
+        watching.join()
+    assert seen == {(True, False)}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.analyse.argument_coverage.point import (
+    Acceptance,
     Point,
     SurveyedOperator,
     family,

@@ -13,8 +13,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.core import Argument, Invocation, TensorSpec, overload
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """PyTorch's answer to a call.
+
+    Attributes:
+        refusal: Its message; "" where it took the call, and ``died`` or ``hung`` where the process did.
+        shapes: Of the output tensors.
+    """
+
+    refusal: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def taken(self) -> bool:
+        """Whether PyTorch took the call."""
+        return not self.refusal
 
 
 def _always(base: Acceptance, answer: Acceptance) -> bool:

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import accumulate
 from operator import mul
 
-from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.analyse.argument_coverage.point import (
+    Acceptance,
     Point,
     SurveyedOperator,
     family,

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.analyse.argument_coverage.acceptance import Acceptance
 from harness.analyse.argument_coverage.asker import Asker
 from harness.analyse.argument_coverage.families import FAMILIES
-from harness.analyse.argument_coverage.point import Point, SurveyedOperator
+from harness.analyse.argument_coverage.point import Acceptance, Point, SurveyedOperator
 from harness.analyse.argument_coverage.unreachable import Excuse
 from harness.core import Invocation
 from harness.generate import OperatorCase, draw_invocations

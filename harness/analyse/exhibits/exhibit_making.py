@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from functools import cache
 from pathlib import Path
 
@@ -25,12 +24,9 @@ from harness.record import Graph, Minimal, RunInfo, Script
 _LENGTH = 20_000
 
 
-def start() -> None:
-    """Prepare the process: it does one thing at a time, and what kernels print is of no use."""
+def one_thread() -> None:
+    """Prepare the process: it does one thing at a time."""
     torch.set_num_threads(1)
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
 
 
 def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
-from harness.analyse.exhibits.exhibit_making import make_graph, make_script, start
+from harness.analyse.exhibits.exhibit_making import make_graph, make_script, one_thread
 from harness.analyse.exhibits.selection import wanted_failures, wanted_graphs
+from harness.core import IsolatedCalls
 from harness.record import append_line, read_graphs, read_minimal, read_run_info, read_scripts
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass
@@ -21,8 +21,8 @@ class Written:
     """What was done.
 
     Attributes:
-        graphs: How many were written.
-        scripts: Likewise.
+        graphs: How many graphs were written.
+        scripts: How many scripts were written.
         failed: What could not be made → why, in a line.
     """
 
@@ -46,7 +46,7 @@ def write_evidence(
         overloads: Only these operators; None for all.
         again: Make also what is there.
         timeout: Seconds for each.
-        progress: Told what is being made.
+        progress: Called with a label of what is made next.
 
     Raises:
         ResultsError: the run cannot be read, or its directory not written.
@@ -56,13 +56,15 @@ def write_evidence(
     done_graphs = set() if again else set(read_graphs(run))
     done_scripts = set() if again else set(read_scripts(run))
     written = Written()
-    with _beside(timeout) as ask:
+    with IsolatedCalls(timeout=timeout, prepare=one_thread) as process:
         for graph in wanted_graphs(run, overloads):
             if (graph.overload, graph.converter) in done_graphs:
                 continue
             label = f"graph of {graph.overload} by {graph.converter}"
             progress(label)
-            made = ask(label, written.failed, make_graph, graph, opset if isinstance(opset, int) else None)
+            made = _made(
+                process, written, label, make_graph, graph, opset if isinstance(opset, int) else None
+            )
             if made is not None:
                 append_line(run, made)
                 written.graphs += 1
@@ -72,44 +74,24 @@ def write_evidence(
             label = f"script of {row.case_id}, {row.converter} → {row.backend}"
             progress(label)
             mine = [minimal for minimal in minimals if minimal.case_id == row.case_id]
-            made = ask(label, written.failed, make_script, run, row, mine, info)
-            if made is not None:
-                append_line(run, made)
+            script = _made(process, written, label, make_script, run, row, mine, info)
+            if script is not None:
+                append_line(run, script)
                 written.scripts += 1
     return written
 
 
-@contextmanager
-def _beside(timeout: float) -> Iterator[Callable[..., Any]]:
-    """A function that calls another in a process of its own; None where that fails, dies or hangs."""
-    pools: list[ProcessPoolExecutor] = []
-
-    def ask(label: str, failed: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
-        if not pools:
-            pools.append(
-                ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=start)
-            )
-        future: Future[Any] = pools[0].submit(function, *arguments)
-        try:
-            return future.result(timeout)
-        except BrokenProcessPool:
-            failed[label] = "the process died"
-        except TimeoutError:
-            failed[label] = f"no answer within {timeout:g} s"
-        except Exception as error:
-            failed[label] = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return None
-        _stop(pools.pop())
-        return None
-
+def _made(
+    process: IsolatedCalls,
+    written: Written,
+    label: str,
+    function: Callable[P, R],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> R | None:
+    """What the function makes in the process; None where it fails, dies or hangs, which is noted."""
     try:
-        yield ask
-    finally:
-        for pool in pools:
-            _stop(pool)
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    for process in list((pool._processes or {}).values()):
-        process.kill()
-    pool.shutdown(wait=False, cancel_futures=True)
+        return process.call(function, *args, **kwargs)
+    except Exception as error:
+        written.failed[label] = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return None

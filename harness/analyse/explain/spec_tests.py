@@ -7,11 +7,8 @@ process of its own, which may die.
 
 from __future__ import annotations
 
-import multiprocessing
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +16,11 @@ import numpy as np
 import onnx
 
 from harness.analyse.explain import onnx_operator
-from harness.core import plain
+from harness.core import IsolatedCalls, ProcessDied, plain
 from harness.run import BACKENDS
 
 #: As ONNX's own test runner compares.
 _RTOL, _ATOL = 1e-3, 1e-7
-#: Seconds for all tests of an operator in one backend.
-_TIMEOUT = 120.0
 #: That every runtime here reads.
 _IR_VERSION = 10
 
@@ -60,36 +55,29 @@ class _Test:
     data_sets: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], ...]
 
 
-def run_spec_tests(operator: str, names: Sequence[str]) -> list[SpecResult]:
-    """Try the specification's tests of `operator` in some backends; none where it has no test."""
-    tests = _in_process(_collect, operator)
-    if not isinstance(tests, list) or not tests:
-        return []
-    results = []
-    for name in names:
-        result = _in_process(_run, name, operator, tests)
-        if isinstance(result, SpecResult):
-            results.append(result)
-        else:
-            results.append(SpecResult(backend=name, tests=len(tests), problem=str(result)))
-    return results
+def run_spec_tests(operator: str, names: Sequence[str], *, timeout: float = 120.0) -> list[SpecResult]:
+    """Try the specification's tests of `operator` in some backends; none where it has no test.
 
-
-def _in_process(function: Any, *arguments: Any) -> Any:
-    """The function's result, or what became of it in words."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
-        future = pool.submit(function, *arguments)
+    Args:
+        operator: Name of the ONNX operator.
+        names: Of the backends.
+        timeout: Seconds that one backend may take for all the tests.
+    """
+    with IsolatedCalls(timeout=timeout) as process:
         try:
-            return future.result(timeout=_TIMEOUT)
-        except BrokenProcessPool:
-            return "the process died"
-        except TimeoutError:
-            for process in list(pool._processes.values()):
-                process.kill()
-            return f"not done after {_TIMEOUT:.0f} s"
-        except Exception as error:
-            return plain(f"{type(error).__name__}: {error}", 240)
+            tests = process.call(_collect, operator)
+        except Exception:
+            return []
+        results = []
+        for name in names if tests else ():
+            process.stop()
+            try:
+                results.append(process.call(_run, name, operator, tests))
+            except Exception as error:
+                # The message about a process that died says all.
+                said = str(error) if isinstance(error, ProcessDied) else f"{type(error).__name__}: {error}"
+                results.append(SpecResult(backend=name, tests=len(tests), problem=plain(said, 240)))
+    return results
 
 
 def _collect(operator: str) -> list[_Test]:

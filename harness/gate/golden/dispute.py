@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from harness.core import IsolatedCalls
 from harness.gate.golden.golden import Golden
-from harness.gate.golden.isolated import Isolated
 from harness.gate.golden.verify import GoldenDifference, Said, differences, today
 
 #: PyTorch's kernels for a CPU without vector instructions.
@@ -20,9 +20,9 @@ def disputed(goldens: Sequence[Golden], *, timeout: float) -> list[GoldenDiffere
     That is, differently in a bit where nothing but memory that it has not written differs; or wrongly, as
     the judge has it, on a CPU without vector instructions, where last places may differ.
     """
-    with Isolated(timeout=timeout) as process:
+    with IsolatedCalls(timeout=timeout) as process:
         found = list(differences(goldens, _today_with_other_memory, process))
-    with Isolated(timeout=timeout, environment=_PLAIN_CPU) as process:
+    with IsolatedCalls(timeout=timeout, environment=_PLAIN_CPU) as process:
         found += [d for d in differences(goldens, today, process) if d.is_wrong]
     return found
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.core import IsolatedCalls
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.golden_running import ending_of
-from harness.gate.golden.isolated import Isolated
 from harness.gate.golden.manifest import Manifest
 from harness.gate.golden.outcome import PASSED, Ending, GoldenKey
 
@@ -74,7 +74,7 @@ def check(
         timeout: Seconds that one model may take.
     """
     for backend in backends:
-        with Isolated(timeout=timeout) as process:
+        with IsolatedCalls(timeout=timeout) as process:
             for golden in goldens:
                 for converter in sorted(golden.models):
                     if converters is not None and converter not in converters:

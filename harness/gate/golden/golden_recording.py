@@ -13,12 +13,12 @@ import torch
 import harness
 from harness.compare import Outcome, Stage, normalise
 from harness.convert import find_converter
+from harness.core import IsolatedCalls, ProcessDied
 from harness.gate.golden.dispute import disputed, undisputed
 from harness.gate.golden.golden import Golden
 from harness.gate.golden.golden_making import GoldensMade, ask, candidates, exported, make
 from harness.gate.golden.golden_running import ending_of, version_of
 from harness.gate.golden.golden_store import read_set, write_set
-from harness.gate.golden.isolated import Died, Isolated
 from harness.gate.golden.manifest import MANIFEST_FILE, Manifest
 from harness.gate.golden.outcome import Ending, GoldenKey
 from harness.gate.golden.verify import GoldenDifference
@@ -73,7 +73,7 @@ def record(
         ResultsError: the directory cannot be written, or holds goldens that something else made.
     """
     with ExitStack() as stack:
-        processes = {name: stack.enter_context(Isolated(timeout=timeout)) for name in backends}
+        processes = {name: stack.enter_context(IsolatedCalls(timeout=timeout)) for name in backends}
         return _record(
             directory,
             overloads,
@@ -88,7 +88,7 @@ def record(
 def _record(
     directory: Path,
     overloads: Sequence[str],
-    processes: Mapping[str, Isolated],
+    processes: Mapping[str, IsolatedCalls],
     manifest: Manifest,
     *,
     complete: bool,
@@ -121,11 +121,11 @@ def _make(
 ) -> tuple[dict[str, tuple[Golden, ...]], dict[str, str]]:
     goldens: dict[str, tuple[Golden, ...]] = {}
     lost: dict[str, str] = {}
-    with Isolated(timeout=timeout) as process:
+    with IsolatedCalls(timeout=timeout) as process:
         for name in overloads:
             try:
                 made = _surviving(name, manifest, process)
-            except Died as death:
+            except ProcessDied as death:
                 lost[name] = str(death)
                 continue
             if made.goldens:
@@ -136,7 +136,7 @@ def _make(
     return goldens, lost
 
 
-def _surviving(name: str, manifest: Manifest, process: Isolated) -> GoldensMade:
+def _surviving(name: str, manifest: Manifest, process: IsolatedCalls) -> GoldensMade:
     """The goldens of an operator: those that do not kill PyTorch, with the models of converters that live."""
     converter_names = tuple(manifest.converters)
     seed, count = manifest.seed, manifest.count
@@ -146,18 +146,18 @@ def _surviving(name: str, manifest: Manifest, process: Isolated) -> GoldensMade:
         avoided = frozenset(deadly)
         return process.call(make, name, converter_names=chosen, seed=seed, count=count, without=avoided)
 
-    with suppress(Died):
+    with suppress(ProcessDied):
         return living(converter_names)
     for invocation in process.call(candidates, name, seed=seed):
         try:
             process.call(ask, invocation)
-        except Died:
+        except ProcessDied:
             deadly.add(invocation.case_id)
     alive: list[str] = []
     for converter in converter_names:
         # Twice: what reads memory that is not its own dies by chance.
         for _ in range(2):
-            with suppress(Died):
+            with suppress(ProcessDied):
                 living((*alive, converter))
                 alive.append(converter)
                 break
@@ -173,17 +173,17 @@ def _surviving(name: str, manifest: Manifest, process: Isolated) -> GoldensMade:
     return GoldensMade(tuple(goldens), unconverted)
 
 
-def _exported(golden: Golden, converter: str, process: Isolated) -> bytes | Ending:
+def _exported(golden: Golden, converter: str, process: IsolatedCalls) -> bytes | Ending:
     """The model of one golden by a converter that does not survive some."""
     try:
         return process.call(exported, golden.invocation, converter)
-    except Died as death:
+    except ProcessDied as death:
         outcome = Outcome.TIMEOUT if death.hung else Outcome.CRASH
         return Ending(Stage.CONVERT, outcome, normalise(str(death)))
 
 
 def _manifest(
-    processes: Mapping[str, Isolated], converter_names: Sequence[str], seed: int, count: int
+    processes: Mapping[str, IsolatedCalls], converter_names: Sequence[str], seed: int, count: int
 ) -> Manifest:
     versions = {name: process.call(version_of, name) for name, process in processes.items()}
     return Manifest(

@@ -7,22 +7,22 @@ from functools import cache
 import onnx
 
 from harness.compare import Outcome, Stage, compare, normalise
+from harness.core import IsolatedCalls, ProcessDied
 from harness.execute import StepFailure, named_feeds, narrowing, outputs_or_failure
 from harness.gate.golden.golden import Golden
-from harness.gate.golden.isolated import Died, Isolated
 from harness.gate.golden.outcome import PASSED, Ending
 from harness.generate import load_cases
 from harness.run import BACKENDS, Backend, DeviceLost
 
 
-def ending_of(golden: Golden, converter: str, backend: str, process: Isolated) -> Ending:
+def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCalls) -> Ending:
     """How the golden's model ends on a backend that is started in `process`, which may die of it."""
     try:
         return process.call(run_here, golden, converter, backend)
     except DeviceLost as error:
         process.close()
         return Ending(Stage.RUN, Outcome.CRASH, normalise(str(error)), str(error))
-    except Died as death:
+    except ProcessDied as death:
         outcome = Outcome.TIMEOUT if death.hung else Outcome.CRASH
         return Ending(Stage.RUN, outcome, normalise(str(death)), str(death))
 

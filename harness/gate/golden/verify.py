@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from harness.compare import Mask, anything, compare, ulp
-from harness.core import Array, TensorSpec, build_tensor, is_float
+from harness.core import Array, IsolatedCalls, ProcessDied, TensorSpec, build_tensor, is_float
 from harness.execute import call_invocation, to_numpy
 from harness.gate.golden.golden import Golden
-from harness.gate.golden.isolated import Died, Isolated
 from harness.generate import load_cases
 
 #: The fields of a `GoldenDifference` but for the golden; None where there is none.
@@ -42,16 +41,18 @@ class GoldenDifference:
 
 def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[GoldenDifference]:
     """Run the goldens in today's PyTorch, in a process that may die of it."""
-    with Isolated(timeout=timeout) as process:
+    with IsolatedCalls(timeout=timeout) as process:
         yield from differences(goldens, today, process)
 
 
-def differences(goldens: Sequence[Golden], asked: _Asked, process: Isolated) -> Iterator[GoldenDifference]:
+def differences(
+    goldens: Sequence[Golden], asked: _Asked, process: IsolatedCalls
+) -> Iterator[GoldenDifference]:
     """What `asked` says of the goldens in `process`, where that is anything."""
     for golden in goldens:
         try:
             found = process.call(asked, golden)
-        except Died as death:
+        except ProcessDied as death:
             found = True, str(death), None
         if found is not None:
             yield GoldenDifference(golden, *found)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from harness.core import OP_DB_MODULE, Unavailable
+from harness.core import OP_DB_MODULE, IsolatedCalls, ProcessDied, Unavailable
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources import _op_db
 from harness.generate.sources.source import Notice, Request, SourceFinding, grouped, resized

@@ -1,0 +1,346 @@
+"""A process that may die, hang or eat memory in place of this one: PyTorch, exporters and runtimes do."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import fcntl
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.machinery import PathFinder
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
+
+import psutil
+
+from harness.core.plain_text import describe_error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: How often a working process's memory is looked at, in seconds.
+_POLL = 0.1
+#: Seconds that starting may take: importing PyTorch and a first export on a loaded machine.
+_START_TIMEOUT = 300.0
+#: What a process says when it is ready for requests.
+_READY = "ready"
+
+#: Sends a plain value to the process that asked.
+Send: TypeAlias = Callable[[object], None]
+#: Carries out one request.
+Serve: TypeAlias = Callable[[Any], None]
+
+
+class ProcessDied(Exception):
+    """A process ended, or was ended, before it answered; the message says how.
+
+    Args:
+        message: For a person.
+        words: The last lines that it printed.
+        limit: The limit that it was ended for: ``time`` or ``memory``; "" where it ended by itself.
+    """
+
+    def __init__(self, message: str, *, words: str = "", limit: str = "") -> None:
+        super().__init__(message)
+        self.words = words
+        self.limit = limit
+
+    @property
+    def hung(self) -> bool:
+        """Whether it gave no answer in time."""
+        return self.limit == "time"
+
+    @property
+    def account(self) -> str:
+        """The message, and below it the last words."""
+        return f"{self}\n{self.words}" if self.words else str(self)
+
+
+class IsolatedProcess:
+    """Serves one request after the other in another process, which is replaced when it dies.
+
+    Use it as a context manager, or close it. The process starts with the first request. It ends when this one
+    does, however that happens.
+
+    Args:
+        start: Called in the process with a way to send answers; the result serves requests. It is pickled.
+        fork: Fork the process from the fork server, which has imported what `preload_in_fork_server` named.
+            Otherwise it starts from nothing: what this process has imported or started is not in the other.
+        memory_limit: Bytes of resident memory that the process may reach; None for any number.
+        environment: Variables that it has beside this process's, set before it imports anything else.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Send], Serve],
+        *,
+        fork: bool = False,
+        memory_limit: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._start = start
+        self._context: Any = multiprocessing.get_context("forkserver" if fork else "spawn")
+        self._memory_limit = memory_limit
+        self._environment = dict(environment or {})
+        self._process: Any = None
+        self._connection: Connection | None = None
+        #: Never written to; it closes with this process, however that ends.
+        self._alive: Connection | None = None
+        self._ended_for: ProcessDied | None = None
+        self._looked = 0.0
+        self._directory = tempfile.TemporaryDirectory(prefix="harness-worker-")
+        self._log = Path(self._directory.name) / "output"
+        #: How many requests the running process has had.
+        self.served = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self.stop()
+        self._directory.cleanup()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None where none runs."""
+        return self._process.pid if self._process is not None else None
+
+    def send(self, request: object) -> None:
+        """Hand over a request, which is pickled; its answers are to be received before the next.
+
+        Raises:
+            ProcessDied: no process can be started.
+        """
+        if self._connection is None:
+            self._launch()
+        assert self._connection is not None
+        self.served += 1
+        # Receiving says how it died.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send(request)
+
+    def receive(self, timeout: float) -> Any:
+        """The next thing that the process sends.
+
+        Args:
+            timeout: Seconds that it may take.
+
+        Raises:
+            ProcessDied: it sends nothing more, or takes too long or too much memory.
+        """
+        assert self._connection is not None
+        deadline = time.monotonic() + timeout
+        while True:
+            # However busy it is sending; what it had sent before it was ended is still received.
+            self._look_at_memory()
+            patience = min(_POLL, max(0.0, deadline - time.monotonic()))
+            if self._connection.poll(0 if self._ended_for else patience):
+                try:
+                    return self._connection.recv()
+                except (EOFError, OSError):
+                    raise self._ended() from None
+            if self._ended_for:
+                raise self._ended()
+            if time.monotonic() >= deadline:
+                self._end_for(ProcessDied(f"no answer within {timeout:g} s", limit="time"))
+                raise self._ended()
+
+    def stop(self) -> None:
+        """End the process; the next request starts another."""
+        if self._process is None:
+            return
+        assert self._connection is not None
+        assert self._alive is not None
+        self._connection.close()
+        self._process.join(0.2)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._process.close()
+        self._alive.close()
+        self._process = self._connection = self._alive = None
+
+    def _launch(self) -> None:
+        self._log.write_bytes(b"")
+        self._connection, theirs = self._context.Pipe()
+        watched, self._alive = self._context.Pipe(duplex=False)
+        start = pickle.dumps(self._start)
+        self._process = self._context.Process(
+            target=_run, args=(theirs, watched, str(self._log), self._environment, start), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        watched.close()
+        self.served, self._ended_for = 0, None
+        try:
+            self.receive(_START_TIMEOUT)
+        except ProcessDied as died:
+            message = f"the worker process does not start: {died}"
+            raise ProcessDied(message, words=died.words, limit=died.limit) from None
+
+    def _look_at_memory(self) -> None:
+        now = time.monotonic()
+        if self._memory_limit is None or self._ended_for or now - self._looked < _POLL:
+            return
+        self._looked = now
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(self._process.pid).memory_info().rss > self._memory_limit:
+                excess = f"more than {self._memory_limit / 2**30:g} GiB of memory"
+                self._end_for(ProcessDied(excess, limit="memory"))
+
+    def _end_for(self, reason: ProcessDied) -> None:
+        self._process.kill()
+        self._process.join()
+        self._ended_for = reason
+
+    def _ended(self) -> ProcessDied:
+        """How the process ended, which it has."""
+        died = self._ended_for
+        if died is None:
+            self._process.join()
+            code = self._process.exitcode
+            how = (
+                f"killed by {signal.Signals(-code).name}"
+                if code is not None and code < 0
+                else f"exited with status {code}"
+            )
+            died = ProcessDied(f"process {how}", words=self._last_words())
+        self.stop()
+        return died
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError), self._log.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - 4000))
+            text = log.read().decode(errors="replace")
+            lines = [line for line in text.splitlines() if line.strip()]
+            # faulthandler's stack is of the harness, not of the runtime that died.
+            for i, line in enumerate(lines):
+                if line.startswith("Fatal Python error"):
+                    return "\n".join(lines[max(0, i - 3) : i + 1])
+            return "\n".join(lines[-4:])
+        return ""
+
+
+class IsolatedCalls(IsolatedProcess):
+    """Calls functions of modules in an isolated process.
+
+    Args:
+        timeout: Seconds that one call may take; the first one in a process imports what it needs, too.
+        prepare: Called when a process starts.
+        fork: See `IsolatedProcess`.
+        environment: See `IsolatedProcess`.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float = 60.0,
+        prepare: Callable[[], object] | None = None,
+        fork: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(partial(_calling, prepare), fork=fork, environment=environment)
+        self._timeout = timeout
+
+    def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """`function(*args, **kwargs)` there; all of them are pickled.
+
+        Raises:
+            ProcessDied: there is no answer.
+            Exception: what the function raised.
+        """
+        self.send((function, args, kwargs))
+        returned, result = self.receive(self._timeout)
+        if not returned:
+            raise result
+        answer: R = result
+        return answer
+
+
+def preload_in_fork_server(module: str) -> None:
+    """Have the fork server import `module` before it forks; of no effect once it runs.
+
+    Importing it must not start threads or touch a device: a forked process inherits neither.
+    """
+    package = module.partition(".")[0]
+    found = PathFinder.find_spec(package, [str(Path.cwd())])
+    ours = [Path(place).resolve() for place in sys.modules[package].__path__]
+    # Until Python 3.13 the server looks into the current directory first, whatever this process's path says;
+    # another project may have a package of that name there.
+    if found is None or [Path(place).resolve() for place in found.submodule_search_locations or ()] == ours:
+        multiprocessing.get_context("forkserver").set_forkserver_preload([module])
+
+
+# Within the process
+
+
+def _run(
+    connection: Connection, alive: Connection, log: str, environment: Mapping[str, str], start: bytes
+) -> None:
+    os.environ.update(environment)
+    _redirect_output(log)
+    _die_with_session(alive)
+    serve = pickle.loads(start)(connection.send)
+    connection.send(_READY)
+    with contextlib.suppress(EOFError):
+        while True:
+            request = connection.recv()
+            serve(request)
+
+
+def _calling(prepare: Callable[[], object] | None, send: Send) -> Serve:
+    if prepare is not None:
+        prepare()
+
+    def serve(request: tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]) -> None:
+        function, args, kwargs = request
+        try:
+            send((True, function(*args, **kwargs)))
+        except Exception as error:
+            send((False, _portable(error)))
+
+    return serve
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or its words where it cannot be pickled and read again."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(describe_error(error))
+    return error
+
+
+def _die_with_session(alive: Connection) -> None:
+    """Have the kernel end this process when the other end of `alive` closes, because its session died.
+
+    Inside native code that hangs a process never learns that its connection is closed, and the fork server
+    lives as long as its children do. The default action of SIGIO is to end the process.
+    """
+    fcntl.fcntl(alive.fileno(), fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(alive.fileno(), fcntl.F_SETFL, os.O_ASYNC)
+    if alive.poll():
+        # It closed before the kernel was asked to watch it.
+        os._exit(1)
+
+
+def _redirect_output(log: str) -> None:
+    """Runtimes write to file descriptors 1 and 2 from native code, and a dying process says why there."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    sys.stdout = sys.stderr = Path(log).open("a", buffering=1)  # noqa: SIM115 - lives as long as the process
+    faulthandler.enable(file=2, all_threads=False)
