@@ -38,15 +38,14 @@
   }
 
   function ended(state) {
-    if (!state) return el("span.quiet", {}, "–");
+    if (!state) return el("span.quiet", "–");
     const [outcome, stage, signature, open, , rule] = state;
     return el(
       "div",
-      {},
       controls.outcome(outcome, stage),
-      open ? el("span.small.quiet", {}, " left open") : null,
+      open ? el("span.small.quiet", " left open") : null,
       signature ? el("div.mono.small.clip2", { title: signature }, signature) : null,
-      rule ? el("div.small.quiet", {}, "rule: " + rule) : null,
+      rule ? el("div.small.quiet", "rule: " + rule) : null,
     );
   }
 
@@ -58,20 +57,18 @@
   function versions(before, after) {
     const all = [...new Set([...Object.keys(before.versions), ...Object.keys(after.versions)])].sort();
     const changed = all.filter((name) => before.versions[name] !== after.versions[name]);
-    if (!changed.length) return el("p.quiet", {}, "No version changed between the two runs.");
+    if (!changed.length) return el("p.quiet", "No version changed between the two runs.");
     return el(
       "section.panel",
-      {},
-      el("h2", {}, "Versions that changed"),
+      el("h2", "Versions that changed"),
       controls.table(
         ["", words.when(before.started), words.when(after.started)],
         changed.map((name) =>
           el(
             "tr",
-            {},
             el("th", { scope: "row" }, name),
-            el("td", {}, before.versions[name] || "–"),
-            el("td", {}, after.versions[name] || "–"),
+            el("td", before.versions[name] || "–"),
+            el("td", after.versions[name] || "–"),
           ),
         ),
       ),

@@ -11,7 +11,7 @@
         el("option", { value: option, selected: String(option) === String(value) }, words),
       ),
     );
-    return el("label.field", {}, label, field);
+    return el("label.field", label, field);
   }
 
   function search(label, value, change) {
@@ -28,7 +28,7 @@
         waiting = setTimeout(() => change(field.value), 120);
       },
     });
-    return el("div.field.search", {}, field);
+    return el("div.field.search", field);
   }
 
   function check(label, value, change, title) {
@@ -45,7 +45,6 @@
     );
     return el(
       "div.code" + (wrap ? ".wrap" : ""),
-      {},
       el("pre", { tabindex: "0", "aria-label": label }, text),
       button,
     );
@@ -115,7 +114,6 @@
     const kind = word === "pass" ? "good" : ["built", "narrowed", "skip"].includes(word) ? "quiet" : "bad";
     return el(
       "span.chip.strong",
-      {},
       el("span.glyph." + kind, { "aria-hidden": "true" }, GLYPHS[word] || "•"),
       at,
     );
@@ -128,8 +126,7 @@
       .map((title) => (typeof title === "string" ? el("th", { scope: "col" }, title) : title));
     return el(
       "div.scroll",
-      {},
-      el("table.plain", {}, head.length ? el("thead", {}, el("tr", {}, head)) : null, el("tbody", {}, rows)),
+      el("table.plain", head.length ? el("thead", el("tr", head)) : null, el("tbody", rows)),
     );
   }
 

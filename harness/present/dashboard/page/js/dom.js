@@ -2,18 +2,19 @@
 (function () {
   "use strict";
 
-  // el("a.chip.strong", {href: "#/"}, "text", child, …)
-  function el(kind, attributes, ...children) {
+  // el("a.chip.strong", {href: "#/"}, "text", child, …), or without attributes: el("p", "text")
+  function el(kind, ...rest) {
+    const attributes = rest[0] && rest[0].constructor === Object ? rest.shift() : {};
     const [tag, ...classes] = kind.split(".");
     const element = document.createElement(tag);
     if (classes.length) element.className = classes.join(" ");
-    for (const [name, value] of Object.entries(attributes || {})) {
+    for (const [name, value] of Object.entries(attributes)) {
       if (value === null || value === undefined || value === false) continue;
       if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
       else if (name in PROPERTIES) element[name] = value;
       else element.setAttribute(name, value === true ? "" : String(value));
     }
-    append(element, children);
+    append(element, rest);
     return element;
   }
 
@@ -36,7 +37,7 @@
   function outside(link, words) {
     return /^https:\/\//.test(link)
       ? el("a", { href: link, rel: "noreferrer noopener", target: "_blank" }, words)
-      : el("span", {}, words);
+      : el("span", words);
   }
 
   function say(words) {

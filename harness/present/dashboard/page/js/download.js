@@ -34,11 +34,9 @@
   function menu(name, rows, files) {
     return el(
       "details.download",
-      {},
-      el("summary", {}, "Download"),
+      el("summary", "Download"),
       el(
         "div.chips",
-        {},
         el(
           "button.chip",
           { type: "button", onclick: () => save(name + ".csv", "text/csv", csv(rows())) },

@@ -12,14 +12,13 @@
       { open, id: "case-" + group.case },
       el(
         "summary",
-        {},
         controls.outcome(group.outcome, group.stage),
-        el("span.grow", {}, path),
-        el("span.quiet.small", {}, names.listed(group.dtypes, 5)),
-        el("span.small", {}, words.count(group.cases, "case")),
+        el("span.grow", path),
+        el("span.quiet.small", names.listed(group.dtypes, 5)),
+        el("span.small", words.count(group.cases, "case")),
         controls.blame(group.blame),
       ),
-      el("div.body", {}, body(group, overload, runName)),
+      el("div.body", body(group, overload, runName)),
     );
   }
 
@@ -27,34 +26,30 @@
     const said = group.expected
       ? el(
           "div",
-          {},
-          el("p.mono.quiet", {}, group.message.split(/expected /)[0].replace(/[\s:]+$/, "")),
+          el("p.mono.quiet", group.message.split(/expected /)[0].replace(/[\s:]+$/, "")),
           el(
             "div.versus",
-            {},
-            el("div", {}, el("span", {}, "expected"), el("code", {}, group.expected)),
-            el("div", {}, el("span", {}, "got"), el("code", {}, group.got)),
+            el("div", el("span", "expected"), el("code", group.expected)),
+            el("div", el("span", "got"), el("code", group.got)),
           ),
         )
       : null;
     const at = "--run " + quoted("results/" + runName);
     return [
-      group.matters.length ? el("p", {}, el("strong", {}, group.matters.join("; "))) : null,
+      group.matters.length ? el("p", el("strong", group.matters.join("; "))) : null,
       said,
       group.message && !said ? controls.code(group.message, "message", true) : null,
       el(
         "div",
-        {},
-        el("h3", {}, group.shrunk ? "Minimal case " : "Smallest case ", el("code", {}, group.shown)),
-        el("p.mono", {}, group.call),
+        el("h3", group.shrunk ? "Minimal case " : "Smallest case ", el("code", group.shown)),
+        el("p.mono", group.call),
       ),
       group.torch ? details("The call in PyTorch", controls.code(group.torch, "call"), false) : null,
       group.rule
         ? el(
             "p",
-            {},
             "The conversion function ",
-            el("code", {}, group.rule),
+            el("code", group.rule),
             " took part: run it again with --rules.",
           )
         : null,
@@ -64,8 +59,7 @@
           ? details("Repro script, needs no harness", controls.code(group.script, "repro script"), true)
           : el(
               "div",
-              {},
-              el("h3", {}, "Repro script"),
+              el("h3", "Repro script"),
               controls.code(
                 "conformance repro " + group.case + " " + at + path(group),
                 "repro command",
@@ -74,8 +68,7 @@
             ),
       el(
         "div",
-        {},
-        el("h3", {}, "Rerun, or see all details"),
+        el("h3", "Rerun, or see all details"),
         controls.code(
           "conformance replay " + group.case + " " + at + "\nconformance show " + group.case + " " + at,
           "commands",
@@ -95,13 +88,11 @@
       group.known.length
         ? el(
             "div",
-            {},
-            el("h3", {}, "Known upstream"),
+            el("h3", "Known upstream"),
             el(
               "ul.list",
-              {},
               group.known.map((issue) =>
-                el("li", {}, outside(issue.link, short(issue.link)), el("span.grow", {}, issue.note)),
+                el("li", outside(issue.link, short(issue.link)), el("span.grow", issue.note)),
               ),
             ),
           )
@@ -118,14 +109,10 @@
 
   const short = (link) => link.replace(/^https:\/\/github\.com\//, "").replace(/\/(issues|pull)\//, " #");
 
-  const details = (title, content, open) => el("details", { open }, el("summary", {}, title), content);
+  const details = (title, content, open) => el("details", { open }, el("summary", title), content);
 
   const sentences = (text) =>
-    el(
-      "ul",
-      {},
-      text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", {}, sentence)),
-    );
+    el("ul", text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", sentence)));
 
   Conformance.failureCard = { card, quoted };
 })();

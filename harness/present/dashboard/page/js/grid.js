@@ -19,7 +19,7 @@
           : el("span", { title: hint }, title),
       formatter(one) {
         const made = cell ? cell(one.getRow().getData(), one) : one.getRow().getData()[field];
-        return made instanceof Node ? made : el("span", {}, made);
+        return made instanceof Node ? made : el("span", made);
       },
       ...rest,
     };

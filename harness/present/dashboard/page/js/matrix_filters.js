@@ -100,8 +100,8 @@
     return el(
       "details.more",
       { open: used > 0 || window.innerWidth > 720 },
-      el("summary", {}, used ? "Filters (" + used + ")" : "Filters"),
-      el("div", {}, fields),
+      el("summary", used ? "Filters (" + used + ")" : "Filters"),
+      el("div", fields),
     );
   }
 

@@ -22,7 +22,6 @@
         at.dtype === (dtype === "" ? "" : index.dtypes[dtype]);
       return el(
         "td" + (chosen ? ".at" : ""),
-        {},
         el("span.state." + cells.shade(found), { title: cells.sentence(found) }, cells.text(found)),
       );
     };
@@ -31,13 +30,10 @@
       { tabindex: "0", "aria-label": "Status of the operator" },
       el(
         "table.standing",
-        {},
         el(
           "thead",
-          {},
           el(
             "tr",
-            {},
             el("th"),
             el("th", { scope: "col" }, "all"),
             dtypes.map((dtype) => el("th", { scope: "col" }, index.dtypes[dtype])),
@@ -45,11 +41,9 @@
         ),
         el(
           "tbody",
-          {},
           columns.map((column) =>
             el(
               "tr",
-              {},
               el("th", { scope: "row" }, words.arrow(index.columns[column])),
               cell(column, ""),
               dtypes.map((dtype) => cell(column, dtype)),
@@ -67,12 +61,10 @@
       { open: Boolean(graph.text) },
       el(
         "summary",
-        {},
-        el("strong", {}, graph.converter),
-        el("span.quiet.small.grow", {}, graph.version),
+        el("strong", graph.converter),
+        el("span.quiet.small.grow", graph.version),
         el(
           "span.small",
-          {},
           graph.converted === graph.cases
             ? "converts all " + words.count(graph.cases, "case")
             : "converts " + words.number(graph.converted) + " of " + words.count(graph.cases, "case"),
@@ -80,29 +72,24 @@
       ),
       el(
         "div.body",
-        {},
         el(
           "dl.facts",
-          {},
-          graph.opsets.length ? [el("dt", {}, "opset"), el("dd", {}, graph.opsets.join(", "))] : null,
+          graph.opsets.length ? [el("dt", "opset"), el("dd", graph.opsets.join(", "))] : null,
           graph.nodes.length
-            ? [el("dt", {}, "ONNX operators"), el("dd.mono", {}, graph.nodes.join(" · "))]
+            ? [el("dt", "ONNX operators"), el("dd.mono", graph.nodes.join(" · "))]
             : null,
-          graph.call ? [el("dt", {}, "exported call"), el("dd.mono", {}, graph.call)] : null,
+          graph.call ? [el("dt", "exported call"), el("dd.mono", graph.call)] : null,
         ),
         refused
           ? el(
               "div",
-              {},
-              el("h3", {}, "Not converted"),
+              el("h3", "Not converted"),
               el(
                 "ul.list",
-                {},
                 graph.refused.map(([said, n]) =>
                   el(
                     "li",
-                    {},
-                    el("span.small", {}, words.count(n, "case")),
+                    el("span.small", words.count(n, "case")),
                     el("span.grow.mono.clip2", { title: said }, said),
                   ),
                 ),
@@ -111,7 +98,7 @@
           : null,
         graph.text
           ? controls.code(graph.text, "ONNX graph")
-          : el("p.quiet.small", {}, "No graph is recorded; `conformance graphs RUN` writes them."),
+          : el("p.quiet.small", "No graph is recorded; `conformance graphs RUN` writes them."),
       ),
     );
   }
@@ -122,15 +109,12 @@
   function findings(list) {
     return el(
       "ul.list",
-      {},
       list.map((one) =>
         el(
           "li",
-          {},
-          el("strong.grow", {}, one.sentence),
+          el("strong.grow", one.sentence),
           el(
             "span.small",
-            {},
             words.number(one.fails) +
               " of " +
               words.number(one.cases) +
@@ -142,7 +126,6 @@
           ),
           el(
             "span.quiet.small",
-            {},
             one.outcome +
               " at " +
               one.stage +
@@ -183,7 +166,7 @@
       el(
         "details",
         { open: index.runs.length === 1 },
-        el("summary", {}, "Numbers"),
+        el("summary", "Numbers"),
         controls.table(
           [
             "run",
@@ -195,11 +178,10 @@
             .map(([run, i]) =>
               el(
                 "tr",
-                {},
                 el("th", { scope: "row" }, words.when(run.started)),
                 columns.map(function (column) {
                   const row = rows.find((one) => one[0] === i && one[1] === column);
-                  return el("td.number", {}, row ? row[2] + "/" + row[3] : "–");
+                  return el("td.number", row ? row[2] + "/" + row[3] : "–");
                 }),
               ),
             ),
@@ -276,23 +258,21 @@
     const quoted = Conformance.failureCard.quoted;
     return el(
       "div.panel.found",
-      {},
-      el("h3", {}, "Case ", el("code", {}, one.id)),
-      el("p.mono", {}, one.call),
+      el("h3", "Case ", el("code", one.id)),
+      el("p.mono", one.call),
       controls.table(
         ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"],
         one.rows.map((row) =>
           el(
             "tr",
-            {},
             el("th", { scope: "row" }, row.converter + " → " + row.backend),
-            el("td", {}, row.shapes),
-            el("td", {}, controls.outcome(row.outcome, row.stage)),
-            el("td", {}, row.blame || "–"),
-            el("td.number", {}, row.elements ? row.wrong + "/" + row.elements : "–"),
-            el("td.number", {}, endless(row.abs)),
-            el("td.number", {}, endless(row.ulp)),
-            el("td.mono.long", {}, row.message || "–"),
+            el("td", row.shapes),
+            el("td", controls.outcome(row.outcome, row.stage)),
+            el("td", row.blame || "–"),
+            el("td.number", row.elements ? row.wrong + "/" + row.elements : "–"),
+            el("td.number", endless(row.abs)),
+            el("td.number", endless(row.ulp)),
+            el("td.mono.long", row.message || "–"),
           ),
         ),
       ),

@@ -10,7 +10,7 @@
     try {
       index = await load.get("index");
     } catch (error) {
-      fill(main, el("p.notice", {}, error.message));
+      fill(main, el("p.notice", error.message));
       return;
     }
     document.querySelector(".skip").addEventListener("click", function (event) {
@@ -58,7 +58,7 @@
       })
       .catch(function (error) {
         console.error(error);
-        fill(box, el("p.notice", {}, "This view could not be shown: " + error.message));
+        fill(box, el("p.notice", "This view could not be shown: " + error.message));
       });
     document.title = titleOf(view, asked);
     if (moved) {
@@ -152,7 +152,7 @@
         el(
           "div.notice",
           { role: "note" },
-          el("strong", {}, "This run is partial. "),
+          el("strong", "This run is partial. "),
           index.runs[run].notes.join(" "),
           " What is missing counts as missing, never as passing.",
         ),
@@ -165,7 +165,6 @@
           { role: "note" },
           el(
             "strong",
-            {},
             words.count(index.aside.length, "run") +
               (index.aside.length === 1 ? " was" : " were") +
               " set aside. ",

@@ -17,17 +17,13 @@
       Object.assign(this, { index, table: null, key: "" });
       this.heading = el("div");
       this.body = el("div.stack");
-      main.append(el("div.stack", {}, this.heading, this.body));
+      main.append(el("div.stack", this.heading, this.body));
     }
 
     async update(asked) {
       const { index } = this;
       if (index.runs.length < 2)
-        return fill(
-          this.body,
-          el("h1", {}, "Compare"),
-          el("p.panel", {}, "One run is here; two are needed."),
-        );
+        return fill(this.body, el("h1", "Compare"), el("p.panel", "One run is here; two are needed."));
       const at = (name, otherwise) => {
         const found = index.runs.findIndex((run) => run.id === asked.params.get(name));
         return found >= 0 ? found : otherwise;
@@ -41,7 +37,7 @@
         this.result = null;
         this.a = a;
         this.b = b;
-        fill(this.body, el("p.quiet", {}, "Comparing …"));
+        fill(this.body, el("p.quiet", "Comparing …"));
         const lines = new Map();
         const result = await changes.compare(index, a, b, (one) => gather(lines, one));
         if (this.key !== key) return;
@@ -71,11 +67,9 @@
         this.heading,
         el(
           "div.head",
-          {},
-          el("h1", {}, "Compare"),
+          el("h1", "Compare"),
           el(
             "div.row",
-            {},
             pick("a", a),
             pick("b", b),
             el(
@@ -115,7 +109,6 @@
         lost
           ? el(
               "p.notice",
-              {},
               words.count(lost, "operator") +
                 (lost === 1 ? " is" : " are") +
                 " missing in one of the two runs, and left out: nothing is known of them.",
@@ -151,7 +144,7 @@
               "aria-pressed": String(kind === name),
               onclick: () => address.change({ change: kind === name ? "" : name, line: "" }),
             },
-            el("span", {}, el("b", {}, words.number(n)), name),
+            el("span", el("b", words.number(n)), name),
           );
         }),
       );
@@ -196,7 +189,7 @@
                       onclick: () => choose(line),
                     },
                     el("span.arrow", { "aria-hidden": "true" }, this.chosen === line.id ? "▾" : "▸"),
-                    el("span.op", {}, words.short(index.operators[line.operator])),
+                    el("span.op", words.short(index.operators[line.operator])),
                   ),
                 sort: (line) => index.operators[line.operator],
               }),
@@ -245,17 +238,14 @@
           { "aria-label": "Changed cases" },
           el(
             "div.row.between",
-            {},
             el(
               "h2",
-              {},
               el("a.mono", { href: address.format("operator", [name]) }, name),
               " on " + words.arrow(index.columns[line.column]),
             ),
             line.total > line.cases.length
               ? el(
                   "span.quiet.small",
-                  {},
                   "the first " + line.cases.length + " of " + words.number(line.total) + " changed cases",
                 )
               : null,
@@ -265,17 +255,15 @@
             cases.map((one) =>
               el(
                 "tr",
-                {},
                 el(
                   "td",
-                  {},
                   el("a.mono", { href: address.format("operator", [name], { case: one.id }) }, one.id),
                 ),
-                el("td", {}, index.dtypes[one.dtype]),
-                el("td", {}, one.change),
-                el("td", {}, ended(one.before)),
-                el("td", {}, ended(one.after)),
-                el("td.number", {}, ulps(one)),
+                el("td", index.dtypes[one.dtype]),
+                el("td", one.change),
+                el("td", ended(one.before)),
+                el("td", ended(one.after)),
+                el("td.number", ulps(one)),
               ),
             ),
           ),

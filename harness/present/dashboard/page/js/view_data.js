@@ -16,12 +16,11 @@
       main.append(
         el(
           "div.stack",
-          {},
-          el("h1", {}, "Runs and data"),
+          el("h1", "Runs and data"),
           index.aside.length ? aside(index) : null,
           index.runs.length
             ? [runs(index), files(index), badges(index), versions(index)]
-            : el("p.panel", {}, "No run could be shown."),
+            : el("p.panel", "No run could be shown."),
           about(index),
         ),
       );
@@ -32,22 +31,16 @@
   function aside(index) {
     return el(
       "section.panel",
-      {},
-      el("h2", {}, "Set aside"),
-      el("p.quiet", {}, "These runs could not be read. No number on this page counts them."),
-      el(
-        "ul.list",
-        {},
-        index.aside.map((one) => el("li", {}, el("strong", {}, one.name), el("span.grow", {}, one.message))),
-      ),
+      el("h2", "Set aside"),
+      el("p.quiet", "These runs could not be read. No number on this page counts them."),
+      el("ul.list", index.aside.map((one) => el("li", el("strong", one.name), el("span.grow", one.message)))),
     );
   }
 
   function runs(index) {
     return el(
       "section.panel",
-      {},
-      el("h2", {}, words.count(index.runs.length, "run")),
+      el("h2", words.count(index.runs.length, "run")),
       controls.table(
         [
           "started (UTC)",
@@ -64,24 +57,20 @@
           .map((run, i) =>
             el(
               "tr",
-              {},
-              el("td.nowrap", {}, words.when(run.started)),
-              el("td.mono.nowrap", {}, run.id),
+              el("td.nowrap", words.when(run.started)),
+              el("td.mono.nowrap", run.id),
               el(
                 "td" + (run.state === "complete" ? ".nowrap" : ".long"),
-                {},
-                run.state === "complete" ? "✓ complete" : el("span", {}, "◐ partial: ", run.notes.join(" ")),
+                run.state === "complete" ? "✓ complete" : el("span", "◐ partial: ", run.notes.join(" ")),
               ),
-              el("td.number", {}, words.number(run.operators)),
-              el("td.number", {}, run.missing ? words.number(run.missing) : "–"),
-              el("td.number", {}, words.number(run.rows)),
-              el("td.number", {}, String(run.seed)),
+              el("td.number", words.number(run.operators)),
+              el("td.number", run.missing ? words.number(run.missing) : "–"),
+              el("td.number", words.number(run.rows)),
+              el("td.number", String(run.seed)),
               el(
                 "td.small.long",
-                {},
                 el(
                   "span.clip2",
-                  {},
                   Object.entries(run.options)
                     .map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value))
                     .join(", "),
@@ -89,7 +78,6 @@
               ),
               el(
                 "td",
-                {},
                 el(
                   "a",
                   { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" },
@@ -106,23 +94,19 @@
   function files() {
     return el(
       "section.panel",
-      {},
-      el("h2", {}, "Files"),
+      el("h2", "Files"),
       controls.table(
         [],
         [
           ...FILES.map(([name, what]) =>
             el(
               "tr",
-              {},
               el("th", { scope: "row" }, name),
-              el("td", {}, what),
+              el("td", what),
               el(
                 "td",
-                {},
                 el(
                   "div.chips",
-                  {},
                   [
                     ["json", "JSON"],
                     ["csv", "CSV"],
@@ -136,10 +120,9 @@
           ),
           el(
             "tr",
-            {},
             el("th", { scope: "row" }, "summary"),
-            el("td", {}, "The newest run in a few numbers, for other pages"),
-            el("td", {}, el("a.chip", { href: "summary.json", download: "" }, "JSON")),
+            el("td", "The newest run in a few numbers, for other pages"),
+            el("td", el("a.chip", { href: "summary.json", download: "" }, "JSON")),
           ),
         ],
       ),
@@ -149,20 +132,16 @@
   function badges(index) {
     return el(
       "section.panel.badges",
-      {},
-      el("h2", {}, "Badges"),
+      el("h2", "Badges"),
       el(
         "p.quiet.small",
-        {},
         "Share of operators whose cases all pass, in the newest run. Put the address of this site before the path.",
       ),
       el(
         "ul.list",
-        {},
         index.badges.map((badge) =>
           el(
             "li",
-            {},
             el("img", { src: badge.path, alt: badge.label + ": operators whose cases all pass", height: "20" }),
             controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true),
           ),
@@ -175,15 +154,13 @@
     const run = index.runs[index.runs.length - 1];
     return el(
       "section.panel",
-      {},
-      el("h2", {}, "What took part in the newest run"),
+      el("h2", "What took part in the newest run"),
       el(
         "dl.facts",
-        {},
         Object.entries({
           ...run.versions,
           ...Object.fromEntries(Object.entries(run.host).map(([k, v]) => ["host " + k, v])),
-        }).map(([name, version]) => [el("dt", {}, name), el("dd", {}, version)]),
+        }).map(([name, version]) => [el("dt", name), el("dd", version)]),
       ),
     );
   }
@@ -191,11 +168,9 @@
   function about(index) {
     return el(
       "section.panel",
-      {},
-      el("h2", {}, "About this page"),
+      el("h2", "About this page"),
       el(
         "p",
-        {},
         "Built by `conformance dashboard` of aten-onnx-conformance " +
           index.harness +
           " from the record of the runs; it runs no operator and asks nothing of the network. Charts: Apache ECharts 6.1.0 (Apache-2.0). Tables: Tabulator 6.5.3 (MIT). Their licences are in vendor/.",

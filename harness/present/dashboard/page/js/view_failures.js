@@ -15,17 +15,13 @@
       main.append(
         el(
           "div.stack",
-          {},
           el(
             "div.head",
-            {},
             el(
               "div",
-              {},
-              el("h1", {}, "Failures"),
+              el("h1", "Failures"),
               el(
                 "p.about",
-                {},
                 "One line per defect, worst first, from the run of ",
                 words.when(index.runs[index.runs.length - 1].started),
               ),

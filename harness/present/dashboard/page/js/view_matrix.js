@@ -27,14 +27,11 @@
       main.append(
         el(
           "div.stack",
-          {},
           el(
             "div.head",
-            {},
-            el("h1", {}, "Matrix"),
+            el("h1", "Matrix"),
             el(
               "div.row",
-              {},
               clear,
               controls.copyButton("Copy link", () => window.location.href),
               download.menu("matrix", () => this.flat(), [
@@ -44,7 +41,7 @@
             ),
           ),
           this.filters,
-          el("div.row.between", {}, this.count, legend()),
+          el("div.row.between", this.count, legend()),
           this.box,
         ),
       );
@@ -153,8 +150,8 @@
         "button.fold",
         { type: "button", tabindex: "-1", "aria-expanded": String(row.open), onclick: toggle },
         el("span.arrow", { "aria-hidden": "true" }, row.open ? "▾" : "▸"),
-        el("span.op", {}, row.name || "(no family)"),
-        el("span.quiet.small", {}, " " + row.members.length),
+        el("span.op", row.name || "(no family)"),
+        el("span.quiet.small", " " + row.members.length),
       );
     }
 
@@ -254,7 +251,7 @@
   }
 
   function legend() {
-    const sample = (kind, text, words_) => el("span.sample", {}, el("span.state." + kind, {}, text), words_);
+    const sample = (kind, text, words_) => el("span.sample", el("span.state." + kind, text), words_);
     return el(
       "div.legend",
       { "aria-label": "Legend" },

@@ -45,29 +45,25 @@
           },
         },
         this.field,
-        el("div.row", {}, el("span.quiet.small", {}, "or drop a file here:"), file),
+        el("div.row", el("span.quiet.small", "or drop a file here:"), file),
       );
       this.chosen = el("div");
       this.result = el("div.stack");
       main.append(
         el(
           "div.stack",
-          {},
           el(
             "div",
-            {},
-            el("h1", {}, "For my model"),
-            el("p.quiet", {}, "Name the operators of a model, one per line, to see which of them work."),
+            el("h1", "For my model"),
+            el("p.quiet", "Name the operators of a model, one per line, to see which of them work."),
           ),
           el(
             "div.columns",
-            {},
-            el("section.panel", {}, this.drop),
+            el("section.panel", this.drop),
             el(
               "section.panel",
-              {},
-              el("h2", {}, "Get the list of a model"),
-              el("p", {}, "These commands list the operators of an ONNX file or of an exported program:"),
+              el("h2", "Get the list of a model"),
+              el("p", "These commands list the operators of an ONNX file or of an exported program:"),
               controls.code(
                 "conformance operators model.onnx --json > operators.json\nconformance operators program.pt2 > operators.txt",
                 "commands",
@@ -75,7 +71,6 @@
               ),
               el(
                 "p.small.quiet",
-                {},
                 "pytest harness @operators.txt tests the same list. Nothing that you enter here leaves this page.",
               ),
             ),
@@ -108,7 +103,7 @@
       if (/\.(onnx|pt2|pt|pth|safetensors)$/i.test(file.name)) {
         fill(
           this.result,
-          el("p.notice", {}, "The page cannot read a model. List its operators on the command line: conformance operators " + file.name),
+          el("p.notice", "The page cannot read a model. List its operators on the command line: conformance operators " + file.name),
         );
         return;
       }
@@ -131,7 +126,6 @@
           this.chosen,
           el(
             "div.filters",
-            {},
             controls.select(
               "converter → backend",
               column,
@@ -181,19 +175,13 @@
       if (this.table) this.table.destroy();
       fill(
         this.result,
-        el("h2", {}, verdict),
+        el("h2", verdict),
         el(
           "div.figures",
-          {},
           tiles
             .filter(([kind]) => of(kind))
             .map(([kind, text, how]) =>
-              el(
-                "div.figure" + (how ? "." + how : ""),
-                {},
-                el("b", {}, words.number(of(kind))),
-                el("span", {}, text),
-              ),
+              el("div.figure" + (how ? "." + how : ""), el("b", words.number(of(kind))), el("span", text)),
             ),
         ),
         this.box,
@@ -247,7 +235,7 @@
       };
       const link = (row) =>
         row.operator < 0
-          ? el("span.mono", {}, row.name)
+          ? el("span.mono", row.name)
           : el(
               "a.link.mono.op",
               {

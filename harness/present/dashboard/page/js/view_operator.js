@@ -31,7 +31,7 @@
       const page = { index, run: of, operator, name, data, rows };
       const spot = el("div");
       const standing = el("div");
-      main.append(el("div.stack", {}, head(page), standing, spot, ...sections(page)));
+      main.append(el("div.stack", head(page), standing, spot, ...sections(page)));
       return { update: (now) => update(page, spot, standing, now) };
     },
   };
@@ -53,17 +53,14 @@
     main.append(
       el(
         "div.stack",
-        {},
-        el("h1", {}, "No operator of that name"),
-        el("p", {}, "No run here has ", el("code", {}, name || "(nothing)"), "."),
+        el("h1", "No operator of that name"),
+        el("p", "No run here has ", el("code", name || "(nothing)"), "."),
         like.length
           ? el(
               "ul.list",
-              {},
               like.map((i) =>
                 el(
                   "li",
-                  {},
                   el(
                     "a.mono",
                     { href: address.format("operator", [index.operators[i]]) },
@@ -82,16 +79,12 @@
     const evidence = data.run >= 0 ? index.runs[data.run] : null;
     return el(
       "div",
-      {},
       el(
         "div.head",
-        {},
         el(
           "div",
-          {},
           el(
             "p.small",
-            {},
             el(
               "a",
               {
@@ -102,26 +95,24 @@
               index.families.names[index.families.of[operator]] || "(no family)",
             ),
           ),
-          el("h1.mono", {}, name),
+          el("h1.mono", name),
         ),
         el(
           "div.row",
-          {},
           controls.copyButton("Copy link", () => window.location.href),
           controls.copyButton("Copy test command", () => "pytest harness --op " + name),
         ),
       ),
-      data.schema ? el("p.mono.quiet", {}, data.schema) : null,
+      data.schema ? el("p.mono.quiet", data.schema) : null,
       evidence && data.run !== index.runs.length - 1
         ? el(
             "p.notice",
-            {},
             "The newest run does not have this operator. What follows is from the run of " +
               words.when(evidence.started) +
               ".",
           )
         : null,
-      evidence ? null : el("p.notice", {}, "No run here has verdicts of this operator."),
+      evidence ? null : el("p.notice", "No run here has verdicts of this operator."),
     );
   }
 
@@ -132,10 +123,8 @@
       standing,
       el(
         "section.panel",
-        {},
         el(
           "h2",
-          {},
           "Status",
           run === index.runs.length - 1 ? "" : " in the run of " + words.when(index.runs[run].started),
         ),
@@ -158,7 +147,6 @@
         ? parts.oneCase(one, index.runs[data.run].name)
         : el(
             "p.notice",
-            {},
             "Case " +
               wanted +
               " is not on this page. To see it, run: conformance show " + wanted,
@@ -175,11 +163,11 @@
         el(
           "section",
           { "aria-labelledby": "h-" + id },
-          el("div.stack", {}, el("h2", { id: "h-" + id }, title), content),
+          el("div.stack", el("h2", { id: "h-" + id }, title), content),
         ),
       );
     if (data.findings.length)
-      section("when", "When it fails", el("div.panel", {}, parts.findings(data.findings)));
+      section("when", "When it fails", el("div.panel", parts.findings(data.findings)));
     if (data.groups.length) {
       const somebodys = data.groups.filter((group) => group.blame !== "spec");
       const open = data.groups.filter((group) => group.blame === "spec");
@@ -187,21 +175,13 @@
         section(
           "failures",
           words.count(somebodys.length, "failure") + " by cause, worst first",
-          el(
-            "div",
-            {},
-            somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2)),
-          ),
+          el("div", somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2))),
         );
       if (open.length)
         section(
           "open",
           "Left open by the specification: nobody's defect",
-          el(
-            "div",
-            {},
-            open.map((group) => failureCard.card(group, name, runName, false)),
-          ),
+          el("div", open.map((group) => failureCard.card(group, name, runName, false))),
         );
     } else if (data.run >= 0) {
       section(
@@ -209,24 +189,22 @@
         "Failures",
         el(
           "p.panel",
-          {},
           "No case of this operator failed in the run of " + words.when(index.runs[data.run].started) + ".",
         ),
       );
     }
     if (data.graphs.length)
-      section("graphs", "Converter output", el("div", {}, data.graphs.map(parts.converter)));
-    const spread = el("div.panel", {});
+      section("graphs", "Converter output", el("div", data.graphs.map(parts.converter)));
+    const spread = el("div.panel");
     section("ulps", "Numerical error of passing cases", spread);
     distributions(page, spread);
-    section("history", "History", el("div.panel", {}, parts.history(index, data.history)));
+    section("history", "History", el("div.panel", parts.history(index, data.history)));
     if (data.cases.length) {
       section(
         "cases",
         "Cases",
         el(
           "p.small.quiet",
-          {},
           words.count(data.cases.length, "case") +
             " with something to see" +
             (data.omitted
@@ -243,7 +221,7 @@
     const tolerances = await load.get("tolerances");
     const mine = tolerances.rows.filter((row) => row[0] === operator && row[14].length);
     const dtypes = [...new Set(mine.map((row) => row[2]))];
-    if (!dtypes.length) return fill(box, el("p.quiet", {}, "No case of this operator passed with an error in ULP."));
+    if (!dtypes.length) return fill(box, el("p.quiet", "No case of this operator passed with an error in ULP."));
     const draw = function (dtype) {
       const rows = mine.filter((row) => row[2] === dtype);
       fill(
@@ -255,7 +233,7 @@
               dtypes.map((d) => [d, index.dtypes[d]]),
               (d) => draw(Number(d)),
             )
-          : el("p.small.quiet", {}, index.dtypes[dtype]),
+          : el("p.small.quiet", index.dtypes[dtype]),
         charts.distribution(
           tolerances.bins,
           rows.map((row) => ({ name: words.arrow(index.columns[row[1]]), counts: row[14] })),

@@ -10,11 +10,10 @@
       main.append(
         el(
           "div.stack",
-          {},
           head(index, shown),
-          el("div.columns", {}, standing(index, run), moved(index)),
+          el("div.columns", standing(index, run), moved(index)),
           index.runs.length > 1 ? trend(index) : null,
-          el("div.columns", {}, worst(index), families(index)),
+          el("div.columns", worst(index), families(index)),
         ),
       );
       return {};
@@ -30,8 +29,7 @@
     ].filter(Boolean);
     return el(
       "div.head",
-      {},
-      el("div", {}, el("h1", {}, "What works where"), el("p.about", {}, about.join(" · "))),
+      el("div", el("h1", "What works where"), el("p.about", about.join(" · "))),
       download.menu("overview", () => index.runs.flatMap(trendRows(index)), download.all("overview")),
     );
   }
@@ -84,12 +82,10 @@
         rows.map((row) =>
           el(
             "tr",
-            {},
             el("th", { scope: "row" }, row.name),
             charts.KINDS.map((kind, i) =>
               el(
                 "td.number",
-                {},
                 row.counts[i]
                   ? el(
                       "a",
@@ -105,7 +101,7 @@
                   : "–",
               ),
             ),
-            el("td.number", {}, words.percent(row.counts[5], row.counts[6])),
+            el("td.number", words.percent(row.counts[5], row.counts[6])),
           ),
         ),
       ),
@@ -130,9 +126,8 @@
     if (!found) {
       return el(
         "section.panel",
-        {},
-        el("h2", {}, "What moved"),
-        el("p.quiet", {}, "There is only one run. A second run shows what changed."),
+        el("h2", "What moved"),
+        el("p.quiet", "There is only one run. A second run shows what changed."),
       );
     }
     const [a, b] = [index.runs[found.before].id, index.runs[found.after].id];
@@ -147,49 +142,43 @@
       { "aria-labelledby": "h-moved" },
       el(
         "div.row.between",
-        {},
         el("h2", { id: "h-moved" }, "What moved since ", words.when(index.runs[found.before].started)),
         el("a", { href: link("") }, "Compare"),
       ),
       el(
         "div.figures",
-        {},
         TILES.filter(([kind]) => found.counts[kind] || ["regressed", "improved"].includes(kind)).map(
           ([kind, how]) =>
             el(
               "a.figure" + (found.counts[kind] ? (how ? "." + how : "") : ".zero"),
               { href: link(kind) },
-              el("b", {}, words.number(found.counts[kind] || 0)),
-              el("span", {}, kind),
+              el("b", words.number(found.counts[kind] || 0)),
+              el("span", kind),
             ),
         ),
       ),
       found.versions.length
         ? el(
             "p.small",
-            {},
-            el("span.quiet", {}, "Versions: "),
+            el("span.quiet", "Versions: "),
             found.versions
               .slice(0, 6)
               .map(([name, x, y], i) => (i ? ", " : "") + name + " " + (x || "–") + " → " + (y || "–"))
               .join(""),
           )
-        : el("p.small.quiet", {}, "No version changed."),
+        : el("p.small.quiet", "No version changed."),
       lost
         ? el(
             "p.small",
-            {},
             words.count(lost, "operator") + " missing in one of the two runs. They cannot be compared.",
           )
         : null,
       lines.length
         ? el(
             "ul.list",
-            {},
             lines.map((line) =>
               el(
                 "li",
-                {},
                 el(
                   "a.grow.mono",
                   {
@@ -199,14 +188,14 @@
                   },
                   words.short(index.operators[line.operator]),
                 ),
-                el("span.quiet.small", {}, words.arrow(index.columns[line.column])),
+                el("span.quiet.small", words.arrow(index.columns[line.column])),
                 Object.entries(line.counts).map(([kind, n]) =>
-                  el("span.chip", {}, words.number(n) + " " + kind),
+                  el("span.chip", words.number(n) + " " + kind),
                 ),
               ),
             ),
           )
-        : el("p.quiet", {}, lost ? "Nothing that both runs have is worse." : "Nothing is worse."),
+        : el("p.quiet", lost ? "Nothing that both runs have is worse." : "Nothing is worse."),
     );
   }
 
@@ -241,7 +230,6 @@
       marks.some(Boolean)
         ? el(
             "p.small.quiet",
-            {},
             "A hollow circle is an incomplete run, or a run of other operators than the newest: its share " +
               "cannot be compared.",
           )
@@ -255,18 +243,15 @@
       { "aria-labelledby": "h-worst" },
       el(
         "div.row.between",
-        {},
         el("h2", { id: "h-worst" }, "Worst failures of the newest run"),
         el("a", { href: "#/failures" }, "All " + words.number(index.failureCount)),
       ),
       index.failures.length
         ? el(
             "ul.list",
-            {},
             index.failures.map((group) =>
               el(
                 "li",
-                {},
                 controls.outcome(group.outcome, group.stage),
                 el(
                   "a.grow.mono",
@@ -275,14 +260,13 @@
                 ),
                 el(
                   "span.quiet.small",
-                  {},
                   words.count(group.cases, "case") + ", blame: " + (group.blame || "unknown"),
                 ),
                 group.known.slice(0, 1).map((issue) => outside(issue.link, "known")),
               ),
             ),
           )
-        : el("p.quiet", {}, "Nothing failed."),
+        : el("p.quiet", "Nothing failed."),
     );
   }
 
@@ -320,7 +304,6 @@
       { "aria-labelledby": "h-families" },
       el(
         "div.row.between",
-        {},
         el("h2", { id: "h-families" }, "Families, worst first"),
         columns.length > 1
           ? controls.select(

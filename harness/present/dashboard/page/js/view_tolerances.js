@@ -26,17 +26,13 @@
       main.append(
         el(
           "div.stack",
-          {},
           el(
             "div.head",
-            {},
             el(
               "div",
-              {},
-              el("h1", {}, "Tolerances"),
+              el("h1", "Tolerances"),
               el(
                 "p.about",
-                {},
                 "Errors of passing cases, in units in the last place of PyTorch's result, from the run of ",
                 words.when(index.runs[data.run].started),
               ),
@@ -102,17 +98,15 @@
     }
 
     draw(pair) {
-      if (!pair) return fill(this.chart, el("p.quiet", {}, "Nothing matches."));
+      if (!pair) return fill(this.chart, el("p.quiet", "Nothing matches."));
       const { index, data } = this;
       const rows = [...pair.by.entries()].sort(([a], [b]) => a - b);
       fill(
         this.chart,
         el(
           "div.row.between",
-          {},
           el(
             "h2",
-            {},
             el(
               "a.mono",
               { href: address.format("operator", [index.operators[pair.operator]]) },
@@ -122,7 +116,6 @@
           ),
           el(
             "div.chips",
-            {},
             rows.map(([column, row]) =>
               el(
                 "a.chip",
@@ -158,7 +151,7 @@
                   onclick: () => choose(p),
                   title: index.operators[p.operator],
                 },
-                el("span.op", {}, words.short(index.operators[p.operator])),
+                el("span.op", words.short(index.operators[p.operator])),
               ),
             sort: (p) => index.operators[p.operator],
           }),
