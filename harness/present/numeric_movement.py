@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,12 +17,12 @@ from rich.text import Text
 
 from harness.compare import Outcome
 from harness.core import count, plain
+from harness.gate import case_keys, paired, version_changes
 from harness.present.case_report import number
 from harness.present.tolerance_report import KEY, short
 
 COLUMNS = (*KEY, "case_id", "exported_invocation", "outcome", "max_ulp_error", "max_abs_error")
-#: What makes two rows of two runs the same case at the same place.
-_SAME = ("case_id", "exported_invocation", "converter", "backend")
+_FAILURES = pa.array([str(outcome) for outcome in Outcome if outcome.is_failure])
 
 _Row: TypeAlias = Mapping[str, Any]
 
@@ -34,8 +35,8 @@ class MovedCase:
         case_id: Its id.
         old_ulp: Largest error in the earlier run, units in the last place; None where none was measured.
         new_ulp: In the later run.
-        old_abs: Likewise, in the unit of the values.
-        new_abs: See above.
+        old_abs: Largest error in the earlier run, in the unit of the values.
+        new_abs: In the later run.
     """
 
     case_id: str
@@ -118,29 +119,23 @@ def movement(
         old_versions: What took part in the earlier run.
         new_versions: In the later run.
     """
-    before = {tuple(row[name] for name in _SAME): row for row in old.select(COLUMNS).to_pylist()}
+    tables = [rows.select(COLUMNS) for rows in (old, new)]
+    keys = case_keys(pa.concat_tables(tables))
+    _, *places = paired(keys[: old.num_rows], keys[old.num_rows :])
+    shared = (places[0] >= 0) & (places[1] >= 0)
+    before, after = (table.take(pa.array(at[shared])) for table, at in zip(tables, places, strict=True))
+    passed, passes = (pc.equal(rows["outcome"], str(Outcome.PASS)).to_numpy() for rows in (before, after))
+    failed, fails = (pc.is_in(rows["outcome"], _FAILURES).to_numpy() for rows in (before, after))
+    both = passed & passes
     pairs: defaultdict[tuple[str, ...], list[tuple[_Row, _Row]]] = defaultdict(list)
-    broken = mended = 0
-    for row in new.select(COLUMNS).to_pylist():
-        earlier = before.get(tuple(row[name] for name in _SAME))
-        if earlier is None:
-            continue
-        passes = earlier["outcome"] == Outcome.PASS, row["outcome"] == Outcome.PASS
-        if all(passes):
-            pairs[tuple(row[name] for name in KEY)].append((earlier, row))
-        broken += passes[0] and Outcome(row["outcome"]).is_failure
-        mended += passes[1] and Outcome(earlier["outcome"]).is_failure
-    moved = [found for key, both in pairs.items() if (found := _moved(key, both)) is not None]
-    names = dict.fromkeys((*old_versions, *new_versions))
+    for earlier, row in zip(before.filter(both).to_pylist(), after.filter(both).to_pylist(), strict=True):
+        pairs[tuple(row[name] for name in KEY)].append((earlier, row))
+    moved = [found for key, rows in pairs.items() if (found := _moved(key, rows)) is not None]
     return Movement(
-        versions={
-            name: (old_versions.get(name, ""), new_versions.get(name, ""))
-            for name in names
-            if old_versions.get(name) != new_versions.get(name)
-        },
-        compared=sum(map(len, pairs.values())),
-        broken=broken,
-        mended=mended,
+        versions=version_changes(old_versions, new_versions),
+        compared=int(both.sum()),
+        broken=int((passed & fails).sum()),
+        mended=int((failed & passes).sum()),
         moved=tuple(
             sorted(moved, key=lambda m: (-abs(m.cases[0].by), m.overload, m.dtype, m.converter, m.backend))
         ),

@@ -204,3 +204,11 @@ def test_a_case_that_fails_in_one_run_has_not_moved(run: Path, tmp_path: Path) -
 
 def test_comparing_writes_no_files(run: Path, tmp_path: Path) -> None:
     assert typed(run, "--compare", run, "--out", tmp_path).exit_code == 2
+
+
+def test_a_run_that_names_no_versions_is_not_called_different(run: Path, tmp_path: Path) -> None:
+    new = moved_copy(run, tmp_path / "new", lambda verdict: verdict)
+    path = new / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "versions": {}}))
+    # As `conformance diff` says it: what nothing is known of did not change.
+    assert json.loads(typed(new, "--compare", run, "--json").stdout)["versions"] == {}
