@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from harness.analyse import grouping as failures, known_issues
+from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
 from harness.core import count, plain
 from harness.execute import model_word
 from harness.gate import compare_runs
 from harness.present import counts, matrix, rejections, run_changes as changes
 from harness.present.reproduce import command, shown_path
-from harness.record import ResultsError, layout, read_minimal, store
+from harness.record import ResultsError, layout, read_minimal, read_run_info, store
 
 _COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 
@@ -78,6 +80,10 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
     if found:
         yield failures.render(found, groups)
         yield Text()
+    raised = _witnesses_that_raised(results_dir)
+    if raised:
+        yield Text(raised)
+        yield Text()
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
     if without.is_dir():
         yield Text("With the rules, compared to the converter's own conversions:", style="bold")
@@ -104,12 +110,26 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
     gone = known_issues.no_longer_failing(known, store.read(results_dir, known_issues.COLUMNS))
     if gone:
         yield known_issues.render(gone)
+    for note in read_run_info(results_dir).notes:
+        yield Text(plain(note), style="yellow", no_wrap=True)
     cases = pc.count_distinct(rows["case_id"]).as_py()
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _witnesses_that_raised(results_dir: Path) -> str:
+    """How often which witness could not be asked whose a failure is; "" where all could."""
+    table = store.read(
+        results_dir, ["evidence"], pc.match_substring(pc.field("evidence"), COULD_NOT_BE_ASKED)
+    )
+    times = Counter(name for text in table["evidence"].to_pylist() for name in witnesses_that_raised(text))
+    if not times:
+        return ""
+    said = ", ".join(f"{plain(name)} ({count(n, 'time')})" for name, n in times.most_common())
+    return f"Witnesses that raised an exception when they were asked about a failure: {said}"
 
 
 def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:
