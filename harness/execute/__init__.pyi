@@ -63,6 +63,7 @@ from .run_steps import (
     outputs_or_failure as outputs_or_failure,
 )
 from .submodel import (
+    all_nodes as all_nodes,
     extract as extract,
     outer_names as outer_names,
     subgraphs as subgraphs,

@@ -15,6 +15,13 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
+def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a model, those of its subgraphs at any depth and of its functions included."""
+    yield from with_inner_nodes(model.graph.node)
+    for function in model.functions:
+        yield from with_inner_nodes(function.node)
+
+
 def with_inner_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """Nodes with those of their subgraphs, at any depth."""
     for node in nodes:

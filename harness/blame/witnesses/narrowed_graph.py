@@ -15,7 +15,7 @@ from harness.blame.trial import Trial
 from harness.blame.witness import witness
 from harness.compare import Outcome
 from harness.core import Argument, Array, Invocation, overload
-from harness.execute import map_arguments, run_reference, subgraphs, with_inner_nodes
+from harness.execute import all_nodes, map_arguments, run_reference, subgraphs
 
 _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: Tensors of more elements are data, not the numbers of a call.
@@ -89,8 +89,8 @@ def _held(model: onnx.ModelProto) -> set[float]:
     """The numbers that the graph has in float64."""
     tensors = [
         *model.graph.initializer,
-        *(t for node in _nodes(model) for graph in subgraphs(node) for t in graph.initializer),
-        *(a.t for node in _nodes(model) for a in node.attribute if a.HasField("t")),
+        *(t for node in all_nodes(model) for graph in subgraphs(node) for t in graph.initializer),
+        *(a.t for node in all_nodes(model) for a in node.attribute if a.HasField("t")),
     ]
     small = [t for t in tensors if t.data_type == TensorProto.DOUBLE and math.prod(t.dims) <= _NUMBERS]
     return {number for tensor in small for number in numpy_helper.to_array(tensor).ravel().tolist()}
@@ -99,14 +99,8 @@ def _held(model: onnx.ModelProto) -> set[float]:
 def _casts_down(model: onnx.ModelProto) -> bool:
     return any(
         node.op_type == "Cast" and any(a.name == "to" and a.i in _NARROWER for a in node.attribute)
-        for node in _nodes(model)
+        for node in all_nodes(model)
     )
-
-
-def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from with_inner_nodes(model.graph.node)
-    for function in model.functions:
-        yield from with_inner_nodes(function.node)
 
 
 def _is_float32(trial: Trial) -> bool:

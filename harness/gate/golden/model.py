@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import onnx
 
-from harness.execute import extract
+from harness.execute import all_nodes, extract, subgraphs, with_inner_nodes
 
 _DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
@@ -21,7 +21,7 @@ def standalone(
     Args:
         model: Left as it is.
         inputs: Graph inputs by their place in the call; those that the model lacks are unused.
-        outputs: Graph outputs, likewise.
+        outputs: Names of graph outputs.
         title: Name of the graph.
 
     Returns:
@@ -41,7 +41,7 @@ def standalone(
         del function.metadata_props[:]
         for node in function.node:
             _strip(node)
-    domains = {node.domain for node in _nodes(part)} | _DEFAULT_DOMAINS
+    domains = {node.domain for node in all_nodes(part)} | _DEFAULT_DOMAINS
     imports = [i for i in part.opset_import if i.domain in domains]
     del part.opset_import[:]
     part.opset_import.extend(sorted(imports, key=lambda i: str(i.domain)))
@@ -68,11 +68,8 @@ class _Renamer:
             _strip(node)
             node.input[:] = [self._name(name) for name in node.input]
             node.output[:] = [self._name(name) for name in node.output]
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    self.graph(attribute.g)
-                for inner in attribute.graphs:
-                    self.graph(inner)
+            for inner in subgraphs(node):
+                self.graph(inner)
         known = [value for value in graph.value_info if value.name in self._names]
         for value in known:
             self._value(value)
@@ -105,30 +102,14 @@ def _strip(node: onnx.NodeProto) -> None:
         attribute.doc_string = ""
 
 
-def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from _within(model.graph.node)
-    for function in model.functions:
-        yield from _within(function.node)
-
-
-def _within(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _within(attribute.g.node)
-            for inner in attribute.graphs:
-                yield from _within(inner.node)
-
-
 def _used_functions(model: onnx.ModelProto) -> list[onnx.FunctionProto]:
     by_name = {(f.domain, f.name): f for f in model.functions}
     used: dict[tuple[str, str], onnx.FunctionProto] = {}
-    pending = list(_within(model.graph.node))
+    pending = list(with_inner_nodes(model.graph.node))
     while pending:
         node = pending.pop()
         key = (node.domain, node.op_type)
         if key in by_name and key not in used:
             used[key] = by_name[key]
-            pending.extend(_within(by_name[key].node))
+            pending.extend(with_inner_nodes(by_name[key].node))
     return [used[key] for key in sorted(used)]
