@@ -8,7 +8,6 @@ from .archive.contents import (
     Aside as Aside,
     DamagedRun as DamagedRun,
 )
-from .archive.retention import Rules as Rules, keeping as keeping
 from .json_lines import (
     Graph as Graph,
     Minimal as Minimal,

@@ -21,7 +21,7 @@ RUN_FILE = "run.json"
 VERDICTS_FILE = "verdicts.parquet"
 PARTS_DIRECTORY = "parts"
 WITHOUT_RULES_DIRECTORY = "without-rules"
-#: Where runs go that were not told where, below the current directory.
+#: Where runs go by default, in the current directory.
 DEFAULT_PARENT = "results"
 
 

@@ -22,7 +22,7 @@ class Selection:
 
     Attributes:
         overload: Overloads, packets or globs, as after ``--op``.
-        backend: Names; likewise below.
+        backend: Names, as are the next ones.
         converter: See above.
         dtype: See above.
         family: See above.

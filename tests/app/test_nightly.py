@@ -184,7 +184,7 @@ def test_a_night_without_any_shard_is_red_and_says_so(tmp_path: Path, chat: tupl
     [
         (("--shards", "0"), "argument --shards: 0 is less than 1"),
         (("--shard", "1/2", "--finish"), "not allowed with"),
-        (("--keep", "30"), "argument --keep: 30: a rule is last=30, days=30, weekly=8 or monthly=12"),
+        (("--keep", "30"), "argument --keep: 30: a rule is last=30 or monthly=12"),
         (("--out", "OUT"), "already holds a night: give another --out, or delete it"),
     ],
 )

@@ -23,8 +23,8 @@ from harness_runs import row_of, unary
 from harness.app.cli._group import conformance
 from harness.record import layout, store
 from harness.record.archive.archive import Became, Dataset
+from harness.record.archive.contents import ArchiveContents, ArchivedRun
 from harness.record.archive.place import Location
-from harness.record.archive.retention import Rules, keeping
 from harness.record.run_info import RunInfo, write_run_info
 from harness.record.writer import RunWriter
 
@@ -275,38 +275,36 @@ def test_threads_of_one_process_may_add_to_one_dataset(tmp_path: Path) -> None:
     assert len(dataset.contents().runs) == 6
 
 
-def _days(*ages: float, now: datetime) -> list[RunInfo]:
-    return [
-        RunInfo(run_id=f"{age:g}", started=(now - timedelta(days=age)).isoformat(), seed=0) for age in ages
+def _contents(*ages: float, now: datetime, unfinished: float | None = None) -> ArchiveContents:
+    """Runs that began so many days ago."""
+    runs = [
+        RunInfo(
+            run_id=f"{age:g}",
+            started=(now - timedelta(days=age)).isoformat(),
+            seed=0,
+            unfinished=(CELU,) if age == unfinished else (),
+        )
+        for age in sorted(ages, reverse=True)
     ]
+    return ArchiveContents(tuple(ArchivedRun(info, 1, {}) for info in runs), (), ())
 
 
-def test_a_run_stays_as_long_as_any_rule_wants_it() -> None:
+def test_the_newest_runs_and_one_of_each_month_are_kept() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    runs = _days(0, 1, 2, 5, 8, 15, 22, 40, 41, 80, 400, now=now)
-
-    def kept(**rules: Any) -> list[str]:
-        return [name for name, why in keeping(runs, Rules(**rules), now).items() if why]
-
-    assert kept(last=2) == ["0", "1"]
-    assert kept(days=5) == ["0", "1", "2", "5"]
-    # 21 November 2026 is a Saturday: five days before it is Monday.
-    assert kept(weekly=3) == ["0", "8", "15"]
-    assert kept(monthly=4) == ["0", "22", "80", "400"]
-    assert kept(last=1, days=1, monthly=2) == ["0", "1", "22"]
-    lossy = dataclasses.replace(runs[0], unfinished=(CELU,))
-    why = keeping([lossy, *runs[1:]], Rules(monthly=1), now)
-    assert [name for name, reasons in why.items() if reasons] == ["0", "1"]
-    assert (why["0"], why["1"]) == (["the newest"], ["month 2026-11"])
-    # A rule that wants nothing still leaves what the next run is compared with.
-    assert [n for n, why in keeping(runs[-1:], Rules(days=3), now).items() if why] == ["400"]
+    ages = (0, 1, 2, 5, 8, 15, 22, 40, 41, 80, 400)
+    contents = _contents(*ages, now=now)
+    assert contents.kept(2, 0) == {"0", "1"}
+    assert contents.kept(0, 4) == {"0", "22", "80", "400"}
+    assert contents.kept(2, 2) == {"0", "1", "22"}
+    # A run that lost a shard does not stand for its month where another one does.
+    assert _contents(*ages, now=now, unfinished=0).kept(1, 1) == {"0", "1"}
+    assert _contents(0, 22, now=now, unfinished=22).kept(1, 2) == {"0", "22"}
 
 
 def test_keeping_deletes_only_when_told_to(tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     runs = [make_run(tmp_path, f"2026-11-{day:02}T00:00:00.000+00:00") for day in (1, 2, 3)]
-    killed = make_run(tmp_path, finished=False)
-    cli("add", *runs, killed, "--to", dataset)
+    cli("add", *runs, "--to", dataset)
     refused = cli("keep", dataset)
     assert refused.exit_code == 2
     assert "say what to keep: --last N" in refused.output
@@ -314,11 +312,9 @@ def test_keeping_deletes_only_when_told_to(tmp_path: Path) -> None:
     assert f"{runs[0].name}  would be removed" in said
     assert "2 runs would be removed" in said
     assert len(ids(str(dataset))) == 3
-    assert asked("keep", dataset, "--last", "1", "--set-aside-days", "0", "--delete")["set_aside"] == [
-        killed.name
-    ]
+    removed = asked("keep", dataset, "--last", "1", "--delete")["removed"]
+    assert [run["run_id"] for run in removed] == [runs[0].name, runs[1].name]
     assert [path.name for path in dataset.glob("run_id=*")] == [f"run_id={runs[2].name}"]
-    assert not (dataset / "set-aside" / killed.name).exists()
 
 
 def test_commands_take_a_dataset_for_its_newest_run(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from harness.record import (
     DamagedRun,
     Dataset,
     ResultsError,
-    Rules,
-    keeping,
     require_run,
 )
 
@@ -107,80 +104,47 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
 
 
 @command.command(
-    epilog=example(
-        "conformance dataset keep nightly --last 14 --monthly 12",
-        "conformance dataset keep s3://bucket/conformance --days 30 --weekly 26 --set-aside-days 30 --delete",
-    )
-    + statuses("0")
+    epilog=example("conformance dataset keep nightly --last 14 --monthly 12 --delete") + statuses("0")
 )
 @_dataset
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N runs.")
-@click.option("--days", type=click.FloatRange(min=0), metavar="D", help="Keep runs younger than D days.")
-@click.option("--weekly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N weeks.")
-@click.option(
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N.")
+@click.option("--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each month, N months.")
     "--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N months."
 )
-@click.option(
-    "--set-aside-days", type=click.FloatRange(min=0), metavar="D", help="Keep what is set aside for D days."
-)
-@click.option("--delete", is_flag=True, help="Remove them. Without it, only say what would go.")
+@click.option("--delete", is_flag=True, help="Remove the others. Without it, they are only listed.")
 @json_option
-def keep(
-    dataset: str,
-    last: int | None,
-    days: float | None,
-    weekly: int | None,
-    monthly: int | None,
-    set_aside_days: float | None,
-    delete: bool,
-    as_json: bool,
-) -> None:
-    """Remove old runs from a dataset: all that no rule keeps. The newest run is always kept.
+def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_json: bool) -> None:
+    """Remove old runs from a dataset: all that neither --last nor --monthly keeps.
 
-    Only weeks and months with a run count; they are in UTC. What is set aside stays unless you give
-    --set-aside-days.
+    The newest run is always kept. Months are those that have a run, in UTC. To remove runs by their age, or
+    what is set aside, give the bucket a lifecycle rule.
 
-    With --json: kept and removed (run_id, reasons, bytes), set_aside (names removed), deleted.
+    With --json: kept and removed (lists of run_id and bytes), deleted.
     """
-    rules = Rules(last=last, days=days, weekly=weekly, monthly=monthly)
-    if not rules.given and set_aside_days is None:
-        raise click.UsageError("say what to keep: --last N, --days D, --weekly N, --monthly N")
-    target, now = Dataset(dataset), datetime.now(UTC)
+    if last is None and monthly is None:
+        raise click.UsageError("say what to keep: --last N, --monthly N")
+    target = Dataset(dataset)
     contents = target.contents()
-    reasons = keeping([run.info for run in contents.runs], rules, now) if rules.given else {}
-    removed = [run for run in contents.runs if not reasons.get(run.info.run_id, [""])]
-    asides = _outdated(contents, set_aside_days, now)
-    if delete:
-        for run in removed:
-            target.remove(run)
-        for aside in asides:
-            target.remove_aside(aside)
-        target.place.remove(target.place.abandoned(now))
+    kept = contents.kept(last or 0, monthly or 0)
+    sides: dict[str, list[ArchivedRun]] = {"kept": [], "removed": []}
+    for run in contents.runs:
+        sides["kept" if run.info.run_id in kept else "removed"].append(run)
+    for run in sides["removed"] if delete else ():
+        target.remove(run)
     if as_json:
-        sides: dict[str, list[Any]] = {"kept": [], "removed": []}
-        for run in contents.runs:
-            data = {
-                "run_id": run.info.run_id,
-                "reasons": reasons.get(run.info.run_id, []),
-                "bytes": run.bytes,
-            }
-            sides["removed" if run in removed else "kept"].append(data)
-        print_json({**sides, "set_aside": [aside.name for aside in asides], "deleted": delete})
+        data = {
+            side: [{"run_id": run.info.run_id, "bytes": run.bytes} for run in runs]
+            for side, runs in sides.items()
+        }
+        print_json({**data, "deleted": delete})
         return
     verb = "removed" if delete else "would be removed"
     for run in contents.runs:
-        why = reasons.get(run.info.run_id, [])
-        what = verb if run in removed else f"kept: {', '.join(why)}" if why else "kept"
-        emit(line(f"{run.info.run_id}  {what}"))
-    for aside in asides:
-        emit(line(f"set-aside/{aside.name}  {verb}"))
-    freed = _size(sum(run.bytes for run in removed))
-    runs = count(len(removed), "run")
-    emit(
-        Text(f"{runs} removed, {freed}" if delete else f"{runs} would be removed, {freed}: add --delete")
-        if removed or asides
-        else Text("nothing to remove")
-    )
+        emit(line(f"{run.info.run_id}  {'kept' if run.info.run_id in kept else verb}"))
+    size = _size(sum(run.bytes for run in sides["removed"]))
+    runs = count(len(sides["removed"]), "run")
+    said = f"{runs} {verb}, {size}{'' if delete else ': add --delete'}"
+    emit(Text(said if sides["removed"] else "nothing to remove"))
 
 
 @command.command(
@@ -287,13 +251,6 @@ def _damage_data(bad: DamagedRun, to: str | None) -> dict[str, Any]:
 
 def _say(done: Addition) -> None:
     click.echo(f"{plain(done.run_id)}: {done.became}" + (f": {plain(done.why)}" if done.why else ""))
-
-
-def _outdated(contents: ArchiveContents, days: float | None, now: datetime) -> list[Aside]:
-    if days is None:
-        return []
-    # One without a date may be of today.
-    return [aside for aside in contents.aside if aside.since and now - aside.since > timedelta(days=days)]
 
 
 def _complaints(contents: ArchiveContents) -> list[str]:

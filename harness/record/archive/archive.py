@@ -70,14 +70,14 @@ class Dataset:
         url: A local path or any URL of fsspec; need not exist until it is read.
 
     Raises:
-        ResultsError: see `Location`; likewise all methods where the file system refuses.
+        ResultsError: see `Location`; all methods raise it if the file system refuses.
     """
 
     def __init__(self, url: str | Path) -> None:
         self.place = Location(url)
 
     def contents(self) -> ArchiveContents:
-        """What is there. A run that cannot be read is told as such and hinders no other.
+        """What is there. A run that cannot be read is reported as damaged and hinders no other.
 
         Raises:
             ResultsError: there is no dataset.
@@ -178,10 +178,6 @@ class Dataset:
         partition = f"{PARTITION}{entry.info.run_id}"
         names = sorted(entry.files, key=lambda name: name != layout.VERDICTS_FILE)
         self.place.remove([f"{partition}/{name}" for name in names], partition)
-
-    def remove_aside(self, aside: Aside) -> None:
-        """Remove a run that was set aside."""
-        self._clear(f"{SET_ASIDE}/{aside.name}")
 
     def set_aside(self, damaged: DamagedRun) -> str | None:
         """Move a run that nobody can read out of the way.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo
@@ -81,6 +81,19 @@ class ArchiveContents:
         found = [self._named(name) for name in names] if names else list(self.runs)
         found.sort(key=age)
         return found if last is None else found[-last:]
+
+    def kept(self, last: int, months: int) -> set[str]:
+        """Ids of the newest `last` runs and of the newest one of each of the last `months` that have a run.
+
+        The newest run of all is always among them: without it there is nothing to compare the next one with.
+        A run whose verdicts are not all there stands for a month only where no other does.
+        """
+        newest_first = [run.info for run in reversed(self.runs)]
+        best: dict[str, str] = {}
+        for info in sorted(newest_first, key=lambda info: bool(info.unfinished)):
+            best.setdefault(f"{datetime.fromisoformat(info.started).astimezone(UTC):%Y-%m}", info.run_id)
+        monthly = [best[month] for month in sorted(best, reverse=True)[:months]]
+        return {*(info.run_id for info in newest_first[: max(last, 1)]), *monthly}
 
     def _named(self, name: str) -> ArchivedRun:
         exact = [run for run in self.runs if run.info.run_id == name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,6 @@ from harness.record.layout import ResultsError, reason
 
 #: Where uploads go on until they are moved to their place.
 ADDING = "adding"
-#: An upload that began longer ago was interrupted.
-ABANDONED = timedelta(days=1)
-_TOKEN = "%Y%m%dT%H%M%S"
 
 
 class Location:
@@ -86,7 +83,7 @@ class Location:
 
     def upload(self, path: Path, name: str) -> None:
         """Put a local file in the place of `name`, which never holds a part of it."""
-        token = f"{datetime.now(UTC):{_TOKEN}}-{secrets.token_hex(4)}"
+        token = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         temporary = self._path(f"{ADDING}/{token}")
         with self._doing("write", name):
             self._make_parent(temporary)
@@ -127,11 +124,6 @@ class Location:
                 # Object stores have no directories to remove.
                 with suppress(Exception):
                     self._fs.rmdir(self._path(parent))
-
-    def abandoned(self, now: datetime) -> list[str]:
-        """Uploads that were interrupted: those that began more than `ABANDONED` ago."""
-        oldest = f"{ADDING}/{now - ABANDONED:{_TOKEN}}"
-        return [name for name in self.files(ADDING) if name < oldest]
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
