@@ -12,7 +12,11 @@ from .converter import (
 from .exporter_check import kept as kept
 from .rules.rule import Rule as Rule, RuleProblem as RuleProblem
 from .rules.rule_book import RuleBook as RuleBook, load_rules as load_rules
-from .rules.source import NotSeparable as NotSeparable, RuleSource as RuleSource, rule_source as rule_source
+from .rules.standalone_source import (
+    NotSeparable as NotSeparable,
+    RuleSource as RuleSource,
+    rule_source as rule_source,
+)
 from .silence import quiet as quiet
 from .skeleton import Parameter as Parameter, Signature as Signature, SkeletonWanted as SkeletonWanted
 from .torch_private import PrivatePartMissing as PrivatePartMissing, script_registry as script_registry

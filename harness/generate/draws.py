@@ -21,7 +21,7 @@ from harness.generate.scalars import respelled
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnCase:
     """One structure with the value draws that share its export.
 
     Attributes:
@@ -82,7 +82,7 @@ def _frozen(argument: object) -> Argument:
 
 def draw_cases(
     case: OperatorCase, *, seed: int, structures: int, values: int, dtypes: Sequence[str] | None = None
-) -> list[Drawn]:
+) -> list[DrawnCase]:
     """Draw the cases of one operator: the same ones for the same arguments, everywhere.
 
     Args:
@@ -96,13 +96,13 @@ def draw_cases(
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    found: dict[str, Drawn] = {}
+    found: dict[str, DrawnCase] = {}
     if structures < 1:
         return []
 
     def add(drawn: Invocation) -> bool:
         if drawn.structure_id not in found:
-            found[drawn.structure_id] = Drawn(_with_more_values(drawn, values))
+            found[drawn.structure_id] = DrawnCase(_with_more_values(drawn, values))
         return len(found) == structures
 
     # Some draws repeat an earlier structure.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from harness.generate.draws import Drawn, draw_cases
+from harness.generate.draws import DrawnCase, draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.source import Request, SourceFinding, Structure, resized
 
@@ -37,7 +37,7 @@ class Generated:
         return SourceFinding(resized(request, [d.invocations[0] for d in drawn], _SHAPES_PER_EXPORT))
 
 
-def _draw(request: Request, structures: int, values: int) -> list[Drawn]:
+def _draw(request: Request, structures: int, values: int) -> list[DrawnCase]:
     return draw_cases(
         OPERATOR_CASES[request.overload],
         seed=request.seed,

@@ -1,0 +1,133 @@
+"""The plan of the house, as far as no linter checks it: facades, names, sizes, and what a command imports."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from harness_runs import ROOT, environment, output, record_of, unary
+
+HOUSE = ROOT / "harness"
+ROOMS = sorted(path.parent.name for path in HOUSE.glob("*/__init__.pyi"))
+#: A line more, and a file has two ideas.
+LONGEST = 400
+#: Data that a program writes, and that nobody reads from the top.
+WRITTEN = {"cases/dtypes.toml", "cases/onnx_counterparts.toml"}
+#: A command's file has the command's name, whatever the files of the rooms are called.
+COMMANDS = HOUSE / "app" / "cli"
+#: Commands that read nothing but the record.
+READING = (
+    ("failures",),
+    ("show", "CASE"),
+    ("tolerance",),
+    ("diff", "RUN"),
+    ("baseline", "--out", "OUT"),
+    ("dataset", "list", "."),
+)
+
+
+def code(*packages: str) -> Iterator[tuple[Path, ast.Module]]:
+    """The files of some packages; not pytest's entry point, which is a package of its own once installed."""
+    for package in packages:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            if "entry_point" not in file.parts:
+                yield file, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def exported(room: str) -> dict[str, str]:
+    """Name → module, relative to the room, of what a facade exports; "" for a module of the room itself."""
+    stub = ast.parse((HOUSE / room / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {name.asname or name.name: node.module or "" for node in imports for name in node.names}
+
+
+def test_every_room_has_a_facade() -> None:
+    folders = {path.name for path in HOUSE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(ROOMS)
+    assert {path.name for path in HOUSE.glob("*.py")} == {"__init__.py", "test_conformance.py"}
+
+
+def test_other_rooms_are_imported_through_their_facades() -> None:
+    around = []
+    for file, tree in code("harness", "cases"):
+        own = file.relative_to(ROOT).parts[:2]
+        for node in ast.walk(tree):
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [f"{node.module}.{name.name}" for name in node.names]
+            for name in names:
+                package, *rest = name.split(".")
+                if package != "harness" or len(rest) < 2 or own == ("harness", rest[0]):
+                    continue
+                if len(rest) > 2 or rest[1] not in exported(rest[0]):
+                    around.append(f"{file.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert around == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_name_of_a_facade_is_there_and_hides_no_module(room: str) -> None:
+    facade = importlib.import_module(f"harness.{room}")
+    names = exported(room)
+    assert sorted(names) == sorted(facade.__all__)
+    modules = {path.stem for path in (HOUSE / room).iterdir()} - {"__init__", "__pycache__"}
+    for name, module in names.items():
+        found = getattr(facade, name)
+        # What is imported last would decide which of the two `harness.ROOM.NAME` is.
+        assert name not in modules or (not module and isinstance(found, ModuleType)), name
+
+
+def test_no_file_is_longer_than_one_idea() -> None:
+    suffixes = {".py", ".pyi", ".js", ".css", ".toml", ".html"}
+    files = [path for name in ("harness", "cases", "ci") for path in (ROOT / name).rglob("*")]
+    lengths = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in [*files, ROOT / "ci" / "nightly"]
+        if path.suffix in suffixes | {""} and path.is_file() and not {"vendor", "corpus"} & set(path.parts)
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST and name not in WRITTEN} == {}
+
+
+def test_names_of_files_and_public_classes_are_used_once() -> None:
+    files, classes = defaultdict(list), defaultdict(list)
+    for file, tree in code("harness"):
+        place = file.relative_to(HOUSE).as_posix()
+        if file.name != "__init__.py" and file.parent != COMMANDS:
+            files[file.name].append(place)
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(place)
+    named = {**files, **classes}
+    assert {name: places for name, places in named.items() if len(places) > 1} == {}
+
+
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_a_command_that_only_reads_does_not_wait_for_pytorch(words: tuple[str, ...], tmp_path: Path) -> None:
+    call = unary("aten.celu.default", [1.0])
+    run = record_of(tmp_path / "results" / "run", [call])
+    meant = {"CASE": call.case_id, "RUN": str(run), "OUT": str(tmp_path / "out")}
+    program = (
+        "import json, sys\n"
+        "from harness.app.cli._group import conformance\n"
+        f"conformance({[meant.get(word, word) for word in words]!r}, standalone_mode=False)\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, output(done)
+    imported = set(json.loads(done.stderr.splitlines()[-1]))
+    assert "pyarrow" in imported
+    assert not imported & {"torch", "onnxscript", "onnxruntime"}
