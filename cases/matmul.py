@@ -293,7 +293,7 @@ def _points(d: Draw, *, batches: bool) -> dict[str, Any]:
     lead, features = _lead(d, 3) if batches else (), d.size(high=9)
     full_left = d.boolean()
     left, right = (lead, d.broadcastable(lead)) if full_left else (d.broadcastable(lead), lead)
-    # Beyond 25 points PyTorch multiplies matrices unless told otherwise.
+    # Beyond 25 points PyTorch multiplies matrices by default.
     return {
         "x1": d.tensor((*left, d.choose(1, 2, 5, 0, 27, 64), features)),
         "x2": d.tensor((*right, d.choose(1, 3, 4, 0, 28), features)),

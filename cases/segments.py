@@ -22,7 +22,7 @@ def _segments(d: Draw, lead: tuple[int, ...], size: int) -> dict[str, Any]:
         count = next(n for n in (count, 2, 1) if size % n == 0)
         lengths = d.tensor((*lead, count), "int64", between(size // count, size // count))
         return {"lengths": lengths, "unsafe": d.maybe(d.boolean)}
-    # Lengths that may leave a rest, which PyTorch takes if it is told not to check.
+    # Lengths that may leave a rest, which PyTorch accepts with checks off.
     domain = between(0, size // count)
     return {"lengths": d.tensor((*lead, count), "int64", domain), "unsafe": True}
 

@@ -52,7 +52,7 @@ def strays(below: Array, upto: Array) -> bool:
 
     Args:
         below: F just below each element, shape ``(n,)``, n at least 1.
-        upto: F at each element, likewise.
+        upto: F at each element.
     """
     count = below.size
     epsilon = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))

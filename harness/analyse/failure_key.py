@@ -12,12 +12,14 @@ to blame says where the defect is, and so what else may differ within one group:
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from harness.compare import Outcome, Stage, normalise
+from harness.generate import cases_directory
 
 #: What these say is the same for every defect ("values", "killed by SIGSEGV"): only the operator tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
@@ -51,18 +53,6 @@ _EVIDENCE = (
     (re.compile(r"(?:As case \w+: )?\S+'s optimiser breaks\b"), "by the exporter's optimiser"),
 )
 
-#: PyTorch's documented aliases (``torch.absolute``: "Alias for torch.abs"), by packet without ``aten.``.
-_ALIASES = {
-    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh",
-    "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "clip": "clamp", "concat": "cat",
-    "concatenate": "cat", "divide": "div", "true_divide": "div", "fix": "trunc", "greater": "gt",
-    "greater_equal": "ge", "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul",
-    "negative": "neg", "not_equal": "ne", "row_stack": "vstack", "subtract": "sub", "swapaxes": "transpose",
-    "swapdims": "transpose", "trapz": "trapezoid", "ger": "outer", "matrix_power": "linalg_matrix_power",
-    "det": "linalg_det", "inverse": "linalg_inv", "special_psi": "digamma", "special_gammaln": "lgamma",
-    "special_gammainc": "igamma", "special_gammaincc": "igammac",
-}  # fmt: skip
-
 
 @dataclass(frozen=True, order=True)
 class Cause:
@@ -71,7 +61,7 @@ class Cause:
     Attributes:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         converter: Its name; "" where the defect does not depend on it.
-        backend: Likewise.
+        backend: Name.
         stage: Where the cases ended.
         outcome: How.
         words: What is wrong.
@@ -133,7 +123,17 @@ def words_of(signature: str) -> str:
 def family_name(packet: str) -> str:
     """The operator that a packet is another name or another number of dimensions of: ``aten.max_poolNd``."""
     namespace, _, name = packet.rpartition(".")
-    name = _ALIASES.get(name, name)
-    name = _ALIASES.get(name.removeprefix("special_"), name.removeprefix("special_"))
+    aliases = _aliases()
+    name = aliases.get(name, name)
+    name = aliases.get(name.removeprefix("special_"), name.removeprefix("special_"))
     name = _DIMENSIONS.sub("Nd", name.removesuffix("_copy"))
     return f"{namespace}.{name}" if namespace else name
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    """PyTorch's other names for operators."""
+    table: Mapping[str, Mapping[str, str]] = tomllib.loads(
+        (cases_directory() / "aliases.toml").read_text(encoding="utf-8")
+    )
+    return table["aliases"]

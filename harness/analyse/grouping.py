@@ -39,7 +39,7 @@ COLUMNS = (
 FAILED = pc.field("outcome").isin([str(outcome) for outcome in Outcome if outcome.is_failure])
 
 #: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
-#: but is noticed; an error is noticed and explained; a gap that is admitted comes last.
+#: but is noticed; an error is noticed and explained; a declared gap comes last.
 SEVERITY = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 #: Nobody's defect: the specification leaves the result open.
@@ -52,10 +52,10 @@ class FailureGroup:
 
     Attributes:
         converter: The smallest case's.
-        backend: Likewise; "" where the case failed before it got to one.
-        stage: Likewise: where it ended.
-        outcome: Likewise: how.
-        signature: Likewise.
+        backend: Name; "" if the case failed before it got to one.
+        stage: Where the case ended.
+        outcome: How it ended.
+        signature: Of the failure.
         blame: Whose defect it is: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         evidence: What the smallest case's blame rests on.
         cause: What all have in common, in words.

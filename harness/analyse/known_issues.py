@@ -6,12 +6,12 @@ link = "https://github.com/pytorch/pytorch/issues/1"
 note = "avg_pool2d ignores divisor_override."
 overload = "aten.avg_pool2d"        # overload, packet or glob, or a list of them
 converter = "dynamo"                # optional, as are all below
-backend = "ort-cpu"                 # likewise
+backend = "ort-cpu"                 # optional
 stage = "compare"
 outcome = "mismatch"
 dtype = ["float32", "float64"]
 signature = "values"                # found in the failure's signature
-pattern = "divisor_\\\\w+"           # a regular expression, likewise
+pattern = "divisor_\\\\w+"           # a regular expression, optional
 message = "expected nan"            # a regular expression, found in the failure's own words
 call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
 ```

@@ -110,7 +110,7 @@ class Session:
         plan: What will be run.
         results_dir: Where the run is written; None for ``results/RUN_ID`` below the current directory.
         options: What the user chose, for ``run.json``.
-        seed: Of the draws, likewise.
+        seed: Of the draws, for ``run.json``.
         timeout: Seconds per step of a batch.
         memory_limit: Bytes that the worker process may take.
         baseline: What to compare with; failures that it expects are none.

@@ -31,7 +31,7 @@ class OutputComparison:
         max_rel_error: The same over |expected|, elements with expected = 0 left out.
         max_ulp_error: The same in units in the last place of expected, in the output's dtype.
         needed_rtol: See `harness.compare.tolerances.needed_tolerance`; None where no element asks for it.
-        needed_atol: Likewise.
+        needed_atol: The atol of that pair.
         mismatched_elements: How many are wrong.
         total_elements: How many were compared.
     """

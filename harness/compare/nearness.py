@@ -72,7 +72,7 @@ class Sensitivity:
 
     Attributes:
         condition: D of rule 6, in the output's unit; its shape is the output's.
-        own_error: PyTorch's largest error at these inputs (rule 3), likewise.
+        own_error: PyTorch's largest error at these inputs (rule 3), as an array.
     """
 
     condition: Array
@@ -92,19 +92,19 @@ class Oracle(Protocol):
 
     @property
     def magnitude(self) -> tuple[Array | None, ...] | None:
-        """Outputs in float64 for the absolute values of the inputs, likewise."""
+        """Outputs in float64 for the absolute values of the inputs."""
 
     @property
     def unscaled(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with scales of at least one, likewise."""
+        """The magnitude with scales of at least one."""
 
     @property
     def marked(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
+        """The magnitude with 1 for every finite number: finite if only finite numbers take part."""
 
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """What calls with inputs in the neighbourhood say, likewise."""
+        """What calls with inputs in the neighbourhood say."""
 
     @property
     def flushed(self) -> tuple[Array, ...] | None:
@@ -134,7 +134,7 @@ def right_elements(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array
         oracle: PyTorch's answers.
         output: Index of the output.
         e: PyTorch's result in float64 (of the case's values).
-        g: The backend's, likewise.
+        g: The backend's.
         skip: Elements that need not be judged.
     """
 

@@ -43,7 +43,7 @@ def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g:
         output: Index of the output.
         wrong: At least one element is marked.
         e: PyTorch's result in float64.
-        g: The backend's, likewise.
+        g: The backend's.
     """
     if _is_flushed(judge, oracle, output, wrong, e, g):
         return FLUSHED
@@ -57,13 +57,13 @@ def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g:
 
 
 def showing(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
-    """Of the elements marked in `wrong` those that show the kind, for whoever is told of one.
+    """Of the elements marked in `wrong` those that show the kind, for a message that names one.
 
     Args:
         kind: As `kind_of` names it.
         wrong: At least one element is marked.
         e: PyTorch's result in float64.
-        g: The backend's, likewise.
+        g: The backend's.
     """
     if kind == NAN_POSITIONS:
         return np.asarray(wrong & (np.isnan(e) != np.isnan(g)))

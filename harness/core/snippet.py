@@ -78,7 +78,7 @@ class RunSnippet:
             than the model, and leave ``outputs``, a list of tensors. Empty where the backend hands out no
             code for that.
         imports: See `ExportSnippet`.
-        packages: Likewise.
+        packages: Names of packages.
     """
 
     load: tuple[str, ...]

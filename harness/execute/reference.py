@@ -76,17 +76,17 @@ class Reference:
 
     @cached_property
     def magnitude(self) -> tuple[Array | None, ...] | None:
-        """The outputs in float64 for the absolute values of the inputs, likewise."""
+        """The outputs in float64 for the absolute values of the inputs."""
         return _in_float64(self.invocation, _absolute)
 
     @cached_property
     def unscaled(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with scales of at least one, likewise."""
+        """The magnitude with scales of at least one."""
         return _in_float64(self.invocation, _absolute, least_scale=1)
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with 1 for every finite number, likewise: finite where only such take part."""
+        """The magnitude with 1 for every finite number: finite if only finite numbers take part."""
         return _in_float64(self.invocation, _marked)
 
 

@@ -33,7 +33,7 @@ def why(
     Args:
         versions: What differs between the runs, from `version_changes`.
         converter: Of the changed cases.
-        backend: Likewise; "" where none took part.
+        backend: Name; "" if none took part.
         rules: The user's conversion functions before and now, where they differ; "" for the converter's own.
     """
     parts = []

@@ -86,7 +86,7 @@ class Draw:
     """Draws the parts of one invocation.
 
     Attributes:
-        dtype: The dtype this invocation is about; tensors take it unless told otherwise.
+        dtype: The dtype this invocation is about; tensors take it by default.
         about: What is being drawn, where one line of code draws several things: choices about
             different things are spread separately.
     """

@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, plain, shown
 from harness.record import Minimal
-
-
-def minimal_of(
-    minimals: Iterable[Minimal],
-    *,
-    overloads: Iterable[str],
-    converter: str,
-    stage: Stage,
-    outcome: Outcome,
-    signature: str,
-    backend: str = "",
-) -> Minimal | None:
-    """The plainest of the minimal cases that belong to a group of failures; None without any.
-
-    Args:
-        minimals: A run's, as `harness.record.json_lines.read_minimal` gives them.
-        overloads: The operators that the group touches.
-        converter: Its name.
-        stage: Where the group's cases end; likewise the next two.
-        outcome: How.
-        signature: In what words.
-        backend: Its name; "" for a failure that comes before any backend.
-    """
-    touched = frozenset(overloads)
-    wanted = converter, stage, outcome, signature
-    found = [
-        m
-        for m in minimals
-        if (m.converter, m.stage, m.outcome, m.signature) == wanted
-        and m.overload in touched
-        and backend in ("", m.backend)
-    ]
-    return min(found, key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None)
 
 
 def call(minimal: Minimal) -> str:

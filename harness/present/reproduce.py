@@ -27,7 +27,7 @@ def command(
         results_dir: The run that recorded it.
         case_id: Or a beginning of it.
         converter: Only with this one; None for all that the replay takes.
-        backend: Likewise.
+        backend: Only with this one; None for all.
         model: The model that the case is of, as its user named it; None for an operator's.
         cwd: Where it will be typed; None for the current directory.
     """

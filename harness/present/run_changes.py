@@ -11,7 +11,7 @@ from rich.text import Text
 from harness.core import count, markdown_cell, plain
 from harness.gate import CaseChange, ChangeKind, Diff, OverloadChanges
 
-#: What is told apart, most urgent first; what did not change is only counted.
+#: The kinds that are listed, most urgent first. Unchanged cases are only counted.
 ORDER = tuple(change for change in ChangeKind if change is not ChangeKind.UNCHANGED)
 
 _STYLES = {

@@ -47,15 +47,15 @@ class ErrorDistribution:
         shape_mode: ``static`` or ``dynamic``.
         cases: How many passed with outputs that have an error in ULP.
         wrong: How many were compared and found wrong.
-        median_ulp: Units in the last place of PyTorch's result; likewise below.
-        p99_ulp: See above.
-        max_ulp: See above.
+        median_ulp: Units in the last place of PyTorch's result, as are the next two.
+        p99_ulp: 99th percentile.
+        max_ulp: Maximum.
         max_abs: In the unit of the values.
         rtol: With `atol`, the smallest pair in which all are accepted, as `harness.compare` defines it;
             None where no element asks for one, or where the record is older than these numbers.
         atol: See above, in the unit of the values.
-        default_rtol: What `torch.testing` gives the dtype; None for a dtype without.
-        default_atol: Likewise.
+        default_rtol: The default of `torch.testing` for the dtype; None if there is none.
+        default_atol: The same for atol.
         worst_case: Id of the case at the maximum.
     """
 

@@ -73,12 +73,12 @@ def _goldens(goldens: Goldens, limit: int) -> Iterator[Text]:
     for backend in goldens.backends:
         yield Text(f"{backend}: {models(goldens, backend)}", style="bold")
         some = [one for one in goldens.checked if one.backend == backend]
-        yield from _limited([told(one) for one in some if one.change in _TOLD], limit)
+        yield from _limited([in_words(one) for one in some if one.change in _CHANGED], limit)
     for name in goldens.left_out:
         yield Text(f"{plain(name)} cannot run here: its goldens were left out", style="yellow")
 
 
-_TOLD = (GoldenChange.NEW, GoldenChange.OTHER, GoldenChange.FIXED)
+_CHANGED = (GoldenChange.NEW, GoldenChange.OTHER, GoldenChange.FIXED)
 
 
 def _moved(goldens: Goldens) -> list[Any]:
@@ -104,7 +104,7 @@ def models(goldens: Goldens, backend: str) -> str:
     )
 
 
-def told(one: CheckedGolden) -> str:
+def in_words(one: CheckedGolden) -> str:
     """One golden's model on one backend."""
     before = "not recorded" if one.recorded is None else _ending(one.recorded)
     return f"{one.golden.name}, {one.converter}: {before} → {_ending(one.now)}"
@@ -129,9 +129,8 @@ def markdown(account: Account) -> str:
         lines += ["", "### Goldens", "", f"PyTorch: {pytorch(goldens)}."]
         lines += [f"{markdown_cell(name)}: {models(goldens, name)}." for name in goldens.backends]
         rows = [(d.golden.name, d.what) for d in _moved(goldens)]
-        rows += [
-            (f"{one.golden.name}, {one.backend}", told(one)) for one in goldens.checked if one.change in _TOLD
-        ]
+        changed = [one for one in goldens.checked if one.change in _CHANGED]
+        rows += [(f"{one.golden.name}, {one.backend}", in_words(one)) for one in changed]
         if rows:
             lines += ["", "| golden | what |", "| --- | --- |"]
             lines += [f"| {markdown_cell(name)} | {markdown_cell(what)} |" for name, what in rows[:50]]
@@ -157,9 +156,9 @@ def as_json(account: Account) -> dict[str, Any]:
             },
             "differences": [
                 {"golden": one.golden.name, "converter": one.converter, "backend": one.backend}
-                | {"change": str(one.change), "what": told(one)}
+                | {"change": str(one.change), "what": in_words(one)}
                 for one in goldens.checked
-                if one.change in _TOLD
+                if one.change in _CHANGED
             ],
             "left_out": list(goldens.left_out),
         },

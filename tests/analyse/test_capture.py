@@ -108,7 +108,7 @@ def test_an_exported_program_gives_the_calls_of_its_graph(tmp_path: Path) -> Non
     assert found.calls[0].places == ["body.0"]
 
 
-def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
+def test_a_captured_corpus_runs_and_its_failures_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -129,9 +129,9 @@ def test_a_captured_corpus_runs_and_its_failures_are_looked_up(
     assert recorded == {e.invocation.case_id for e in entries if e.overload in chosen}
     relu = next(e.invocation for e in entries if e.overload == "aten.relu.default")
     failed = record_of(tmp_path / "failed", [relu], outcome=Outcome.MISMATCH, signature="values")
-    told = CliRunner().invoke(conformance, ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl"])
-    assert "aten.relu.default" in told.stdout.splitlines()[2]
-    assert "1 of 1 fail" in told.stdout.splitlines()[2]
+    found = CliRunner().invoke(conformance, ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl"])
+    assert "aten.relu.default" in found.stdout.splitlines()[2]
+    assert "1 of 1 fail" in found.stdout.splitlines()[2]
 
 
 def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) -> None:

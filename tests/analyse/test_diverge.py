@@ -77,12 +77,12 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     assert (found.kind, found.operators, found.module) == ("operator", ("aten.silu.default",), "layers.0.mlp")
     assert found.onnx_node.startswith("Mul ")
     assert [alone.outcome for alone in found.alone] == ["mismatch"]
-    told = "\n".join(divergence_lines(found))
-    assert "module      layers.0.mlp" in told
-    assert "operator    aten.silu.default" in told
+    said = "\n".join(divergence_lines(found))
+    assert "module      layers.0.mlp" in said
+    assert "operator    aten.silu.default" in said
     data = found.to_data()
-    assert data["alone"][0]["case_id"] in told
-    assert data["verdict"] in told
+    assert data["alone"][0]["case_id"] in said
+    assert data["verdict"] in said
 
 
 def test_a_dynamic_export_is_looked_into_at_other_sizes(rules: tuple[str, ...]) -> None:

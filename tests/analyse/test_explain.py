@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from harness.analyse.explain import known, onnx_operator
 from harness.analyse.explain.operator import find_operator
+from harness.analyse.explain.spec_tests import run_spec_tests
 from harness.app.cli._group import conformance
 from harness.convert.rules.rule_book import load_rules
 from harness.convert.skeleton import Parameter
@@ -352,8 +353,8 @@ def test_outcomes_come_from_a_run_where_it_has_any(tmp_path: Path) -> None:
     done = run_harness("--op", "celu", "--examples", "4", "--no-blame", "--record-only", "--dtype", "float32",
                        "--results-dir", tmp_path / "run")  # fmt: skip
     assert done.returncode == 0, output(done)
-    told = typed("celu", "--run", tmp_path / "run", "--examples", "2", "--backend", "ort-cpu", "--json")
-    found = json.loads(told.stdout)
+    done = typed("celu", "--run", tmp_path / "run", "--examples", "2", "--backend", "ort-cpu", "--json")
+    found = json.loads(done.stdout)
     assert "the run " in found["source"]
     dynamo = [o for o in found["overloads"][0]["outcomes"] if o["converter"] == "dynamo"]
     assert dynamo[0]["counts"] == {"pass": len(rows(tmp_path / "run"))}
@@ -385,3 +386,17 @@ def test_names_alone_find_most_operators() -> None:
         assert found is not None
         assert found.onnx == name
     assert known.candidate("aten::special_hermite_polynomial_h") is None
+
+
+def test_a_backend_that_dies_or_hangs_in_the_specifications_tests_costs_its_own_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    death = tmp_path / "death"
+    death.touch()
+    monkeypatch.setenv("PLANTED_DEATH", str(death))
+    planted = "onnx-api:planted.dies_by_turns"
+    died, hung, fine = run_spec_tests("Celu", [planted, planted, "onnx-reference"], timeout=20.0)
+    assert (died.built, died.problem) == (0, "process killed by SIGABRT")
+    assert (hung.built, hung.problem) == (0, "no answer within 20 s")
+    assert fine.tests == died.tests == hung.tests
+    assert fine.agreed >= 1

@@ -46,7 +46,6 @@ from harness.core.tensors import build_tensor
 from harness.execute.supervisor import Supervisor
 from harness.generate.regressions import Corpus
 from harness.plan.unit import run_unit
-from harness.present.minimal_report import minimal_of
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.run_info import RunInfo
@@ -314,43 +313,6 @@ def test_the_command_finds_cases_and_suggests_near_ones(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [str(run), "--op", "avg_pool2"])
     assert done.exit_code == 1
     assert "aten.avg_pool2d.default" in done.output
-
-
-def test_a_group_finds_its_plainest_minimal_case() -> None:
-    def minimal(overload: str, size: int, signature: str = "values") -> Minimal:
-        call = unary(overload, [0.0] * size)
-        return Minimal(
-            case_id=call.case_id,
-            overload=overload,
-            converter="dynamo",
-            backend="ort-cpu",
-            stage=Stage.COMPARE,
-            outcome=Outcome.MISMATCH,
-            signature=signature,
-            blame="",
-            evidence="",
-            message="",
-            minimal_id=call.case_id,
-            invocation=call.json,
-            elements=size,
-        )
-
-    all_of_them = [
-        minimal("aten.a", 3),
-        minimal("aten.b", 2),
-        minimal("aten.b", 1, "dtype"),
-        minimal("aten.c", 1),
-    ]
-    group: dict[str, Any] = {
-        "converter": "dynamo",
-        "stage": Stage.COMPARE,
-        "outcome": Outcome.MISMATCH,
-        "signature": "values",
-    }
-    assert (
-        minimal_of(all_of_them, overloads=("aten.a", "aten.b"), backend="ort-cpu", **group) == all_of_them[1]
-    )
-    assert minimal_of(all_of_them, overloads=("aten.c",), backend="openvino", **group) is None
 
 
 # Edits

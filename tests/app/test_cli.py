@@ -59,12 +59,12 @@ def test_run_is_pytest_harness_from_any_directory(
 ) -> None:
     _, done = made
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
-    told = json.loads(done.stdout)
+    printed = json.loads(done.stdout)
     recorded = rows(run, "case_id", "outcome")
-    assert told["run"] == f"results/{NAME}"
-    assert told["exit_status"] == 1
-    assert told["cases"] == len({row["case_id"] for row in recorded})
-    assert sum(told["outcomes"].values()) == told["verdicts"] == len(recorded)
+    assert printed["run"] == f"results/{NAME}"
+    assert printed["exit_status"] == 1
+    assert printed["cases"] == len({row["case_id"] for row in recorded})
+    assert sum(printed["outcomes"].values()) == printed["verdicts"] == len(recorded)
     assert "= conformance =" in done.stderr
 
 
@@ -206,11 +206,11 @@ def test_show_tells_everything_of_a_case(run: Path) -> None:
         "https://github.com/pytorch/pytorch/issues/105349",
     ):
         assert part in done.output
-    told = as_json("show", case_id, "--run", run)
-    assert list(told) == [
+    printed = as_json("show", case_id, "--run", run)
+    assert list(printed) == [
         *("run", "case_id", "call", "torch", "invocation", "versions", "verdicts", "minimal", "known")
     ]
-    assert {verdict["backend"] for verdict in told["verdicts"]} == {"ort-cpu", "onnx-reference"}
+    assert {verdict["backend"] for verdict in printed["verdicts"]} == {"ort-cpu", "onnx-reference"}
 
 
 def test_show_of_a_passing_case_is_status_0(run: Path) -> None:
@@ -297,13 +297,13 @@ def test_replay_runs_a_file_of_invocations(tmp_path: Path) -> None:
     lines.write_text(f"{right.json}\n\n{json.dumps(entry)}\n")
     one = tmp_path / "one.json"
     one.write_text(json.dumps(right.to_data(), indent=2))
-    told = as_json("replay", lines)
-    assert told["still_failing"] == 0
-    assert [case["call"].partition("(")[0] for case in told["cases"]] == [
+    printed = as_json("replay", lines)
+    assert printed["still_failing"] == 0
+    assert [case["call"].partition("(")[0] for case in printed["cases"]] == [
         "aten.celu.default",
         "aten.erf.default",
     ]
-    assert {case["verdict"]["backend"] for case in told["cases"]} == {"onnx-reference"}
+    assert {case["verdict"]["backend"] for case in printed["cases"]} == {"onnx-reference"}
     [case] = as_json("replay", one)["cases"]
     assert case["verdict"]["backend"] == "ort-cpu"
     [expected], [got] = case["expected"], case["got"]

@@ -36,7 +36,7 @@ narrow = pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "f
 
 @dataclass(frozen=True)
 class Said:
-    """An oracle that has been told what to say."""
+    """An oracle with given answers."""
 
     expected: tuple[Array, ...]
     truth: tuple[Array | None, ...] | None = None

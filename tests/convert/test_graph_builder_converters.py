@@ -147,8 +147,8 @@ def test_pytest_harness_runs_it_and_its_failures_have_scripts(
     assert ("aten.relu.default", "dynamic") in passed
     refused = next(r for r in recorded if r["outcome"] == "unsupported" and r["shape_mode"] == "static")
     monkeypatch.chdir(tmp_path)
-    told = CliRunner().invoke(conformance, ["repro", refused["case_id"], "--run", str(tmp_path / "run")])
-    assert told.exit_code == 0, told.output
+    again = CliRunner().invoke(conformance, ["repro", refused["case_id"], "--run", str(tmp_path / "run")])
+    assert again.exit_code == 0, again.output
     (script,) = tmp_path.glob("repro_*.py")
     assert "to_onnx(" in script.read_text()
 

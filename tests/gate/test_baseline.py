@@ -1,4 +1,4 @@
-"""`pytest harness --baseline`: what is worse than expected fails, and everything is told as what it is."""
+"""`pytest harness --baseline`: what is worse than expected fails, and every difference has its kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from harness.plan.unit import Unit, run_unit
 Told = dict[str, set[str]]
 
 
-def told(text: str) -> Told:
+def differences_in(text: str) -> Told:
     """Finding → overloads, as the terminal has them."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     finding = ""
@@ -72,7 +72,7 @@ def test_the_rules_were_used(planted: Path) -> None:
 
 
 def test_every_planted_change_is_told_as_what_it_is_and_none_as_another(planted: Path) -> None:
-    assert told((planted / "said").read_text()) == {
+    assert differences_in((planted / "said").read_text()) == {
         "regression": {"aten.leaky_relu.default", "aten.neg.default"},
         "error beyond bound": {"aten.sqrt.default"},
         "expected failure that passes": {"aten.fmax.default"},
@@ -144,7 +144,7 @@ def test_a_diff_with_the_baseline_tells_the_same(planted: Path) -> None:
     found: defaultdict[str, set[str]] = defaultdict(set)
     for one in json.loads(done.stdout)["differences"]:
         found[one["finding"]].add(one["overload"])
-    assert dict(found) == told((planted / "said").read_text())
+    assert dict(found) == differences_in((planted / "said").read_text())
     text = CliRunner().invoke(conformance, ["diff", *sides, "--markdown"]).stdout
     assert "| backend ort-cpu | 0.9 | " in text
     assert "#### Regression: " in text
@@ -172,7 +172,7 @@ def test_what_was_accepted_is_expected_and_a_known_flaky_case_stays_quiet(
     options = ("--rules", rules, "--shrink", "0")
     done = run_harness(*options, "--baseline", base, "--results-dir", tmp_path / "run")
     assert done.returncode == 0, output(done)
-    assert told(done.stdout) == {}
+    assert differences_in(done.stdout) == {}
     assert "nothing differs" in done.stdout
 
 

@@ -117,7 +117,7 @@ def test_markdown_obeys_nothing_that_a_run_says(tmp_path: Path) -> None:
 
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
     said = CliRunner().invoke(conformance, ["diff", str(tmp_path), str(tmp_path)])
-    # A regression is 1; what cannot be carried out at all is told apart from it.
+    # A regression is 1; what cannot be carried out has another status.
     assert said.exit_code == 2
     assert f"{tmp_path} holds neither a run" in said.output
 

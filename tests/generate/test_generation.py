@@ -65,7 +65,7 @@ def drawn() -> dict[str, tuple[Invocation, ...]]:
 
 @cache
 def some() -> dict[str, tuple[Invocation, ...]]:
-    """Likewise of every third operator case: enough to speak of all, and quick."""
+    """The same for every third operator case: quick, and enough to speak of all."""
     return {overload: _many(overload, 12) for overload in list(load_cases())[::3]}
 
 

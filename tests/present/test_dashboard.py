@@ -345,12 +345,12 @@ def test_downloads_have_every_case_of_every_run(tmp_path: Path) -> None:
         )
     changes = json.loads((tmp_path / "site" / "download" / "changes.json").read_text())
     index = site_data(tmp_path / "site", "index")
-    told = {
+    expected_changes = {
         kind: n
         for kind, n in index["moved"]["counts"].items()
         if kind not in ("unchanged", "new", "gone") and n
     }
-    assert Counter(one["change"] for one in changes) == told
+    assert Counter(one["change"] for one in changes) == expected_changes
 
 
 def test_runs_of_other_operators_are_told_from_those_that_compare(tmp_path: Path) -> None:

@@ -20,8 +20,7 @@ from hypothesis import given, strategies as st
 from recorded_run import NAME, make
 
 from harness.app.cli._group import conformance as group
-from harness.compare.tolerances import needed_tolerance
-from harness.compare.tolerances import DEFAULT
+from harness.compare.tolerances import DEFAULT, needed_tolerance
 from harness.compare.verdict import Outcome, Verdict
 from harness.record import store
 from harness.record.run_info import RunInfo, read_run_info
@@ -127,9 +126,10 @@ def test_a_part_of_the_matrix_is_not_written_over_the_whole(run: Path, tmp_path:
     done = typed(run, "--op", "celu", "--dtype", "float32")
     assert "written to" not in done.output
     assert (run / "tolerance.csv").read_text() == before
-    told = json.loads(typed(run, "--op", "celu", "--dtype", "float32", "--out", tmp_path, "--json").stdout)
-    assert {(row["overload"], row["dtype"]) for row in told["rows"]} == {("aten.celu.default", "float32")}
-    assert pq.read_table(tmp_path / "tolerance.parquet").num_rows == len(told["rows"])
+    done = typed(run, "--op", "celu", "--dtype", "float32", "--out", tmp_path, "--json")
+    document = json.loads(done.stdout)
+    assert {(row["overload"], row["dtype"]) for row in document["rows"]} == {("aten.celu.default", "float32")}
+    assert pq.read_table(tmp_path / "tolerance.parquet").num_rows == len(document["rows"])
 
 
 def test_where_it_cannot_write_it_says_so(run: Path, tmp_path: Path) -> None:
@@ -174,9 +174,9 @@ def test_numbers_that_moved_are_named_although_everything_passes(run: Path, tmp_
     old_version = read_run_info(run).versions["onnxruntime"]
     assert f"onnxruntime: {old_version} → 99.0" in done.output
     assert f": {len(chosen)} moved" in done.output
-    told = json.loads(typed(new, "--compare", run, "--json").stdout)
-    assert told["versions"] == {"onnxruntime": {"old": old_version, "new": "99.0"}}
-    [moved] = told["moved"]
+    document = json.loads(typed(new, "--compare", run, "--json").stdout)
+    assert document["versions"] == {"onnxruntime": {"old": old_version, "new": "99.0"}}
+    [moved] = document["moved"]
     assert (moved["overload"], moved["backend"], moved["dtype"]) == (
         "aten.celu.default",
         "ort-cpu",
@@ -196,10 +196,10 @@ def test_a_case_that_fails_in_one_run_has_not_moved(run: Path, tmp_path: Path) -
         return dataclasses.replace(verdict, outcome=Outcome.MISMATCH, max_ulp_error=1e9)
 
     new = moved_copy(run, tmp_path / "new", change)
-    told = json.loads(typed(new, "--compare", run, "--json").stdout)
-    assert told["moved"] == []
-    assert told["broken"] > 0
-    assert json.loads(typed(run, "--compare", new, "--json").stdout)["mended"] == told["broken"]
+    document = json.loads(typed(new, "--compare", run, "--json").stdout)
+    assert document["moved"] == []
+    assert document["broken"] > 0
+    assert json.loads(typed(run, "--compare", new, "--json").stdout)["mended"] == document["broken"]
 
 
 def test_comparing_writes_no_files(run: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the real runtimes refuse, and how each refusal is told: kind, nodes, silence."""
+"""What the real runtimes refuse, and how each refusal is reported: kind, nodes, silence."""
 
 from __future__ import annotations
 

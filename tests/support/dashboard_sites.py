@@ -44,7 +44,7 @@ from harness.convert.rules import dynamo
 def celu(self, alpha=1.0):
     return op.CastLike(op.Celu(op.Cast(self, to=1)), self)
 """
-#: What a run must never get to do. The names are told apart by a word that a test can look for.
+#: What a run must never get to do. Each name has a word of its own that a test can look for.
 SCRIPT = "</script><script>window.hacked='{0}'</script><img src=x onerror=\"window.hacked='{0}'\">"
 HOSTILE = SCRIPT + "'\"`\u2028\u2029\\\x00\x1b[31m${{window.hacked='{0}'}}" + "W" * 400
 

@@ -29,7 +29,7 @@ if str(PLUGINS) not in sys.path:
     sys.path.append(str(PLUGINS))
 
 
-#: Likewise of its backends, and of its replacements for PyTorch's kernels.
+#: The same of its backends, and of its replacements for PyTorch's kernels.
 BACKENDS_METADATA, KERNELS_METADATA = PLUGINS / "metadata_backends", PLUGINS / "metadata_kernels"
 
 
@@ -43,7 +43,7 @@ def command(*options: str | Path) -> list[str]:
     """`pytest harness` with `options`, leaving nothing in the project."""
     # The cache is where `--lf` remembers; tests that use it say where it is to be.
     cache = () if any("cache_dir" in str(o) for o in options) else ("-p", "no:cacheprovider")
-    # Likewise the corpus, which would make one test's failures another's cases.
+    # Nor the corpus, which would make one test's failures another's cases.
     drawn = not {"--source", "--replay", "--model", "--models"} & set(options)
     source = ("--source", "generated") if drawn else ()
     return [sys.executable, "-m", "pytest", str(ROOT / "harness"), *cache, *source, *map(str, options)]

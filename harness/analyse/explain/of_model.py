@@ -34,7 +34,7 @@ class Called:
 
     Attributes:
         name: Overload, dotted.
-        nodes: How many calls, or ONNX nodes where calls cannot be told.
+        nodes: How many calls, or ONNX nodes if calls cannot be counted.
         how: What says so: ``program``, ``node`` (the exporter's note on the node), ``record`` (a recorded
             export of the operator has this node and no other) or ``name`` (an operator of that meaning).
     """

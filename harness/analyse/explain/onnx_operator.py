@@ -180,7 +180,7 @@ def _attribute(attribute: Any) -> Slot:
 
 
 def shown(value: Any) -> str:
-    """An attribute's value as text; a float32 as shortly as it can be told."""
+    """An attribute's value as text; a float32 with as few digits as identify it."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):

@@ -24,13 +24,13 @@ class ReproducibleFailure:
         exported: What was exported; the same for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
         converter: Name; with its version.
-        backend: Likewise.
+        backend: Its name.
         stage: Where it ended.
         outcome: How.
-        blame: See `harness.compare.verdict.Verdict`; likewise the next three.
-        evidence: Likewise.
-        signature: Likewise.
-        message: Likewise.
+        blame: As in `harness.compare.verdict.Verdict`, like the next three.
+        evidence: As there.
+        signature: As there.
+        message: As there.
         opset: That was asked for; None for the converter's default.
         timeout: Seconds that a step was given.
         minimal: Whether the invocation is a shrunk one.
@@ -79,7 +79,7 @@ def find_failure(
         results_dir: The run.
         wanted: Case id or an unambiguous beginning of one; of a recorded or of a shrunk case.
         converter: Only with this one; None for the first that fails.
-        backend: Likewise.
+        backend: Its name.
         original: The recorded case even where a shrunk one is there.
 
     Raises:

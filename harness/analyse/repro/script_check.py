@@ -18,7 +18,7 @@ class ScriptResult:
     Attributes:
         exit_status: Its own; negative for a signal, None where it did not end in time.
         output: What it printed.
-        errors: Likewise, to standard error: warnings, tracebacks.
+        errors: What it wrote to standard error: warnings, tracebacks.
     """
 
     exit_status: int | None

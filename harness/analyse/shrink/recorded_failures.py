@@ -32,12 +32,12 @@ class RecordedFailure:
 
     Attributes:
         case_id: The recorded case with the fewest elements, then the shortest JSON.
-        overload: Its operator; likewise the next three.
+        overload: Its operator. The next three are its, too.
         converter: Its converter.
         backend: Its backend; the first by name where the failure comes before any.
         shape_mode: ``static`` or ``dynamic``.
         rule: The user's rules that took part, as the record has them.
-        stage: Where all its cases end; likewise the next two.
+        stage: Where all its cases end. The next two are the same for all, too.
         outcome: How.
         signature: In what words.
         invocation: The case's, JSON.

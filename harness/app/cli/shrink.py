@@ -106,5 +106,8 @@ def _chosen(run: Path, case: str | None, ops: tuple[str, ...]) -> list[RecordedF
     if not ops:
         return found
     known = sorted({failure.overload for failure in found})
-    names = set(operators_matching(ops, known, f"among the failures of {run}"))
+    try:
+        names = set(operators_matching(ops, known, f"among the failures of {run}"))
+    except click.UsageError as error:
+        raise click.ClickException(error.message) from None
     return [failure for failure in found if failure.overload in names]

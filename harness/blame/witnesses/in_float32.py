@@ -19,7 +19,7 @@ from harness.execute import Settings, subgraphs
 
 #: Attributes that name an element type.
 _TYPES = frozenset({"to", "dtype", "output_dtype"})
-#: Answers are told apart where they differ by more than so much: a thousand roundings of float32.
+#: Answers count as different if they differ by more than this: a thousand roundings of float32.
 _APART = 2.0**-13
 #: How much nearer to one answer than the answers are to each other.
 _NEARER = 100
@@ -137,10 +137,10 @@ def _finding(
         if e.shape != a.shape or e.dtype != g.dtype or e.dtype != np.float64:
             return None
         e, g, a = (_narrowed(v[w]).astype(np.float64) for v in (e, g, a))
-        told = _are_apart(e, g)
-        if not told.any():
+        differing = _are_apart(e, g)
+        if not differing.any():
             continue
-        e, g, a = e[told], g[told], a[told]
+        e, g, a = e[differing], g[differing], a[differing]
         if _is_rather(a, e, g).all():
             found.add(Finding.RIGHT)
         elif _is_rather(a, g, e).all() and (_distance(e, g) > _APART * scale).all():

@@ -108,7 +108,7 @@ def load_model(word: str) -> LoadedModel:
 
     Raises:
         UnknownName: see `check_word`.
-        ModelProblem: likewise, or the file or its function fails, or gives something else.
+        ModelProblem: there is none, or the file or its function fails or returns something else.
     """
     check_word(word)
     file, function = split_word(word)

@@ -144,7 +144,7 @@ class ModelReference(RoundingOracle):
 
     Attributes:
         invocation: Its inputs.
-        feeds: Likewise, as arrays.
+        feeds: The same inputs, as arrays.
     """
 
     def __init__(
@@ -255,13 +255,7 @@ _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tenso
 def accumulates(target: OpOverload) -> bool:
     """Whether results are sums of products, whose magnitudes the call on absolute values sums."""
     case = OPERATOR_CASES.get(str(target))
-    if case is None:
-        return False
-    return (case.judge.accumulates and case.judge.terms is None) or str(target) in _ADDED_PRODUCTS
-
-
-#: Their scales, which a judge needs terms for, are positive in models.
-_ADDED_PRODUCTS = frozenset({"aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default"})
+    return case is not None and case.judge.accumulates and case.judge.terms is None
 
 
 def _magnitude(argument: Any) -> Any:

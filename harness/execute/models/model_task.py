@@ -63,8 +63,8 @@ class Growth:
         case: Index.
         backend: Name.
         error: The backend's largest error against float64, relative to the largest element of its output.
-        own: PyTorch's, likewise.
-        explained: The largest that rounding every operator's result once explains, likewise.
+        own: PyTorch's largest error.
+        explained: The largest that rounding every operator's result once explains.
     """
 
     case: int

@@ -61,7 +61,7 @@ def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
 
     Args:
         options: As ``run.json`` has them.
-        seed: Likewise.
+        seed: As in `run.json`.
     """
     given = {**options, "seed": seed}
     chosen = {name: given.get(name) for name in DRAWING}
@@ -189,7 +189,7 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
         if old.options.get(name) != new.options.get(name):
             raise ResultsError(
                 f"the baseline was drawn with {name} {_said(old.options.get(name))}, this run with "
-                f"{_said(new.options.get(name))}, and it covers only a part: leave --{name} away, or "
+                f"{_said(new.options.get(name))}, and it covers only a part: leave out --{name}, or "
                 "update all of the baseline at once"
             )
     for name in _depended_on(kept.values()):

@@ -115,7 +115,7 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Cel
     Args:
         before: What is expected.
         now: What was found.
-        whole: Whether operators of `before` that `now` has nothing of are told too.
+        whole: Whether to report operators of `before` that `now` lacks.
     """
     drawn = draws(before, now)
     found: list[CellDifference] = []

@@ -31,7 +31,7 @@ class Golden:
         invocation: The case.
         inputs: Its tensors as arrays, before the call; row-major.
         expected: PyTorch's outputs. Zeros where any answer is right (uninitialised memory).
-        truth: See `harness.compare.nearness.Oracle`; likewise the next three.
+        truth: As in `harness.compare.nearness.Oracle`, like the next three.
         magnitude: For operators that accumulate.
         unscaled: Where their scales are less than one.
         marked: 1 for a finite number, else NaN.

@@ -16,9 +16,9 @@ class Ending:
     """How and where.
 
     Attributes:
-        stage: See `harness.compare.verdict.Verdict`; likewise the others.
-        outcome: Likewise.
-        signature: Likewise; "" for a pass.
+        stage: As in `harness.compare.verdict.Verdict`.
+        outcome: As there.
+        signature: As there; "" for a pass.
         message: The failure's own words; not stored, and no part of what endings are compared by.
     """
 

@@ -245,7 +245,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-#: Who is told of calls of composite operators; at most one.
+#: Who is called for calls of composite operators; at most one.
 _LISTENERS: list[Callable[..., None]] = []
 
 

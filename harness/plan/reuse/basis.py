@@ -1,6 +1,6 @@
 """What verdicts rest on beside the versions of a run: `RunInfo.basis`, name → a short text or digest.
 
-What is not looked at cannot be told to have changed, so all that a worker process may load is taken in: the
+A change of what nobody looks at goes unnoticed, so all that a worker process may load is taken in: the
 harness's own source but for what only looks at a record, the files of operator cases, those of the user's
 rules, further packages, and of the machine what kernels choose by.
 """

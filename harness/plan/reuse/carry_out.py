@@ -48,7 +48,7 @@ def run_reusing(
         now: This run.
 
     Raises:
-        harness.execute.supervisor.WorkerFailed: see `run_unit`; likewise the next two.
+        harness.execute.supervisor.WorkerFailed: see `run_unit`, as for the next two.
         LookupError: an unknown converter or backend.
         harness.record.layout.ResultsError: a record or a source's file cannot be read.
     """

@@ -151,7 +151,7 @@ def _changes(built: Built) -> Iterator[dict[str, Any]]:
         return
     before, after = built.coded[-2], built.coded[-1]
     states, names = built.words.states, built.words.column_names
-    # What is new or gone is told by the files of the two runs' cases; with another seed it is everything.
+    # The files of the two runs' cases show what is new or gone; with another seed that is everything.
     apart = [CHANGES.index(change) for change in (ChangeKind.UNCHANGED, ChangeKind.NEW, ChangeKind.GONE)]
     for place in np.flatnonzero(~np.isin(changes.change, apart)).tolist():
         old, new = int(changes.before[place]), int(changes.after[place])

@@ -70,18 +70,18 @@ def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
             having[word].add(number)
     found: list[tuple[FailingProperty, frozenset[int]]] = []
     for word, numbers in having.items():
-        told = _told(word, numbers, failed, calls)
-        if told is not None:
-            found.append((told, frozenset(numbers)))
+        finding = _finding(word, numbers, failed, calls)
+        if finding is not None:
+            found.append((finding, frozenset(numbers)))
     # Of properties that say the same of the same cases, the plainest is enough.
     found.sort(key=lambda pair: (-_clarity(pair[0]), len(pair[0].property), pair[0].property))
     kept: dict[frozenset[int], FailingProperty] = {}
-    for told, having_it in found:
-        kept.setdefault(having_it, told)
+    for finding, having_it in found:
+        kept.setdefault(having_it, finding)
     return list(kept.values())[:_MOST]
 
 
-def _told(
+def _finding(
     word: str, numbers: set[int], failed: set[int], calls: Sequence[RecordedCall]
 ) -> FailingProperty | None:
     rest = set(range(len(calls))) - numbers
@@ -90,7 +90,7 @@ def _told(
     cases, others = len(numbers), len(rest)
     fails, other_fails = len(numbers & failed), len(rest & failed)
     if fails < other_fails:
-        # It tells little of the failures.
+        # It says little about the failures.
         return None
     by_chance = (cases / len(calls)) ** _structures(numbers & failed, calls) if not other_fails else 1.0
     if fails / cases - other_fails / others < _DIFFERENCE and by_chance > _CHANCE:

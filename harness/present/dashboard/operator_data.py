@@ -161,18 +161,18 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         elif Outcome(row["outcome"]).is_failure and row["blame"] != SPEC:
             way = row["outcome"], row["stage"], row["signature"]
             failed[column][way].append(RecordedCall(row["structure_id"], row["invocation"], True))
-    told: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     for (converter, backend), ways in sorted(failed.items()):
         for (outcome, stage, _), theirs in ways.items():
             for found in findings([*theirs, *passed[converter, backend]]):
                 key = converter, outcome, stage, found.sentence
-                one = told.setdefault(
+                one = by_key.setdefault(
                     key, {"backends": [], **dict(zip(_PLACE, key, strict=False)), **asdict(found)}
                 )
                 if backend not in one["backends"]:
                     one["backends"].append(backend)
     order = sorted(
-        told.values(),
+        by_key.values(),
         key=lambda one: (
             one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"],
             -one["fails"],

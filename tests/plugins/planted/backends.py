@@ -49,7 +49,7 @@ WRONG_KERNELS: Mapping[str, tuple[str, Rewrite]] = {
     "aten.erf.default": ("Erf", _becomes("Tanh")),
     "aten.logical_and.default": ("And", _becomes("Or")),
 }
-#: Likewise, but right with optimisations off.
+#: The same, but right with optimisations off.
 WRONG_OPTIMISATIONS: Mapping[str, tuple[str, Rewrite]] = {
     "aten.round.default": ("Round", _becomes("Floor")),
     "aten.neg.default": ("Neg", _becomes("Abs")),

@@ -23,7 +23,7 @@
         document.documentElement.dataset.theme === "dark"
           ? { whole: "#0b1722", part: "#ffffff", none: "#1f0e02", unjudged: "#ffffff", missing: "#170d26" }
           : { whole: "#ffffff", part: "#1b2027", none: "#ffffff", unjudged: "#1b2027", missing: "#ffffff" },
-      // Okabe and Ito's colours, told apart in every kind of colour blindness; with shapes and dashes beside them.
+      // Okabe and Ito's colours, which people with any colour blindness can distinguish, with shapes and dashes beside them.
       series:
         document.documentElement.dataset.theme === "dark"
           ? ["#56b4e9", "#e69f00", "#2dc79b", "#e58bbd", "#f0e442", "#ef8036", "#9db8ff", "#c9ced6"]
