@@ -161,7 +161,8 @@ def measure(site: Path, chromium: str) -> dict[str, float]:
             ("compare", "#/compare"),
         ):
             if path is None:
-                path = f"#/operator/{json.loads((site / 'download/matrix.json').read_text())[0]['overload']}"
+                rows = json.loads((site / "download/matrix.json").read_text(encoding="utf-8"))
+                path = f"#/operator/{rows[0]['overload']}"
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             page.goto(f"{(site / 'index.html').as_uri()}{path}", wait_until="commit")
             page.wait_for_selector("main[data-view]", state="attached", timeout=60_000)

@@ -89,7 +89,7 @@ def main(patterns: list[str]) -> None:
 
 
 def _read() -> tuple[Table, Table]:
-    data = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text())
+    data = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     return (
         {name: tuple(e["dtypes"]) for e in data["dtypes"] for name in e["overloads"]},
         {name: tuple(tuple(p) for p in e["pairs"]) for e in data["promotions"] for name in e["overloads"]},

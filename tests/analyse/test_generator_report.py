@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -150,3 +153,20 @@ def test_an_exception_without_a_reason_is_refused(tmp_path: Path) -> None:
     file.write_text('[[unreachable]]\noverloads = ["aten.celu.*"]\n')
     with pytest.raises(BadExceptions, match="points"):
         read(file)
+
+
+def test_files_are_read_as_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    excuse = tmp_path / "unreachable.toml"
+    excuse.write_text(
+        '[[unreachable]]\noverloads = ["aten.celu.*"]\npoints = ["alpha*"]\nreason = "α ≤ 0"\n',
+        encoding="utf-8",
+    )
+    program = (
+        "import sys; from pathlib import Path; from harness.analyse.argument_coverage.unreachable import read;"
+        f"sys.exit(read(Path({str(excuse)!r}))[0].reason != '\\u03b1 \\u2264 0')"
+    )
+    ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **ascii_locale}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

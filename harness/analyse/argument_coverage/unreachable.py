@@ -61,7 +61,7 @@ def read(path: Path) -> tuple[Excuse, ...]:
         BadExceptions: it is no such file, or an entry has no reason.
     """
     try:
-        entries: Any = tomllib.loads(path.read_text()).get("unreachable", [])
+        entries: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("unreachable", [])
         found = tuple(
             Excuse(tuple(e["overloads"]), tuple(e["points"]), str(e["reason"]).strip()) for e in entries
         )

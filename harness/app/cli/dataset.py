@@ -108,7 +108,7 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
 )
 @_dataset
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N.")
-@click.option("--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each month, N months.")
+@click.option(
     "--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N months."
 )
 @click.option("--delete", is_flag=True, help="Remove the others. Without it, they are only listed.")
