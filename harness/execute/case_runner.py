@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compare import UNKNOWN, Outcome, Stage, compare
 from harness.convert import Converter, RuleBook
 from harness.core import Array, describe_error
-from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves
+from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.reference import Reference, run_reference
 from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_step
 from harness.execute.submodel import owners
@@ -73,34 +73,17 @@ class Executor:
             try:
                 references[case] = run_reference(invocation)
             except Exception as error:
-                said = describe_error(error)
-                self._send(
-                    [
-                        self._result(key, name, Stage.REFERENCE, Outcome.SKIP, message=said)
-                        for name in self._backends
-                    ]
-                )
+                for name in self._backends:
+                    said = describe_error(error)
+                    self._report((key,), name, Stage.REFERENCE, Outcome.SKIP, message=said)
         return Accepted.of(group, references) if references else None
 
     def _not_converted(self, name: str, found: NotConverted) -> None:
         failure = found.failure
-        more = {"rule": found.rule} if found.rule else {}
-        self._send(
-            [
-                self._result(
-                    key,
-                    name,
-                    failure.stage,
-                    failure.outcome,
-                    found.converted,
-                    blame=failure.blame,
-                    message=describe_error(failure.error),
-                    **more,
-                )
-                for member in found.members
-                for key in member.keys
-            ]
-        )
+        more = {"blame": failure.blame, "message": describe_error(failure.error)}
+        if found.rule:
+            more["rule"] = found.rule
+        self._report(keys_of(found.members), name, failure.stage, failure.outcome, found.converted, **more)
 
     def _one_backend(self, name: str, converted: Converted) -> None:
         rest = []
@@ -108,12 +91,7 @@ class Executor:
             dtypes = {d for r in member.references.values() for d in r.dtypes}
             said = narrowing(name, self._backends[name], dtypes)
             if said:
-                self._send(
-                    [
-                        self._result(key, name, Stage.LOAD, Outcome.NARROWED, converted, message=said)
-                        for key in member.keys
-                    ]
-                )
+                self._report(member.keys, name, Stage.LOAD, Outcome.NARROWED, converted, message=said)
             else:
                 rest.append(member)
         if rest:
@@ -139,12 +117,7 @@ class Executor:
         if session.runnable:
             self._run(name, converted, pending, session, load_ms)
         else:
-            self._send(
-                [
-                    self._result(key, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
-                    for key in keys
-                ]
-            )
+            self._report(keys, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
 
     def _run(
         self,
@@ -228,20 +201,15 @@ class Executor:
         (member,) = active
         index = member.group.index
         failed = [case_only[index]] if case_only else pending[index]
-        self._send(
-            [
-                self._result(
-                    (index, case),
-                    name,
-                    failure.stage,
-                    failure.outcome,
-                    converted,
-                    blame=failure.blame,
-                    message=describe_error(failure.error),
-                    model=self._kept_model(converted, member),
-                )
-                for case in failed
-            ]
+        self._report(
+            [(index, case) for case in failed],
+            name,
+            failure.stage,
+            failure.outcome,
+            converted,
+            blame=failure.blame,
+            message=describe_error(failure.error),
+            model=self._kept_model(converted, member),
         )
         rest = [case for case in pending[index] if case not in failed]
         if rest:
@@ -250,6 +218,10 @@ class Executor:
     def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
         """The part of the model that computes `member`, for the witnesses of its failure."""
         return converted.alone(member) if self._settings.blame else b""
+
+    def _report(self, keys: Iterable[MemberKey], *same: Any, **more: Any) -> None:
+        """Send the same result for some cases; see `_result`."""
+        self._send([self._result(key, *same, **more) for key in keys])
 
     def _result(
         self,

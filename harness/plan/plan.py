@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.convert import CONVERTERS, Rule, RuleProblem, find_converter, load_rules
 from harness.core import ALL, COMPLEX, WIDE_UNSIGNED, Unavailable, UnknownName, overloads as schema
-from harness.execute import PREFIX, ModelProblem, Settings
+from harness.execute import PREFIX, ModelProblem, Settings, check_word, model_name
 from harness.generate import (
     OPERATOR_CASES,
     CaseFileError,
@@ -18,7 +18,6 @@ from harness.generate import (
     load_cases,
     sources_in_order,
 )
-from harness.plan.model_plan import model_units
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, distribute
@@ -101,7 +100,7 @@ def _make_plan(options: Options) -> Plan:
             backends=backend_names,
             unavailable=unavailable,
             rules=_labels(rules, converter_names),
-            models=model_units(options, tuple(dict.fromkeys(converter_names)), backend_names),
+            models=_model_units(options, tuple(dict.fromkeys(converter_names)), backend_names),
         )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
@@ -285,4 +284,57 @@ def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str)
         invocation.overload == overload
         and (recorded.exported is None) == (mode == "static")
         and (not options.dtypes or invocation.dtype in options.dtypes)
+    )
+
+
+# Whole models
+
+#: Options that choose operators or their cases, and so say nothing of a model: attribute → option.
+_OF_OPERATORS = {
+    "ops": "--op",
+    "sources": "--source",
+    "dtypes": "--dtype",
+    "replay": "--replay",
+    "shard": "--shard",
+    "reuses": "--reuse",
+}
+
+
+def _model_units(
+    options: Options, converters: tuple[str, ...], backends: tuple[str, ...]
+) -> tuple[ModelUnit, ...]:
+    """One unit per model, converter and kind of export, in a stable order.
+
+    Raises:
+        UnknownName: no registered model has such a name.
+        ModelProblem: a file is not there, or an option does not go with models.
+    """
+    for name, option in _OF_OPERATORS.items():
+        if getattr(options, name):
+            raise ModelProblem(
+                f"{option} is for operators, and whole models are to be run: leave one of them out"
+            )
+    names: dict[str, str] = {}
+    for word in options.models:
+        check_word(word)
+        if names.setdefault(model_name(word), word) != word:
+            raise ModelProblem(f"{names[model_name(word)]} and {word} have one name: run one after the other")
+    modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
+    return tuple(
+        ModelUnit(
+            word=word,
+            converter=converter,
+            backends=backends,
+            shape_mode=mode,
+            settings=Settings(
+                opset=options.opset,
+                public_api=options.public_api,
+                dynamic=mode == "dynamic",
+                rules=options.rules,
+                blame=options.blame,
+            ),
+        )
+        for word in dict.fromkeys(options.models)
+        for converter in converters
+        for mode in modes
     )

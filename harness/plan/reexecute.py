@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,7 @@ def recorded(run: Path, wanted: str) -> Again:
         shrunk = [m for m in read_minimal(run) if wanted and m.minimal_id.startswith(wanted)]
         if not shrunk:
             raise
-        rows: list[dict[str, str]] = [
-            {
-                "invocation": m.invocation,
-                "exported_invocation": m.exported_invocation,
-                "converter": m.converter,
-                "backend": m.backend,
-            }
-            for m in shrunk
-        ]
+        rows: list[dict[str, str]] = [asdict(m) for m in shrunk]
         case_id = shrunk[0].minimal_id
     else:
         columns = ["invocation", "exported_invocation", "converter", "backend"]
