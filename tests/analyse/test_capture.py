@@ -24,6 +24,8 @@ from harness.execute.reference import run_reference
 from harness.generate.case_library import cases_directory, load_cases
 from harness.generate.regressions import Corpus, read_file
 
+pytestmark = pytest.mark.slowest(19)
+
 PLANTED = Path(__file__).parents[1] / "support" / "planted_models.py"
 SMALL = f"{PLANTED}:small"
 

@@ -25,6 +25,8 @@ from harness.analyse.operator_coverage.sources import SourceMissing
 from harness.analyse.operator_coverage.target import named_by, outdated, target
 from harness.generate.case_library import load_cases
 
+pytestmark = pytest.mark.slowest(20)
+
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:

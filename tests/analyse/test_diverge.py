@@ -16,6 +16,8 @@ from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS, Backend
 
+pytestmark = pytest.mark.slowest(9)
+
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:

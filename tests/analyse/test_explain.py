@@ -22,6 +22,8 @@ from harness.convert.rules.rule_book import load_rules
 from harness.convert.skeleton import Parameter
 from harness.core.overloads import UnknownOperator
 
+pytestmark = pytest.mark.slowest(21)
+
 
 def typed(*words: str | Path) -> Result:
     return CliRunner().invoke(conformance, ["explain", *map(str, words)])
@@ -181,6 +183,7 @@ def test_the_advice_on_elu_is_what_pytorch_computes() -> None:
     torch.testing.assert_close(torch.ops.aten.elu(x, alpha, scale, input_scale), advised)
 
 
+@pytest.mark.thorough
 def test_upsample_bilinear2d(upsample: Any) -> None:
     assert [a["overload"]["signature"]["overload"] for a in upsample["overloads"]] == [
         "aten.upsample_bilinear2d.default",
@@ -322,6 +325,7 @@ def test_a_skeleton_is_a_file_of_rules_that_says_it_is_not_filled_in(tmp_path: P
         assert row["rule"].startswith("my_rules.py:celu")
 
 
+@pytest.mark.thorough
 def test_a_skeleton_filled_in_converts(tmp_path: Path) -> None:
     file = tmp_path / "my_rules.py"
     words = ("--try", "--examples", "2", "--backend", "ort-cpu")
@@ -349,12 +353,13 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert file.read_text() == "x = 1\n"
 
 
+@pytest.mark.thorough
 def test_outcomes_come_from_a_run_where_it_has_any(tmp_path: Path) -> None:
     done = run_harness("--op", "celu", "--examples", "4", "--no-blame", "--record-only", "--dtype", "float32",
                        "--results-dir", tmp_path / "run")  # fmt: skip
     assert done.returncode == 0, output(done)
-    done = typed("celu", "--run", tmp_path / "run", "--examples", "2", "--backend", "ort-cpu", "--json")
-    found = json.loads(done.stdout)
+    said = typed("celu", "--run", tmp_path / "run", "--examples", "2", "--backend", "ort-cpu", "--json")
+    found = json.loads(said.stdout)
     assert "the run " in found["source"]
     dynamo = [o for o in found["overloads"][0]["outcomes"] if o["converter"] == "dynamo"]
     assert dynamo[0]["counts"] == {"pass": len(rows(tmp_path / "run"))}
@@ -388,15 +393,8 @@ def test_names_alone_find_most_operators() -> None:
     assert known.candidate("aten::special_hermite_polynomial_h") is None
 
 
-def test_a_backend_that_dies_or_hangs_in_the_specifications_tests_costs_its_own_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    death = tmp_path / "death"
-    death.touch()
-    monkeypatch.setenv("PLANTED_DEATH", str(death))
-    planted = "onnx-api:planted.dies_by_turns"
-    died, hung, fine = run_spec_tests("Celu", [planted, planted, "onnx-reference"], timeout=20.0)
+def test_a_backend_that_dies_in_the_specifications_tests_costs_its_own_result() -> None:
+    died, fine = run_spec_tests("Celu", ["onnx-api:planted.dies_at_once", "onnx-reference"])
     assert (died.built, died.problem) == (0, "process killed by SIGABRT")
-    assert (hung.built, hung.problem) == (0, "no answer within 20 s")
-    assert fine.tests == died.tests == hung.tests
+    assert fine.tests == died.tests
     assert fine.agreed >= 1

@@ -19,6 +19,8 @@ from harness.generate.case_library import load_cases
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, OperatorCase
 
+pytestmark = pytest.mark.slowest(2)
+
 
 @pytest.fixture(scope="module")
 def asker() -> Iterator[Asker]:
@@ -162,7 +164,8 @@ def test_files_are_read_as_utf_8_whatever_the_locale(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     program = (
-        "import sys; from pathlib import Path; from harness.analyse.argument_coverage.unreachable import read;"
+        "import sys; from pathlib import Path\n"
+        "from harness.analyse.argument_coverage.unreachable import read\n"
         f"sys.exit(read(Path({str(excuse)!r}))[0].reason != '\\u03b1 \\u2264 0')"
     )
     ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -41,6 +41,8 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 from harness.run import BACKENDS
 
+pytestmark = pytest.mark.slowest(15)
+
 NAN, INF = float("nan"), float("inf")
 
 

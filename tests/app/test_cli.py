@@ -54,6 +54,7 @@ def worst(run: Path, **wanted: str) -> dict[str, Any]:
     return group
 
 
+@pytest.mark.thorough
 def test_run_is_pytest_harness_from_any_directory(
     made: tuple[Path, subprocess.CompletedProcess[str]], run: Path
 ) -> None:

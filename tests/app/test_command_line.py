@@ -17,6 +17,8 @@ from harness.core.invocation import Invocation
 from harness.record import store
 from harness.record.run_info import read_run_info
 
+pytestmark = pytest.mark.slowest(26)
+
 #: avg_pool2d ignores its divisor in both exporters; the others are right.
 FAILING, FINE = "aten.avg_pool2d.default", ("aten.neg.default", "aten.relu.default")
 SELECTION = ("--op", "avg_pool2d", "--op", "aten::neg", "--op", "aten.relu", "--dtype", "float32")
@@ -90,12 +92,14 @@ def test_the_run_says_how_it_was_made(plain: Run) -> None:
     assert {"torch", "onnx", "onnxruntime", "harness", "converter dynamo"} <= set(info.versions)
 
 
+@pytest.mark.thorough
 def test_two_workers_run_the_same_cases_to_the_same_verdicts(plain: Run, tmp_path: Path) -> None:
     run = Run(tmp_path / "run", *FEW, "-n", "2")
     assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
     assert run.verdicts() == plain.verdicts()
 
 
+@pytest.mark.thorough
 def test_last_failed_runs_the_failing_operator_alone(plain: Run, cache: Path, tmp_path: Path) -> None:
     assert plain.status == pytest.ExitCode.TESTS_FAILED
     run = Run(tmp_path / "run", *FEW, "--lf", "-o", f"cache_dir={cache}")
@@ -103,6 +107,7 @@ def test_last_failed_runs_the_failing_operator_alone(plain: Run, cache: Path, tm
     assert run.overloads() == {FAILING}
 
 
+@pytest.mark.thorough
 def test_x_stops_at_the_first_failing_operator(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", *FEW, "-x")
     assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
@@ -188,6 +193,7 @@ def test_the_opset_asked_for_is_emitted_or_an_error(tmp_path: Path) -> None:
     assert all(opset in (15, None) or outcome == "error" for _, _, opset, _, outcome in endings)
 
 
+@pytest.mark.thorough
 def test_replaying_one_case_reproduces_its_verdict(plain: Run, tmp_path: Path) -> None:
     case = next(row["case_id"] for row in plain.rows() if row["outcome"] == "mismatch")
     # The summary names a command that does it.

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from harness_runs import ROOT, output, rows
 
+pytestmark = pytest.mark.slowest(12)
+
 CELU = (
     *("--op", "celu", "--dtype", "float32", "--examples", "8", "--source", "generated"),
     *("--no-blame", "--shrink", "0"),

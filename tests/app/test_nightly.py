@@ -31,6 +31,8 @@ from harness.record import store
 from harness.record.missing import completeness
 from harness.record.run_info import ShardState
 
+pytestmark = pytest.mark.slowest(8)
+
 SCRIPT = ROOT / "ci" / "nightly"
 OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")
 EXAMPLES = 8

@@ -16,6 +16,8 @@ from playwright.sync_api import expect
 
 from harness.record import store
 
+pytestmark = pytest.mark.slowest(11)
+
 ROOT = Path(__file__).parents[2]
 README, GUIDE, HOUSE = (
     (ROOT / place).read_text(encoding="utf-8")

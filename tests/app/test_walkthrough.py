@@ -6,8 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from harness_runs import output, run_harness
 from recorded_run import conformance
+
+pytestmark = pytest.mark.slowest(13)
 
 WRONG = """
 from onnxscript import opset18 as op

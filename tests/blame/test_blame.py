@@ -29,6 +29,8 @@ from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings
 from harness.plan.unit import run_unit
 
+pytestmark = pytest.mark.slowest(3)
+
 #: What planted defects must come to.
 RIGHT = 19 / 20
 

@@ -13,6 +13,8 @@ from planted.translations import DEFECTS
 from harness.compare.verdict import Outcome
 from harness.generate.case_library import load_cases
 
+pytestmark = pytest.mark.slowest(1)
+
 #: Slips that the default budget does not find, and why.
 MISSED = {
     "clamp": "but for float32 and float bounds the exporter calls clamp.Tensor; no case of those has NaN",

@@ -10,6 +10,8 @@ from harness_runs import output, rows, run_harness
 from harness.gate import ChangeKind, compare_runs
 from harness.record import layout
 
+pytestmark = pytest.mark.slowest(25)
+
 RIGHT = """
 from onnxscript import opset18 as op
 from harness.convert.rules import dynamo, torchscript
@@ -95,7 +97,7 @@ def test_a_rule_that_is_never_called_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "no such file"),
+        pytest.param(None, "no such file", marks=pytest.mark.thorough),
         ("x = 1\n", "registers no rule"),
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         (
@@ -120,6 +122,7 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(
     assert len([line for line in done.stderr.splitlines() if line.startswith("ERROR")]) == 1
 
 
+@pytest.mark.thorough
 def test_rules_run_under_xdist(tmp_path: Path) -> None:
     file = tmp_path / "my_rules.py"
     file.write_text(RIGHT)

@@ -40,6 +40,8 @@ from harness.generate.recorded_case import Replayed
 from harness.plan.unit import run_unit
 from harness.record import store
 
+pytestmark = pytest.mark.slowest(24)
+
 INNOCENT = "ort-cpu"
 
 
@@ -186,7 +188,7 @@ def criminal_record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record_of(tmp_path_factory.mktemp("record") / "run", [*calls, *more, *innocent])
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
 def test_with_and_without_xdist_every_crash_is_recorded_and_nothing_else_lost(
     workers: str, criminal_record: Path, tmp_path: Path
 ) -> None:

@@ -31,6 +31,8 @@ from harness.record.layout import ResultsError
 from harness.record.select import Selection
 from harness.run.backend import BACKENDS
 
+pytestmark = pytest.mark.slowest(6)
+
 PLANTED = Path(__file__).parents[1] / "support" / "planted_models.py"
 
 

@@ -32,6 +32,8 @@ from harness.gate.golden.verify import today
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
 
+pytestmark = pytest.mark.slowest(16)
+
 OPERATORS = (
     "celu",
     "add.Tensor",
@@ -97,11 +99,13 @@ def again(directory: Path, names: Sequence[str], *, backends: Sequence[str] = BA
     record(directory, overloads, backends=backends, converter_names=CONVERTERS, complete=False)
 
 
+@pytest.mark.thorough
 def test_recording_again_gives_the_same_bytes(original: Path, tmp_path: Path) -> None:
     again(tmp_path / "again", OPERATORS)
     assert contents(tmp_path / "again") == contents(original)
 
 
+@pytest.mark.thorough
 def test_calls_that_kill_pytorch_are_passed_over(tmp_path: Path) -> None:
     """Some of those that are drawn for it divide by zero."""
     done = golden("record", "--out", tmp_path, "--op", "lcm", "--backend", "onnx-reference")

@@ -15,6 +15,8 @@ from harness.gate.golden.manifest import read_manifest
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS
 
+pytestmark = pytest.mark.slowest(14)
+
 RUNTIMES = ("ort-cpu", "onnx-reference")
 PARTS = ("data", "outcomes")
 

@@ -9,6 +9,8 @@ import pytest
 from harness_runs import ROOT, output, run_harness
 from recorded_run import conformance
 
+pytestmark = pytest.mark.slowest(4)
+
 OTHER = ("-p", "no:cacheprovider")
 
 
@@ -49,6 +51,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.thorough
 def test_an_account_of_what_moved_and_taking_it_over(project: Path) -> None:
     done = conformance("upgrade", "--json", "--results-dir", "run", *OTHER, cwd=project)
     assert done.returncode == 1, done.stderr

@@ -72,6 +72,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place
 
 
+@pytest.mark.thorough
 def test_a_run_keeps_its_smallest_failures(twice: Place) -> None:
     first = twice.rows(1)
     assert {row["source"] for row in first} == {"generated"}
@@ -97,6 +98,7 @@ def test_what_two_sources_have_is_run_once(twice: Place) -> None:
     assert {row["case"] for row in first} == {row["case"] for row in second}
 
 
+@pytest.mark.thorough
 def test_a_failure_comes_back_with_another_seed(twice: Place) -> None:
     kept = twice.corpus.entries(FAILING)
     twice.run("--op", "avg_pool2d", *BOTH, "--examples", "4", "--seed", "9", "-n", "1")
@@ -123,6 +125,7 @@ def test_what_no_longer_fails_is_dropped_and_counted(place: Place) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_a_replay_leaves_the_corpus_alone(place: Place, tmp_path: Path) -> None:
     place.corpus.add(HEALED)
     record = record_of(tmp_path / "record", [HEALED.invocation])
@@ -131,6 +134,7 @@ def test_a_replay_leaves_the_corpus_alone(place: Place, tmp_path: Path) -> None:
     assert place.corpus.entries("aten.celu.default") == (HEALED,)
 
 
+@pytest.mark.thorough
 def test_dtypes_and_kinds_of_export_choose_among_the_entries(place: Place) -> None:
     double = replace(HEALED, invocation=unary("aten.celu.default", [1.0], "float64"))
     larger = replace(HEALED, invocation=unary("aten.celu.default", [2.0] * 3), exported=HEALED.invocation)

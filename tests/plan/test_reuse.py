@@ -31,6 +31,8 @@ from harness.record.run_info import RunInfo, read_run_info
 from harness.record.writer import RunWriter
 from harness.run import BACKENDS, runtime_distributions
 
+pytestmark = pytest.mark.slowest(18)
+
 #: erf lacks kernels for float64, so that some of its cases fail.
 OPERATORS = ("aten::celu", "aten::erf")
 OPTIONS = Options(ops=OPERATORS, examples=24, sources=("generated",))

@@ -21,6 +21,8 @@ from harness.record.merging import merge
 from harness.record.progress import note
 from harness.record.run_info import read_run_info
 
+pytestmark = pytest.mark.slowest(17)
+
 OPERATORS = ("aten::celu", "aten::erf", "aten::hardtanh")
 OPTIONS = [word for name in OPERATORS for word in ("--op", name)] + ["--examples", "8", "--record-only"]
 KEY = ("case_id", "exported_invocation", "converter", "backend", "outcome", "signature", "source")
