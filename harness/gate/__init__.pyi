@@ -45,12 +45,13 @@ from .golden.manifest import Manifest as Manifest, read_manifest as read_manifes
 from .golden.onnx_layout import export as export
 from .golden.outcome import Ending as Ending, GoldenKey as GoldenKey
 from .golden.verify import verify as verify
-from .run_causes import version_changes as version_changes, why as why
 from .run_diff import (
     CaseChange as CaseChange,
     Diff as Diff,
     OverloadChanges as OverloadChanges,
     compare_runs as compare_runs,
+    version_changes as version_changes,
+    why as why,
 )
 from .upgrade.goldens import Goldens as Goldens, look as look
 from .upgrade.sweep import sweep as sweep

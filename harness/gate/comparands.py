@@ -11,8 +11,7 @@ from harness.gate.baseline.difference import BaselineComparison, comparison, rep
 from harness.gate.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_baseline, read_revision
 from harness.gate.baseline.gate import compare
 from harness.gate.case_changes import ChangeKind
-from harness.gate.run_causes import version_changes
-from harness.gate.run_diff import Diff, compare_runs
+from harness.gate.run_diff import Diff, compare_runs, version_changes
 from harness.record import ResultsError, completeness, layout, newest
 
 #: What differs, case by case or by operator, dtype, converter and backend.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from harness.compare import Stage
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, Draws, draws
-from harness.gate.run_causes import version_changes, why
+from harness.gate.run_diff import version_changes, why
 from harness.record import JSON
 
 _BEFORE_BACKENDS = (Stage.REFERENCE, Stage.CONVERT, Stage.CHECK)
@@ -52,7 +52,7 @@ def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]
 
     Args:
         difference: It.
-        versions: What differs: `harness.gate.run_causes.version_changes`.
+        versions: What differs: `harness.gate.run_diff.version_changes`.
     """
     cell = difference.cell
     # What has no valid model fails for every backend.

@@ -14,7 +14,7 @@ from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
 from harness.gate.golden.golden_store import read_set
 from harness.gate.golden.manifest import MANIFEST_FILE, Manifest
 from harness.gate.golden.verify import GoldenDifference, verify
-from harness.gate.run_causes import version_changes
+from harness.gate.run_diff import version_changes
 from harness.generate import load_cases
 from harness.run import BACKENDS
 

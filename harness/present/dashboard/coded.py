@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from harness.compare import SPEC, CaseKey, Outcome, Stage
 from harness.gate import CaseState, EndedCases, Numbers, Vocabulary, column_numbers, combined_numbers
-from harness.present.dashboard.runs import SiteRun, rows
-from harness.record import ResultsError
+from harness.present.dashboard.runs import SiteRun
+from harness.record import ResultsError, store
 
 COLUMNS = (
     "case_id",
@@ -132,7 +132,7 @@ class Words:
         Raises:
             ResultsError: a file of it is damaged, or says what no version of the record says.
         """
-        table = rows(run, COLUMNS)
+        table = store.read(run.directory, COLUMNS)
         _check(table, run)
         names = {
             name: column_numbers(table[name], self._names)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from harness.compare import CaseKey
 from harness.core import count
-from harness.record import ResultsError, RunInfo, ShardState, read_flaky, read_run_info, store
+from harness.record import ResultsError, RunInfo, ShardState, read_flaky, read_run_info
 
 #: States of a run: every case that was to be drawn is there; some are lost, or still to come.
 COMPLETE, PARTIAL = "complete", "partial"
@@ -123,12 +122,3 @@ def _words(error: Exception, directory: Path) -> str:
     text = str(error).strip().splitlines()
     parent = f"{directory.parent}/" if str(directory.parent) != "." else ""
     return (text[0] if text else type(error).__name__).replace(parent, "") if parent else (text or [""])[0]
-
-
-def rows(run: SiteRun, columns: Sequence[str], where: Any = None) -> Any:
-    """Some columns of a run's rows.
-
-    Raises:
-        ResultsError: a file of it is damaged.
-    """
-    return store.read(run.directory, columns, where)
