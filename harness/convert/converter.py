@@ -41,7 +41,7 @@ class ExportRequest:
         program: Called with `inputs` positionally; returns a tuple of tensors.
         inputs: Example inputs.
         input_names: One per input, to be the names of the graph inputs.
-        output_names: One per output of `program`, likewise.
+        output_names: One per output of `program`, to be the names of the graph outputs.
         opset: The opset to emit, or None for the converter's own default.
         dynamic_dims: Per input, the dimensions that must stay dynamic; None for a static export.
         tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
@@ -126,6 +126,8 @@ class ConverterEntry:
         issue_form: What that tracker asks for, as in `harness.run.BackendEntry`.
         decomposes: Whether it takes an operator without a conversion of its own apart, as PyTorch decomposes
             it, and converts the parts.
+        witness: Place among the converters that are asked about another's failure, the lowest first; None for
+            one that is not asked.
         conversions: The converter's own conversion functions for an overload, a line each, none for none;
             None where it cannot tell.
         skeleton: Code of a rule to be filled in; None where there is none.
@@ -144,6 +146,7 @@ class ConverterEntry:
     tracker: str = ""
     issue_form: Mapping[str, str] = field(default_factory=dict)
     decomposes: bool = False
+    witness: int | None = None
     conversions: Callable[[str], tuple[str, ...]] | None = None
     skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
     notes: Callable[[], tuple[str, ...]] = tuple

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.analyse.repro.failure import ReproducibleFailure
-from harness.analyse.repro.script import title
+from harness.analyse.repro.script import title, wrong_result
 from harness.analyse.repro.script_check import ScriptResult
 from harness.compare import Outcome, Stage
 from harness.convert import CONVERTERS, find_converter
@@ -42,8 +42,9 @@ class Report:
         failure = self.failure
         call = f"`{failure.invocation}`"
         if failure.outcome is Outcome.MISMATCH:
-            what = f"{call}, exported with {failure.converter} and run by {failure.backend}, gives wrong "
-            return f"{what}{failure.signature}: {failure.message.splitlines()[0] if failure.message else ''}"
+            said = failure.message.partition("\n")[0].removeprefix(f"{failure.signature}: ")
+            way = f"exported with {failure.converter} and run by {failure.backend}"
+            return f"{call}, {way}, gives {wrong_result(failure)}: {said}"
         done = {
             Stage.CONVERT: f"{call} cannot be exported with {failure.converter}",
             Stage.CHECK: f"{call}, exported with {failure.converter}, is not a valid ONNX model",
@@ -174,8 +175,10 @@ _PLAIN = {
 
 def _form(failure: ReproducibleFailure, tracker: str) -> Mapping[str, str]:
     """The form of the backend where that tracker is its own, else of any plug-in with the tracker."""
-    entries = (BACKENDS.find(failure.backend)[0], *CONVERTERS.entries(), *BACKENDS.entries())
-    return next((e.issue_form for e in entries if e.tracker == tracker and e.issue_form), _PLAIN)
+    backends = (BACKENDS.find(failure.backend)[0], *BACKENDS.entries())
+    forms = [(e.tracker, e.issue_form) for e in backends]
+    forms += [(e.tracker, e.issue_form) for e in CONVERTERS.entries()]
+    return next((form for of, form in forms if of == tracker and form), _PLAIN)
 
 
 class _Said(dict[str, str]):

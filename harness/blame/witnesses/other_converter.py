@@ -8,18 +8,16 @@ from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, witness
 from harness.compare import Outcome
-from harness.convert import UnsupportedOperator, find_converter
-
-#: PyTorch's two exporters; the first that is not the failing one is asked.
-_ASKED = ("dynamo", "torchscript")
+from harness.convert import CONVERTERS, UnsupportedOperator, find_converter
 
 
 @witness("the other converter", place=10, turn=Turn.GRAPH)
 def ask_other_converter(trial: Trial) -> Iterator[Testimony]:
-    """Asks dynamo for torchscript, torchscript for dynamo, dynamo for any third one."""
+    """Asks the first by `ConverterEntry.witness` that is not the failing one and can run here."""
     if trial.complaint.outcome is Outcome.UNSUPPORTED:
         return
-    for name in _ASKED:
+    places = ((entry.witness, entry.name) for entry in CONVERTERS.entries())
+    for _, name in sorted((place, name) for place, name in places if place is not None):
         if name != trial.complaint.converter and find_converter(name).probe() is None:
             yield _ask(name, trial)
             return

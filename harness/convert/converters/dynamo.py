@@ -161,6 +161,7 @@ register(
             "Versions": "{versions}",
         },
         decomposes=True,
+        witness=1,
         conversions=torchlib_functions,
         notes=exporter_notes,
         skeleton=_skeleton,

@@ -196,6 +196,7 @@ register(
         summary="torch.onnx.export(dynamo=False)",
         snippet=_snippet,
         tracker="pytorch/pytorch",
+        witness=2,
         conversions=_conversions,
         skeleton=_skeleton,
     )
