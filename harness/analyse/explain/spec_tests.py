@@ -21,6 +21,8 @@ from harness.run import BACKENDS
 
 #: As ONNX's own test runner compares.
 _RTOL, _ATOL = 1e-3, 1e-7
+#: Seconds for all tests of an operator in one backend.
+_TIMEOUT = 120.0
 #: That every runtime here reads.
 _IR_VERSION = 10
 
@@ -55,15 +57,9 @@ class _Test:
     data_sets: tuple[tuple[tuple[Any, ...], tuple[Any, ...]], ...]
 
 
-def run_spec_tests(operator: str, names: Sequence[str], *, timeout: float = 120.0) -> list[SpecResult]:
-    """Try the specification's tests of `operator` in some backends; none where it has no test.
-
-    Args:
-        operator: Name of the ONNX operator.
-        names: Of the backends.
-        timeout: Seconds that one backend may take for all the tests.
-    """
-    with IsolatedCalls(timeout=timeout) as process:
+def run_spec_tests(operator: str, names: Sequence[str]) -> list[SpecResult]:
+    """Try the specification's tests of `operator` in some backends; none where it has no test."""
+    with IsolatedCalls(timeout=_TIMEOUT) as process:
         try:
             tests = process.call(_collect, operator)
         except Exception:
