@@ -120,7 +120,7 @@ _MISMATCH = (
     _Row(BACKEND, "The model is right, {backend} computes it wrongly.", (_RIGHT,)),
     _Row(
         CONVERTER,
-        "The graph that {converter} emits has fewer bits than the call.",
+        "The graph that {converter} emits computes at lower precision than the call.",
         ((R.NARROWED, F.SAME),),
         without=(_DECOMPOSED,),
     ),

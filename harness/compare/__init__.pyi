@@ -42,3 +42,4 @@ from .verdict import (
     Stage as Stage,
     Verdict as Verdict,
 )
+from .wrongness import FLUSHED as FLUSHED, OVERFLOW as OVERFLOW

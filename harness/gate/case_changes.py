@@ -35,7 +35,7 @@ class ChangeKind(StrEnum):
 
     REGRESSED = "regressed"
     FAILS_OTHERWISE = "fails otherwise"
-    DRIFTED = "error beyond bound"
+    DRIFTED = "error above bound"
     MOVED = "numerics moved"
     IMPROVED = "improved"
     NEW = "new"

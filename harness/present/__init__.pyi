@@ -11,12 +11,10 @@ from . import (
     tolerance_report as tolerance_report,
     upgrade_report as upgrade_report,
 )
-from .afterwords import Afterwords as Afterwords
 from .case_report import verdict_data as verdict_data, verdict_table as verdict_table
 from .dashboard.site import write_site as write_site
 from .defect_catalogue import catalogue as catalogue, markdown as markdown
-from .progress_line import ProgressLine as ProgressLine
 from .reproduce import shown_path as shown_path
 from .run_digest import digest as digest
-from .session_header import header as header
+from .session_lines import Afterwords as Afterwords, ProgressLine as ProgressLine, header as header
 from .terminal_summary import print_summary as print_summary

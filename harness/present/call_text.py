@@ -22,7 +22,7 @@ def torch_call(invocation: Invocation) -> str:
     words: list[str] = []
     for position, (name, argument) in enumerate(invocation.arguments):
         written = _argument(name, argument, lines)
-        # The first argument is never keyword-only, and `self` reads badly as a keyword.
+        # The first argument is never keyword-only, and `self` is ugly as a keyword.
         words.append(written if position == 0 else f"{name}={written}")
     return "\n".join([*lines, f"torch.ops.{invocation.overload}({', '.join(words)})"])
 

@@ -1,4 +1,4 @@
-"""One case of a run: the call, what became of it everywhere, whose defect it is, what it shrinks to."""
+"""One case of a run: the call, its verdicts, whom to blame, and its minimal case."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _FAILED, _PASSED = "red", "green"
 
 @dataclass(frozen=True, kw_only=True)
 class CaseView:
-    """Everything that a run knows of a case.
+    """Everything that a run knows about a case.
 
     Attributes:
         run: Its directory.
         case_id: Of the case.
         invocation: JSON.
         versions: Of what took part in the run.
-        verdicts: Per converter, backend and export.
-        minimal: What it was shrunk to, where it was.
-        known: Known defects that match a failure of it, in the order of their list.
+        verdicts: One per converter, backend and export.
+        minimal: What it was shrunk to, if it was.
+        known: Known defects that match one of its failures, in the order of their list.
     """
 
     run: Path
@@ -68,7 +68,7 @@ class CaseView:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """One verdict as plain JSON data, without what the case states itself."""
+    """One verdict as plain JSON data, without what belongs to the case."""
     names = (
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
         "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",

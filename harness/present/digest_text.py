@@ -28,8 +28,8 @@ def markdown(found: Digest, link: str = "") -> str:
     """The digest for the page of a CI job.
 
     Args:
-        found: It.
-        link: Of the dashboard; "" for none.
+        found: The digest.
+        link: Link of the dashboard; "" for none.
     """
     return "\n".join(_markdown(found, link)) + "\n"
 
@@ -99,8 +99,8 @@ def chat(found: Digest, link: str = "") -> dict[str, Any]:
     """The digest as the payload of an incoming webhook: Slack, Mattermost and Google Chat take ``text``.
 
     Args:
-        found: It.
-        link: Of the dashboard; "" for none.
+        found: The digest.
+        link: Link of the dashboard; "" for none.
     """
     return {"text": "\n".join(_chat(found, link))}
 

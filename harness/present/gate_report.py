@@ -1,4 +1,4 @@
-"""What differs from a baseline: for a terminal, as Markdown and as JSON."""
+"""The differences from a baseline: for a terminal, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _STYLES = {
     BaselineFinding.IMPROVEMENT: "bold green",
 }
 _HOW = {
-    Draws.OTHER_SEED: "other cases than the baseline's: a difference counts where chance does not explain it",
-    Draws.OTHER_BUDGET: "another budget than the baseline's: of other cases only all or nothing counts",
+    Draws.OTHER_SEED: "not the baseline's cases: a difference counts only if chance does not explain it",
+    Draws.OTHER_BUDGET: "not the baseline's budget: among other cases, only all or nothing counts",
 }
 
 
@@ -30,11 +30,11 @@ def render(
     """The differences by kind, worst first, and whether the gate is open.
 
     Args:
-        found: They.
+        found: The differences.
         title: What was compared.
-        advice: What to do where something is worse.
+        advice: What to do if something is worse.
         limit: Most lines of each kind.
-        versions: Whether to say which differ.
+        versions: Whether to list versions that differ.
     """
     return Group(*_lines(found, title, advice, limit, versions))
 
@@ -109,7 +109,7 @@ def markdown(found: BaselineComparison, *, before: str, after: str, limit: int =
     """The differences for a pull request.
 
     Args:
-        found: They.
+        found: The differences.
         before: What to call the first side.
         after: What to call the second.
         limit: Most rows of each kind.

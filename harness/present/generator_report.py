@@ -1,4 +1,4 @@
-"""How well the draws cover the argument space of each operator, as `--generator-report` prints it."""
+"""How well the draws cover each operator's arguments, as `--generator-report` prints it."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def _defects(surveys: Sequence[Survey]) -> Iterator[Text]:
     taken = sum(one.accepted for one in surveys) / max(sum(one.asked for one in surveys), 1)
     enough = sum(one.accepted >= ACCEPTED * one.asked for one in surveys)
     yield Text(
-        f"PyTorch takes {taken:.2%} of the draws, and at least {ACCEPTED:.0%} of those of {enough} of"
-        f" {count(len(surveys), 'operator')}; {len(surveys) - len(defective)} have no defect"
+        f"PyTorch accepts {taken:.2%} of the draws, and at least {ACCEPTED:.0%} for {enough} of "
+        f"{count(len(surveys), 'operator')}; {len(surveys) - len(defective)} have no defect"
     )
     if defective:
         yield Text("Defective operator cases", style="bold red")
@@ -88,4 +88,4 @@ def _stale(surveys: Sequence[Survey], excuses: Sequence[Excuse], whole: bool) ->
     for place, excuse in enumerate(excuses):
         if whole and place not in used:
             names = f"{', '.join(excuse.overloads)}: {', '.join(excuse.points)}"
-            yield Text(f"An exception in cases/unreachable.toml excuses nothing: {names}", style="yellow")
+            yield Text(f"An exception in cases/unreachable.toml is not needed: {names}", style="yellow")

@@ -25,14 +25,14 @@ COLUMNS = ("overload", "converter", "backend", "outcome", "blame")
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """What became of one operator's cases in one column.
+    """The outcomes of one operator's cases in one column.
 
-    Only `Outcome.PASS` is a pass. A skipped case is not in the total: PyTorch rejects it, so that
-    there is nothing to conform to. Everything else is, whether it counts as a failure or not.
+    Only `Outcome.PASS` is a pass. The total has every case except skipped ones: PyTorch rejects those, so
+    there is nothing to conform to.
 
     Attributes:
         outcomes: Outcome → cases, without those that are `open`.
-        open: Cases that would have failed but for a specification that leaves the result open.
+        open: Cases that differ, but whose result the specification leaves open.
     """
 
     outcomes: Mapping[Outcome, int]
@@ -61,7 +61,7 @@ class MatrixCell:
             if number
             and not outcome.is_failure
             and outcome is not Outcome.PASS
-            # A few skips are in the nature of drawing; all of them hide an operator.
+            # A few skips are normal. Only if everything is skipped does the operator need a note.
             and (outcome is not Outcome.SKIP or not self.total)
         ]
         if self.open:
@@ -104,7 +104,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The whole of it, operators worst first."""
+    """All operators, worst first."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -137,7 +137,7 @@ def render(counts: Matrix, limit: int = 20) -> RenderableType:
 
     Args:
         counts: The matrix.
-        limit: Most operators to show; those that pass everywhere are one line whatever it is.
+        limit: Most operators to show. Those that pass everywhere share one line.
     """
     open_rows = [row for row in counts.rows if not row.passing]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
@@ -163,7 +163,7 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
         yield Text(f"and {count(failing, 'more operator')} with failures", style="red")
     if len(hidden) > failing:
         number = count(len(hidden) - failing, "more operator")
-        yield Text(f"and {number} without failures, but not all passed", style="yellow")
+        yield Text(f"and {number} without failures, but not all cases passed", style="yellow")
     passing = sum(row.passing for row in rows)
     if passing:
         yield Text(

@@ -1,4 +1,4 @@
-"""Where the numerics of a runtime moved from one run to another although every case still passes."""
+"""Cases that pass in two runs with different numerical errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Row: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class MovedCase:
-    """A case that passes in both runs at another distance from PyTorch.
+    """A case that passes in both runs with different errors.
 
     Attributes:
         case_id: Its id.
@@ -81,7 +81,7 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class Movement:
-    """Two runs beside each other.
+    """How the numbers of two runs differ.
 
     Attributes:
         versions: Name → version in the earlier and the later run, where they differ; "" for none.

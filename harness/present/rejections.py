@@ -31,7 +31,7 @@ class Rejection:
         overload: Its name.
         rejected: Cases that PyTorch rejected.
         drawn: Cases in all.
-        message: What PyTorch said most often, as it said it once.
+        message: PyTorch's most frequent message, in one of its wordings.
     """
 
     overload: str
@@ -41,7 +41,7 @@ class Rejection:
 
 
 def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
-    """The operators of which PyTorch rejects more than one case in `TOLERATED`, worst first.
+    """The operators with more than one rejected case in `TOLERATED`, worst first.
 
     Args:
         verdicts: All rows; `COLUMNS` are looked at.
@@ -69,7 +69,7 @@ def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
 
 
 def render(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
-    """The list with its heading; nothing where there is none."""
+    """The list with its heading; nothing for an empty list."""
     return Group(*_lines(found, limit))
 
 

@@ -1,4 +1,4 @@
-"""The command line that runs one recorded case again."""
+"""The command that reruns one recorded case."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def command(
     model: str | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """What to type in `cwd` to run a case, or a whole model, again.
+    """What to type in `cwd` to rerun a case or a whole model.
 
     Args:
         results_dir: The run that recorded it.
-        case_id: Or a beginning of it.
-        converter: Only with this one; None for all that the replay takes.
+        case_id: Its id, or the beginning of it.
+        converter: Only with this one; None for all.
         backend: Only with this one; None for all.
-        model: The model that the case is of, as its user named it; None for an operator's.
-        cwd: Where it will be typed; None for the current directory.
+        model: The model of the case, as its user named it; None for an operator's case.
+        cwd: Where to type it; None for the current directory.
     """
     words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
     if model is not None:

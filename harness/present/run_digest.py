@@ -16,7 +16,7 @@ from harness.record import Completeness, RunInfo, completeness, read_minimal, re
 
 
 class Standing(StrEnum):
-    """How an operator stands in one column; only `WHOLE` is a pass.
+    """The status of an operator in one column; only `WHOLE` is a pass.
 
     `UNJUDGED`: none of its cases passed and none failed, such as an engine that was built and not run.
     """
@@ -28,7 +28,7 @@ class Standing(StrEnum):
 
     @classmethod
     def of(cls, cell: matrix.MatrixCell) -> Standing:
-        """How the operator of a cell stands."""
+        """The status of the operator of a cell."""
         if not cell.passes:
             return cls.NONE if cell.failures else cls.UNJUDGED
         return cls.WHOLE if cell.passes == cell.total else cls.PART
@@ -41,7 +41,7 @@ class DigestColumn:
     Attributes:
         converter: Name.
         backend: Name.
-        operators: How many stand how; those that the run lacks verdicts of are not among them.
+        operators: Status → operators, without those that are missing.
         passed: Cases.
         total: Cases that could have passed.
     """
@@ -60,15 +60,15 @@ class DigestColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Digest:
-    """What there is to say of a run.
+    """A run in a few lines.
 
     Attributes:
         info: Its ``run.json``.
-        there: How much of it there is.
+        there: What it has, and what is missing.
         columns: By converter and backend.
-        groups: The distinct failures, worst first, but for what a specification leaves open.
-        against: What it was compared with, by name; "" for nothing.
-        found: What differs from that; None for nothing compared.
+        groups: The distinct failures, worst first, without what a specification leaves open.
+        against: The name of what it was compared with; "" for nothing.
+        found: The differences; None without a comparison.
     """
 
     info: RunInfo
@@ -89,7 +89,7 @@ class Digest:
 
     @property
     def red(self) -> bool:
-        """Whether somebody has to look: something is worse, or something is missing."""
+        """Whether something is worse or missing."""
         return bool(self.worse) or not self.there.complete
 
     @property

@@ -1,4 +1,4 @@
-"""What is printed at the end of a session: matrix, counts, failures, how to go on from there."""
+"""The summary at the end of a session: matrix, counts, failures, and how to reproduce one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def print_summary(
     """Print a run's summary.
 
     Args:
-        console: Any; its width is kept to, its colours are used if it has them.
+        console: Where to print; its width and its colours are used.
         results_dir: The run, finished or not.
         operators: Most rows of the matrix.
         groups: Most groups of failures.
@@ -39,7 +39,7 @@ def print_summary(
         ResultsError: the run cannot be read.
     """
     for part in _parts(results_dir, operators, groups, cwd):
-        # What is there to be copied is never wrapped.
+        # A line that people copy is never wrapped.
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 
@@ -86,7 +86,7 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         yield Text()
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
     if without.is_dir():
-        yield Text("With the rules, compared to the converter's own conversions:", style="bold")
+        yield Text("With the rules, compared with the converter's own conversions:", style="bold")
         yield changes.render(compare_runs(without, results_dir))
         yield Text()
     defective = rejections.rejections(
@@ -133,7 +133,7 @@ def _witnesses_that_raised(results_dir: Path) -> str:
 
 
 def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:
-    """The known defects, or what is wrong with their file: a typing error there costs no one a summary."""
+    """The known defects, or what is wrong with their file: a typing error there must not cost the summary."""
     try:
         return known_issues.read_known_issues(), ""
     except ResultsError as error:

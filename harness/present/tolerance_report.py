@@ -1,4 +1,4 @@
-"""How far from PyTorch right answers are, and what tolerance they need: the tolerance matrix."""
+"""The tolerance matrix: the numerical error of passing cases, and the tolerance that they need."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ FILE = "tolerance"
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorDistribution:
-    """Right answers of one overload × dtype × converter × backend × kind of shapes.
+    """Passing cases of one overload × dtype × converter × backend × kind of shapes.
 
-    The ULP error of a case is the largest of its elements'; percentiles are nearest-rank, so that each is a
-    case's. A wrong answer is no matter of tolerance and only counted.
+    The ULP error of a case is the largest error of its elements. Percentiles are nearest-rank: each is the
+    error of some case. Wrong answers are counted, and have no part in the errors.
 
     Attributes:
         overload: Dotted name.
@@ -46,14 +46,14 @@ class ErrorDistribution:
         backend: Name.
         shape_mode: ``static`` or ``dynamic``.
         cases: How many passed with outputs that have an error in ULP.
-        wrong: How many were compared and found wrong.
+        wrong: How many gave a wrong answer.
         median_ulp: Units in the last place of PyTorch's result, as are the next two.
         p99_ulp: 99th percentile.
         max_ulp: Maximum.
         max_abs: In the unit of the values.
-        rtol: With `atol`, the smallest pair in which all are accepted, as `harness.compare` defines it;
-            None where no element asks for one, or where the record is older than these numbers.
-        atol: See above, in the unit of the values.
+        rtol: The rtol of the smallest pair that accepts all, as `harness.compare` defines it; None if no
+            element needs one, or if the record is older than these numbers.
+        atol: The atol of that pair, in the unit of the values.
         default_rtol: The default of `torch.testing` for the dtype; None if there is none.
         default_atol: The same for atol.
         worst_case: Id of the case at the maximum.
@@ -170,7 +170,7 @@ def render(found: Sequence[ErrorDistribution], limit: int | None = None) -> Rend
         limit: Most rows to show; None for all.
     """
     if not found:
-        return Text("No case passed with an error in ULP: there is nothing to measure.")
+        return Text("No case passed with an error in ULP, so there is nothing to measure.")
     varying = [
         name for name in ("converter", "backend", "shape_mode") if len({getattr(d, name) for d in found}) > 1
     ]

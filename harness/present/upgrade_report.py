@@ -1,4 +1,4 @@
-"""What moved with an upgrade, in one account: for a terminal, as Markdown and as JSON."""
+"""What an upgrade changed: for a terminal, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.present import gate_report as gate
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What there is to say.
+    """What an upgrade changed.
 
     Attributes:
         goldens: None where there are none.
@@ -42,7 +42,7 @@ def render(account: Account, limit: int = 20) -> RenderableType:
     """The account for a terminal.
 
     Args:
-        account: It.
+        account: What changed.
         limit: Most lines of each kind.
     """
     return Group(*_parts(account, limit))
@@ -75,7 +75,7 @@ def _goldens(goldens: Goldens, limit: int) -> Iterator[Text]:
         some = [one for one in goldens.checked if one.backend == backend]
         yield from _limited([in_words(one) for one in some if one.change in _CHANGED], limit)
     for name in goldens.left_out:
-        yield Text(f"{plain(name)} cannot run here: its goldens were left out", style="yellow")
+        yield Text(f"{plain(name)} cannot run here, so its goldens were left out", style="yellow")
 
 
 _CHANGED = (GoldenChange.NEW, GoldenChange.OTHER, GoldenChange.FIXED)
@@ -100,7 +100,7 @@ def models(goldens: Goldens, backend: str) -> str:
     return (
         f"{count(sum(counts.values()), 'golden model')}: {counts[GoldenChange.PASS]} pass, "
         f"{counts[GoldenChange.KNOWN]} as recorded, {counts[GoldenChange.FIXED]} pass now, "
-        f"{counts[GoldenChange.NEW]} newly failing, {counts[GoldenChange.OTHER]} end otherwise"
+        f"{counts[GoldenChange.NEW]} newly failing, {counts[GoldenChange.OTHER]} end in another way"
     )
 
 

@@ -69,7 +69,7 @@ def test_what_changed_is_found_and_said(tried: Path) -> None:
     assert changed["aten.fmax.default", "dynamo"].get(ChangeKind.REGRESSED, 0) == 0
     assert set(changed) == {("aten.celu.default", "torchscript"), ("aten.fmax.default", "dynamo")}
     said = (tried / "said").read_text()
-    assert "With the rules, compared to the converter's own conversions" in said
+    assert "With the rules, compared with the converter's own conversions" in said
     assert "regressed" in said
 
 

@@ -30,8 +30,7 @@ def sample() -> list[str]:
 
 def test_the_committed_set_is_whole() -> None:
     manifest, goldens, _ = read_set(COMMITTED)
-    missing = set(load_cases()) - set(manifest.goldens)
-    assert len(missing) <= len(load_cases()) // 20, sorted(missing)
+    assert set(load_cases()) <= set(manifest.goldens)
     assert len(goldens) >= 2.5 * len(manifest.goldens)
     files = [path for part in PARTS for path in (COMMITTED / part).iterdir()]
     assert {path.relative_to(COMMITTED).as_posix() for path in files} == set(manifest.files)
@@ -47,7 +46,7 @@ def test_runtimes_end_on_the_committed_set_as_recorded(sample: Sequence[str], tm
     chosen = [word for name in RUNTIMES for word in ("--backend", name)]
     done = golden("check", "--golden", COMMITTED, *sample, *chosen, path=hide_torch(tmp_path))
     assert done.returncode == 0, output(done)
-    assert done.stdout.count(" 0 pass now, 0 newly fail, 0 end otherwise") == len(RUNTIMES), output(done)
+    assert done.stdout.count(" 0 pass now, 0 newly fail, 0 end in another way") == len(RUNTIMES), output(done)
 
 
 @pytest.mark.parametrize("vectors", [True, False])

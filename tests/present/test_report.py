@@ -16,7 +16,7 @@ from harness.analyse import grouping as failures
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.core.plain_text import plain
-from harness.present import counts, matrix, progress_line as progress, rejections
+from harness.present import counts, matrix, rejections, session_lines as progress
 from harness.present.reproduce import command, shown_path
 from harness.present.terminal_summary import print_summary, summary_text
 from harness.record import store
@@ -113,7 +113,7 @@ def test_matrix_says_what_it_leaves_out() -> None:
     printed = text(matrix.render(matrix_of(*rows), limit=20))
     assert sum(line.startswith("aten.") for line in printed.splitlines()) == 20
     assert "and 10 more operators with failures" in printed
-    assert "and 2 more operators without failures, but not all passed" in printed
+    assert "and 2 more operators without failures, but not all cases passed" in printed
 
 
 def test_counts_outcomes_by_stage() -> None:

@@ -16,7 +16,7 @@ from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.criterion import Criterion, criterion
 from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.rules import rules_of
-from harness.compare import Outcome, Stage
+from harness.compare import FLUSHED, OVERFLOW, Outcome, Stage
 from harness.convert import NotSeparable, RuleProblem, RuleSource, find_converter
 from harness.core import ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
 from harness.execute import run_reference
@@ -59,13 +59,19 @@ class _Parts:
     rules: RuleSource
 
 
+def wrong_result(failure: ReproducibleFailure) -> str:
+    """What is wrong with the result: ``wrong values``, or ``subnormals flushed to zero``."""
+    kind = failure.signature or "values"
+    return kind if kind in (FLUSHED, OVERFLOW) else f"wrong {kind}"
+
+
 def title(failure: ReproducibleFailure) -> str:
     """The failure in one line."""
     where = f"{failure.converter} → {failure.backend}"
     if failure.stage in (Stage.CONVERT, Stage.CHECK):
         where = failure.converter
     if failure.outcome is Outcome.MISMATCH:
-        problem = f"wrong {failure.signature or 'values'}"
+        problem = wrong_result(failure)
     else:
         problem = f"{_STEPS[failure.stage]} {_ENDS[failure.outcome]}"
     return f"{failure.invocation.overload} through {where}: {problem}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.analyse.shrink.recorded_failures import failures
 from harness.analyse.shrink.shrink_session import shrink_run
+from harness.core import count
 from harness.execute import OWN_FAULT, WorkerFailed
 from harness.generate import Corpus
 from harness.record import ResultsError, read_run_info
@@ -68,6 +69,6 @@ def shrink_after_run(
         return f"shrinking stopped: {error}"
     except Exception as error:
         return f"shrinking failed, please report it: {type(error).__name__}: {error}"
-    more = "" if finished == done else f", {done - finished} of them not to the end"
+    more = "" if finished == done else f" (time limit reached for {done - finished})"
     own = "".join(fault for fault in faults if OWN_FAULT in fault)
-    return f"{done} failures shrunk in at most {seconds:.0f} s{more}{own}; `conformance shrink` goes on"
+    return f"Shrunk {count(done, 'failure')}{more}{own}; run `conformance shrink` to continue"

@@ -273,7 +273,7 @@ def _counts(
         lines.append(
             f"{backend} ({known}): {counts[GoldenChange.PASS]} pass, {counts[GoldenChange.KNOWN]} fail as "
             f"recorded, {counts[GoldenChange.FIXED]} pass now, {counts[GoldenChange.NEW]} newly fail, "
-            f"{counts[GoldenChange.OTHER]} end otherwise"
+            f"{counts[GoldenChange.OTHER]} end in another way"
         )
     unmade = sum(not golden.models for golden in goldens)
     lines.append(f"{len(goldens)} goldens, {unmade} of them without a model to run")

@@ -92,7 +92,7 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
         yield Testimony(
             Role.DECOMPOSITION,
             Finding.CONFIRMS,
-            "PyTorch's decomposition of the operator gives the kernel's result.",
+            "PyTorch's decomposition of the operator agrees with the eager kernel.",
         )
     elif trial.is_same(outputs):
         yield Testimony(

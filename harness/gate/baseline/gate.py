@@ -48,7 +48,7 @@ class BaselineFinding(StrEnum):
 
     REGRESSION = "regression"
     NEW_FAILURE = "new signature"
-    DRIFT = "error beyond bound"
+    DRIFT = "error above bound"
     FLAKY = "flaky"
     IMPROVEMENT = "expected failure that passes"
     NEW_CELL = "not in the baseline"

@@ -115,7 +115,7 @@
     const low = Math.min(before, after);
     const high = Math.max(before, after);
     if (high <= bounds.rounding || high <= bounds.moved * low) return "unchanged";
-    return after > bounds.drift * Math.max(before, bounds.rounding) ? "error beyond bound" : "numerics moved";
+    return after > bounds.drift * Math.max(before, bounds.rounding) ? "error above bound" : "numerics moved";
   }
 
   Conformance.changes = { compare };

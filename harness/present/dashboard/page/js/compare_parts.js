@@ -5,7 +5,7 @@
   const ORDER = [
     "regressed",
     "fails otherwise",
-    "error beyond bound",
+    "error above bound",
     "numerics moved",
     "improved",
     "new",
@@ -50,7 +50,7 @@
   }
 
   function ulps(one) {
-    if (!["numerics moved", "error beyond bound"].includes(one.change)) return "";
+    if (!["numerics moved", "error above bound"].includes(one.change)) return "";
     return words.few(one.ulps[0]) + " → " + words.few(one.ulps[1]);
   }
 

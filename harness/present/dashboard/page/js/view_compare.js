@@ -132,7 +132,7 @@
           const n = result.counts[name] || 0;
           const how = !n
             ? ".zero"
-            : ["regressed", "fails otherwise", "error beyond bound"].includes(name)
+            : ["regressed", "fails otherwise", "error above bound"].includes(name)
               ? ".worse"
               : name === "improved"
                 ? ".better"

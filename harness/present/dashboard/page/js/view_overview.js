@@ -113,7 +113,7 @@
   const TILES = [
     ["regressed", "worse"],
     ["fails otherwise", "worse"],
-    ["error beyond bound", "worse"],
+    ["error above bound", "worse"],
     ["numerics moved", ""],
     ["improved", "better"],
     ["new", ""],

@@ -1,0 +1,177 @@
+"""What a session prints around its summary: the header, the progress line, what the sources report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import harness
+from harness.convert import CONVERTERS
+from harness.core import count, plain
+from harness.plan import Options, Plan
+from harness.record import installed_versions
+from harness.run import BACKENDS
+
+
+def header(plan: Plan, options: Options) -> list[str]:
+    """The lines at the top of a session: versions, who takes part, and who cannot and why.
+
+    Args:
+        plan: What will run.
+        options: The options behind it.
+    """
+    runtimes = [name for entry in BACKENDS.defaults() for name in entry.distributions or ()]
+    installed = installed_versions(runtimes)
+    named = ("torch", "onnx", "onnxscript", *runtimes, "hypothesis")
+    versions = ", ".join(f"{name} {installed[name]}" for name in named if name in installed)
+    lines = [f"conformance: harness {harness.__version__}, {versions}"]
+    lines += _participants(plan, "converter", [e.name for e in CONVERTERS.entries()], plan.converters)
+    lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends)
+    if plan.models:
+        models = len({unit.word for unit in plan.models})
+        lines.append(f"plan: {models} whole model{'s' if models > 1 else ''}, {options.shapes} shapes")
+        return lines
+    operators = len({unit.overload for unit in plan.units})
+    if options.replay is None:
+        lines.append(f"sources: {', '.join(plan.sources)}")
+        what = f"{options.examples} cases each, {options.shapes} shapes, seed {options.seed}"
+    else:
+        what = f"{len(options.replay)} recorded cases"
+    lines.append(f"plan: {operators} operator overload{'' if operators == 1 else 's'}, {what}")
+    if plan.shard is not None:
+        whole = sum(len(part) for part in plan.whole)
+        lines.append(f"shard: {plan.shard}, {operators:,} of {whole:,} operator overloads")
+    return lines
+
+
+def _participants(plan: Plan, kind: str, known: list[str], chosen: tuple[str, ...]) -> list[str]:
+    unavailable = {name: why for k, name, why in plan.unavailable if k == kind}
+    rest = [name for name in known if name not in chosen and name not in unavailable]
+    lines = [f"{kind}s: {', '.join(chosen)}" + (f" (also here: {', '.join(rest)})" if rest else "")]
+    for name, why in unavailable.items():
+        lines.append(f"  {name} unavailable: {why.reason}; to get it: {why.install}")
+    return lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgressState:
+    """How far a run is.
+
+    Attributes:
+        cases: How many are done.
+        failures: How many of them failed.
+        items_done: How many pytest items are done.
+        items: How many pytest items there are.
+        elapsed: Seconds since the run began.
+    """
+
+    cases: int
+    failures: int
+    items_done: int
+    items: int
+    elapsed: float
+
+    @property
+    def rate(self) -> float:
+        """Cases per second; 0 before the clock has moved."""
+        return self.cases / self.elapsed if self.elapsed > 0 else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end, if items keep their average time; None while unknown."""
+        if not self.items_done:
+            return None
+        return self.elapsed / self.items_done * max(self.items - self.items_done, 0)
+
+
+def line(state: ProgressState) -> str:
+    """``1,234 cases, 58.2/s, 12/180 items, 4 failures, 2:31 left``."""
+    left = "time left unknown" if state.left is None else f"{duration(state.left)} left"
+    noun = "failure" if state.failures == 1 else "failures"
+    return (
+        f"{state.cases:,} cases, {state.rate:.1f}/s, {state.items_done}/{state.items} items, "
+        f"{state.failures:,} {noun}, {left}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """``0:07``, ``2:31``, ``1:02:31``."""
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+
+
+class ProgressLine:
+    """Counts what is done, from its creation on.
+
+    Args:
+        items: How many pytest items there are.
+        clock: Seconds from any origin.
+    """
+
+    def __init__(self, items: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._items = items
+        self._clock = clock
+        self._began = clock()
+        self._items_done = 0
+        self._cases = 0
+        self._failures = 0
+
+    def add(self, *, items: int = 0, cases: int = 0, failures: int = 0) -> None:
+        """Count what was done since."""
+        self._items_done += items
+        self._cases += cases
+        self._failures += failures
+
+    @property
+    def state(self) -> ProgressState:
+        """How far the run is now."""
+        return ProgressState(
+            cases=self._cases,
+            failures=self._failures,
+            items_done=self._items_done,
+            items=self._items,
+            elapsed=self._clock() - self._began,
+        )
+
+    def line(self) -> str:
+        """How far the run is now, on one line."""
+        return line(self.state)
+
+
+class Afterwords:
+    """Collects what the sources of a run's cases report, each thing once."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, dict[str, None]] = {}
+        self._added = self._dropped = 0
+
+    def add(self, notices: Iterable[Sequence[str]], remembered: Sequence[int]) -> None:
+        """Take what one item reports.
+
+        Args:
+            notices: (kind, text) of `harness.generate.sources.source.Notice`.
+            remembered: (added, dropped) of `harness.generate.regressions.remember.Remembered`.
+        """
+        for kind, text in notices:
+            self._said.setdefault(kind, {})[text] = None
+        self._added += remembered[0]
+        self._dropped += remembered[1]
+
+    def lines(self) -> list[str]:
+        """A line for each thing to report."""
+        lines = []
+        if self._added or self._dropped:
+            kept = f"kept {count(self._added, 'failure')} to run first next time"
+            lines.append(f"corpus: {kept}, dropped {self._dropped} that no longer fail")
+        uncovered = sorted(self._said.get("uncovered", ()))
+        if uncovered:
+            some = ", ".join(uncovered[:3]) + (", …" if len(uncovered) > 3 else "")
+            lines.append(
+                f"opinfo: captured {count(len(uncovered), 'more overload')}, "
+                f"not run because they have no operator case: {some}"
+            )
+        for kind in sorted(self._said.keys() - {"uncovered"}):
+            lines += [plain(text) for text in self._said[kind]]
+        return lines
