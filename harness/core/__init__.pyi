@@ -1,7 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from . import overloads as overloads, values as values
-from .declaration import declaring_place as declaring_place
 from .described_tensor import describe_tensor as describe_tensor
 from .documents import (
     as_data as as_data,
@@ -64,7 +63,12 @@ from .plain_text import (
     plain as plain,
     shown as shown,
 )
-from .plugins import Registry as Registry, Unavailable as Unavailable, UnknownName as UnknownName
+from .plugins import (
+    Registry as Registry,
+    Unavailable as Unavailable,
+    UnknownName as UnknownName,
+    declaring_place as declaring_place,
+)
 from .snippet import (
     ExportSnippet as ExportSnippet,
     ExportWanted as ExportWanted,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from types import FrameType
 from typing import Protocol, TypeVar
 
 
@@ -138,3 +140,18 @@ def _why_broken(point: metadata.EntryPoint, error: Exception) -> tuple[Unavailab
     version = point.dist.version if point.dist is not None else "unknown"
     reason = f"its plug-in {point.value} failed to load: {type(error).__name__}: {error}"
     return Unavailable(reason=reason, install=f"pip install --upgrade {package}"), version
+
+
+def declaring_place() -> tuple[str, int]:
+    """The file and line that run now at the outermost level of the module behind the call.
+
+    ``("", 0)`` where no module does, as in a thread.
+    What registers itself by a decorator or a call so knows the statement that did it, however many functions
+    lie between.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
