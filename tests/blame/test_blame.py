@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,22 @@ from harness.plan.unit import run_unit
 
 pytestmark = pytest.mark.slowest(3)
 
-#: What planted defects must come to.
-RIGHT = 19 / 20
+#: Wrong conversions of which some cases are blamed on nobody or on PyTorch, and why.
+UNCLEAR = {
+    "aten.arange.start_step": "dynamo cannot convert these calls, and no other runtime runs the model",
+    "aten.gather.default": "onnx-reference refuses an index smaller than the data: no other runtime speaks",
+    "aten.logit.default": "PyTorch's own result is as far from float64 as the wrong one",
+    "aten.select.int": "PyTorch gives the wrong answer itself for a row-major copy, which is blamed on it",
+}
+#: Wrong conversions that need more cases than this test draws; `test_planted_defects` finds them.
+NEED_MORE = {
+    *("aten._to_copy.default", "aten.amax.default", "aten.avg_pool1d.default", "aten.avg_pool2d.default"),
+    *("aten.baddbmm.default", "aten.clamp.default", "aten.conv2d.default", "aten.embedding.default"),
+    *("aten.fake_quantize_per_tensor_affine.default", "aten.full_like.default", "aten.ge.Scalar"),
+    *("aten.isclose.default", "aten.lerp.Scalar", "aten.logaddexp.default", "aten.logdet.default"),
+    *("aten.mean.dim", "aten.mm.default", "aten.mse_loss.default", "aten.scatter.value"),
+    *("aten.slice.Tensor", "aten.sort.default", "aten.stack.default"),
+}
 
 BACKENDS = {
     "planted-kernels": planted_backends.WRONG_KERNELS,
@@ -56,16 +70,15 @@ def record(directory: Path, operators: Sequence[str], metadata: Path, *more: str
     return rows(directory, *COLUMNS)
 
 
-def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: set[str]) -> None:
-    """Every planted defect shows, every verdict on it has evidence, and the blame is right often enough: of
-    the verdicts, and of the defects by what most of their verdicts say."""
-    assert found.keys() == expected
+def assert_blamed(
+    found: dict[str, list[dict[str, Any]]], blame: str, expected: set[str], unclear: Collection[str] = ()
+) -> None:
+    """Every planted defect shows, every verdict on it has evidence, and but for those of the `unclear` the
+    blame is right."""
+    assert expected <= found.keys()
     verdicts = [row for members in found.values() for row in members]
-    wrong = [row for row in verdicts if row["blame"] != blame]
     assert all(row["evidence"] for row in verdicts)
-    assert len(wrong) <= (1 - RIGHT) * len(verdicts), wrong
-    defects = [Counter(row["blame"] for row in members).most_common(1)[0][0] for members in found.values()]
-    assert defects.count(blame) >= RIGHT * len(defects), dict(zip(found, defects, strict=True))
+    assert [row for row in verdicts if row["blame"] != blame and row["overload"] not in unclear] == []
 
 
 def test_wrong_conversions_are_blamed_on_the_converter(tmp_path: Path) -> None:
@@ -79,9 +92,7 @@ def test_wrong_conversions_are_blamed_on_the_converter(tmp_path: Path) -> None:
         failed = row["outcome"] in ("mismatch", "error")
         if row["converter"] == "planted-wrong" and failed and row["case_id"] in passed:
             found[row["overload"]].append(row)
-    # A few need more cases than these; `test_planted_defects` finds them all.
-    assert len(found) >= 15
-    assert_blamed(found, "converter", set(found))
+    assert_blamed(found, "converter", set(operators) - NEED_MORE, UNCLEAR)
 
 
 def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
@@ -97,8 +108,8 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
             found[row["overload"]].append(row)
     assert_blamed(found, "backend", set(operators))
     optimised = [row for name in BACKENDS["planted-optimiser"] for row in found[name]]
-    said = sum("graph optimisation: right with optimisations off" in row["evidence"] for row in optimised)
-    assert said >= RIGHT * len(optimised)
+    assert optimised
+    assert all("graph optimisation: right with optimisations off" in row["evidence"] for row in optimised)
 
 
 def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:

@@ -28,9 +28,6 @@ MEASURE_ONLY = ("--no-blame", "--shrink", "0")
 #: Families whose operators ONNX has nothing for, so that no converter has a conversion to slip in.
 WITHOUT_CONVERSION = {"conditioned", "factorization"}
 
-#: The share that must be found.
-WANTED = 0.95
-
 
 @pytest.fixture(scope="module")
 def caught(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
@@ -72,11 +69,10 @@ def test_there_are_enough_defects_of_all_families() -> None:
     assert planted == {case.family for case in known.values()} - WITHOUT_CONVERSION
 
 
-def test_the_default_budget_finds_nearly_every_slip(caught: dict[str, int]) -> None:
-    missed = [name for name, count in caught.items() if not count]
-    assert len(missed) <= (1 - WANTED) * len(caught), missed
+def test_what_is_said_to_be_missed_is_a_slip() -> None:
+    assert set(MISSED) <= {defect.name for defect in DEFECTS}
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: _id(defect.name, defect.converter))
-def test_a_slip_is_found_or_its_absence_explained(defect: Defect, caught: dict[str, int]) -> None:
-    assert caught[_id(defect.name, defect.converter)] or defect.name in MISSED
+def test_a_slip_is_found_unless_it_is_known_to_be_missed(defect: Defect, caught: dict[str, int]) -> None:
+    assert (caught[_id(defect.name, defect.converter)] == 0) == (defect.name in MISSED)
