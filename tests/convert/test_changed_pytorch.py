@@ -17,20 +17,18 @@ CHANGED = PLUGINS / "changed_pytorch"
 OPERATORS = ("aten.relu.default", "aten.hardshrink.default", "aten.special_zeta.default")
 
 
-def run(directory: Path, *options: str, change: str = "") -> subprocess.CompletedProcess[str]:
-    """A small run, with PyTorch changed as `sitecustomize.CHANGES` says."""
+def start(words: list[str], change: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with PyTorch changed as `sitecustomize.CHANGES` says."""
     variables = environment(METADATA, CHANGED_PYTORCH=change)
     variables["PYTHONPATH"] = f"{CHANGED}:{variables['PYTHONPATH']}"
+    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=600, check=False)
+
+
+def run(directory: Path, *options: str, change: str = "") -> subprocess.CompletedProcess[str]:
+    """A small run."""
     operators = [word for name in OPERATORS for word in ("--op", name)]
     few = ("--examples", "3", "--values", "2", "--shrink", "0", "--results-dir", str(directory))
-    return subprocess.run(
-        command(*operators, *few, *options),
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return start(command(*operators, *few, *options), change)
 
 
 def verdicts(directory: Path) -> list[dict[str, Any]]:
@@ -72,6 +70,15 @@ def test_a_changed_exporter_is_said_once_and_changes_no_verdict(
     (note,) = read_run_info(tmp_path / "run").notes
     assert words in note
     assert verdicts(tmp_path / "run") == public, output(done)
+
+
+def test_explain_says_what_it_cannot_find_out() -> None:
+    words = ["explain", "hardshrink", "--examples", "1", "--converter", "dynamo", "--backend", "ort-cpu"]
+    done = start([sys.executable, "-m", "harness.app.cli", *words], "missing name")
+    assert done.returncode == 0, output(done)
+    said = " ".join(done.stdout.split())
+    assert "could not be taken apart: torch.onnx._internal.exporter._decomp" in said
+    assert "1 pass" in said
 
 
 def test_kept_constants_are_used_where_nothing_is_changed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness_runs import environment, output
+from harness_runs import ROOT, environment, output
 
 from harness.convert.converter import ExportRequest, UnsupportedOperator, find_converter
 from harness.convert.converters.dynamo import DynamoConverter
@@ -116,3 +117,17 @@ def test_a_file_of_rules_that_imports_from_the_old_place_is_told_the_new_one(tmp
     with pytest.raises(RuleProblem) as caught:
         load_rules(str(file))
     assert str(caught.value) == f"--rules {file}:2: harness.rules is now harness.convert.rules"
+
+
+def test_private_names_of_pytorch_have_two_homes() -> None:
+    homes = {"convert/torch_private.py", "core/torch_operators.py"}
+    # An attribute or a module that begins with one underscore, in code or in a module's name as text.
+    private = re.compile(r"(?<![`\w.])(?:from )?torch(?:\.\w+)*(?:\._[a-z]|\._C\b| import _[a-z])")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / "harness").rglob("*.py"))
+        if path.relative_to(ROOT / "harness").as_posix() not in homes
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if private.search(line.partition("#")[0])
+    ]
+    assert found == []

@@ -15,7 +15,7 @@ from harness.analyse.explain.alignment import Pair, align
 from harness.analyse.explain.operator import Operator, Overload, find_operator
 from harness.analyse.explain.operator_decomposition import OperatorDecomposition, decompose
 from harness.compare import Verdict
-from harness.convert import CONVERTERS, find_converter
+from harness.convert import CONVERTERS, PrivatePartMissing, find_converter
 from harness.core import plain
 from harness.execute import Supervisor
 from harness.generate import OPERATOR_CASES, load_cases
@@ -210,7 +210,11 @@ def _conversion(
     overload: str, converter: str, decomposition: OperatorDecomposition, outcomes: Sequence[trial.Outcomes]
 ) -> Conversion:
     entry = find_converter(converter)
-    functions = entry.conversions(overload) if entry.conversions else ()
+    try:
+        functions = entry.conversions(overload) if entry.conversions else ()
+    except PrivatePartMissing:
+        # What became of its cases says enough.
+        functions = ()
     if functions:
         how = "own"
     elif entry.decomposes and decomposition.reaches:

@@ -13,7 +13,14 @@ from typing import Any
 
 import torch
 
-from harness.convert import decomposition_functions, decomposition_table, kept, quiet, registered
+from harness.convert import (
+    PrivatePartMissing,
+    decomposition_functions,
+    decomposition_table,
+    kept,
+    quiet,
+    registered,
+)
 from harness.core import Invocation, OpOverload, build_tensors, is_composite, overload
 from harness.execute import Exportable, Program, call_invocation
 
@@ -24,7 +31,7 @@ class OperatorDecomposition:
 
     Attributes:
         source: Where PyTorch has the decomposition: ``table`` (a function in its tables), ``composite`` (the
-            kernel itself), ``none``, or ``unknown`` (no call to try it on).
+            kernel itself), ``none``, or ``unknown`` (it could not be found out).
         operators: Dotted overloads that the calls came to → whether torchlib converts them, sorted.
         tried: How many calls were taken apart.
         problem: Why it could not be tried; "" if it was.
@@ -49,13 +56,13 @@ def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposi
         invocations: Calls to try; PyTorch may take each apart in another way.
     """
     target = overload(name)
-    table = {
-        **decomposition_table(),
-        **({target: f} if (f := decomposition_functions().get(target)) is not None else {}),
-    }
-    source = (
-        "table" if target in decomposition_functions() else "composite" if is_composite(target) else "none"
-    )
+    try:
+        own, table = decomposition_functions().get(target), dict(decomposition_table())
+    except PrivatePartMissing as missing:
+        return OperatorDecomposition(source="unknown", operators={}, tried=0, problem=str(missing))
+    if own is not None:
+        table[target] = own
+    source = "table" if own is not None else "composite" if is_composite(target) else "none"
     if source == "none":
         return OperatorDecomposition(source=source, operators={}, tried=0)
     if not invocations:

@@ -77,7 +77,8 @@ def _decomposition(about: About) -> Iterator[RenderableType]:
         yield Text("  PyTorch has none")
         return
     where = {"table": "a function in PyTorch's decomposition tables", "composite": "its kernel is composite"}
-    yield Padding(shown(f"{where[made.source]}; {made.tried} calls taken apart"), (0, 0, 0, 2))
+    if made.source in where:
+        yield Padding(shown(f"{where[made.source]}; {made.tried} calls taken apart"), (0, 0, 0, 2))
     if made.problem:
         yield Padding(shown(f"could not be taken apart: {made.problem}", limit=300), (0, 0, 0, 2))
     for operator, converted in made.operators.items():
