@@ -199,7 +199,9 @@ def test_a_fresh_process_rebuilds_every_tensor_bit_for_bit() -> None:
         input="\n".join(invocation.json for invocation in drawn),
         # As on a CPU without vector instructions.
         env=environment(
-            PYTHONHASHSEED="77", PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}", ATEN_CPU_CAPABILITY="default"
+            PYTHONHASHSEED="77",
+            PYTHONPATH=f"{ROOT}:{ROOT / 'tests' / 'core'}:{ROOT / 'tests' / 'support'}",
+            ATEN_CPU_CAPABILITY="default",
         ),
         capture_output=True,
         text=True,
