@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness.generate.case_library import load_cases
-from harness.present.dashboard.site import write_site
-from harness.record import layout, parquet
-from harness.record.run_info import RunInfo, write_run_info
+from harness.generate import load_cases
+from harness.present import write_site
+from harness.record import RunInfo, layout, parquet, write_run_info
 from harness.record.schema import SCHEMA
 
 CONVERTERS, BACKENDS, DTYPES = ("dynamo", "torchscript"), ("ort-cpu", "trt"), ("float32", "float16", "int64")
