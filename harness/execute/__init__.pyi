@@ -5,7 +5,6 @@ from .batch_export import (
     BatchExport as BatchExport,
     NotConverted as NotConverted,
 )
-from .case_runner import Executor as Executor
 from .models.model_cases import cases_of as cases_of
 from .models.model_entry import (
     Axis as Axis,
