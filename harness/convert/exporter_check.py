@@ -32,9 +32,9 @@ class ExporterCheck:
 
     Attributes:
         differences: How the exporter differs from the one that the harness knows: a clause each.
-        no_conversion: What it raises for an operator without a conversion; None where that is not to be told
-            from other failures.
-        conversion_failed: What it raises on top of an error of a conversion function, likewise.
+        no_conversion: What it raises for an operator without a conversion; None if it cannot be
+            distinguished from other failures.
+        conversion_failed: What it raises on top of an error of a conversion function; None as above.
     """
 
     differences: tuple[str, ...]
@@ -219,6 +219,6 @@ def _renamed(*learned: type[BaseException] | None) -> Iterator[str]:
     for name, kind in zip(("no_conversion", "conversion_failed"), learned, strict=True):
         known = PARTS[name]
         if kind is None:
-            yield f"{known.path} cannot be told from other errors"
+            yield f"{known.path} cannot be distinguished from other errors"
         elif kind.__name__ != known.path:
             yield f"{kind.__name__} is raised in place of {known.path}"
