@@ -187,7 +187,7 @@ def test_a_part_is_replaced_and_the_rest_kept() -> None:
     for changes, said in (
         (
             {"options": {**OPTIONS, "examples": 8}},
-            "drawn with examples 64, this run with 8.*leave --examples",
+            "drawn with examples 64, this run with 8.*leave out --examples",
         ),
         ({"options": {**OPTIONS, "dtype": ["int8"]}}, "drawn with dtype none given"),
         ({"versions": {**VERSIONS, "torch": "2.14"}}, "made with torch 2.13, this run with 2.14"),
