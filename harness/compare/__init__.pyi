@@ -1,6 +1,11 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from .comparison import OutputComparison as OutputComparison, compare as compare
+from .comparison import (
+    FLUSHED as FLUSHED,
+    OVERFLOW as OVERFLOW,
+    OutputComparison as OutputComparison,
+    compare as compare,
+)
 from .judge import (
     ACCUMULATES as ACCUMULATES,
     CLOSE as CLOSE,
@@ -42,4 +47,3 @@ from .verdict import (
     Stage as Stage,
     Verdict as Verdict,
 )
-from .wrongness import FLUSHED as FLUSHED, OVERFLOW as OVERFLOW

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from harness.compare.wrongness import PROBLEMS
+from harness.compare.comparison import PROBLEMS
 
 #: Longest signature, in characters.
 LIMIT = 200

@@ -17,11 +17,12 @@ from .rules.standalone_source import (
     RuleSource as RuleSource,
     rule_source as rule_source,
 )
-from .silence import quiet as quiet
 from .skeleton import Parameter as Parameter, Signature as Signature, SkeletonWanted as SkeletonWanted
-from .torch_private import PrivatePartMissing as PrivatePartMissing, script_registry as script_registry
-from .torchlib_registry import (
+from .torch_private import (
+    PrivatePartMissing as PrivatePartMissing,
     decomposition_functions as decomposition_functions,
     decomposition_table as decomposition_table,
+    quiet as quiet,
     registered as registered,
+    script_registry as script_registry,
 )

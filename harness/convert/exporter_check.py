@@ -21,8 +21,7 @@ import onnx
 import torch
 
 from harness.convert.kept_constants import KeptExport, kept as kept_constants
-from harness.convert.silence import quiet
-from harness.convert.torch_private import PARTS, changes
+from harness.convert.torch_private import PARTS, changes, quiet
 from harness.core import describe_error
 
 

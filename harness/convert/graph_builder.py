@@ -22,8 +22,8 @@ import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.convert.rules.rule_book import RuleBook
-from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
+from harness.convert.torch_private import quiet
 from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
 
 #: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.

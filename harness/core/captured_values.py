@@ -1,24 +1,45 @@
-"""Domains of values that are like those of a tensor seen in a model: see `harness.core.described_tensor`."""
+"""The words that values are computed from, and domains of values like those of a tensor seen in a model.
+
+`harness.core.described_tensor` finds which of the domains a tensor is in.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.core.dtypes import is_float
-from harness.core.raw_values import Raw, Values, below, unit
+
+#: float64 for floating dtypes, int64 (uint64 for uint64) for integers, bool for bool.
+Values: TypeAlias = npt.NDArray[Any]
+Raw: TypeAlias = npt.NDArray[np.uint64]
 
 
-def _number(word: str | int | float) -> float:
-    """A parameter that may be infinite or NaN, which JSON has no numbers for."""
-    return float(word)
+def raw_stream(seed: int, count: int) -> Raw:
+    """`count` 64-bit words, the same for one seed everywhere."""
+    return np.asarray(np.random.PCG64(seed).random_raw(count), dtype=np.uint64)
+
+
+def unit(raw: Raw) -> npt.NDArray[np.float64]:
+    """Uniform in [0, 1), 53 bits."""
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def below(raw: Raw, bound: int) -> npt.NDArray[np.int64]:
+    """Uniform in [0, bound); the bias is below 2⁻⁴⁰ for bounds that occur here."""
+    return (raw % np.uint64(max(bound, 1))).astype(np.int64)
+
+
+# In these `value`, `inside` and `outside` are words where JSON has no number for them.
 
 
 def _constant(raw: Raw, dtype: str, style: str, value: str | int | float) -> Values:
     """One value everywhere."""
     if is_float(dtype):
-        return np.full(len(raw), _number(value))
+        return np.full(len(raw), float(value))
     return np.full(len(raw), value, dtype=bool if dtype == "bool" else np.int64)
 
 
@@ -76,7 +97,7 @@ def _triangular(
     place = np.arange(len(raw), dtype=np.int64) % max(rows * columns, 1)
     below = place % columns - place // columns <= diagonal
     kind = np.float64 if is_float(dtype) else np.int64
-    return np.where(below, _number(inside), _number(outside)).astype(kind)
+    return np.where(below, float(inside), float(outside)).astype(kind)
 
 
 #: See `harness.core.values.DOMAINS`.

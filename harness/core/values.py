@@ -16,10 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from harness.core.captured_values import CAPTURED
+from harness.core.captured_values import (
+    CAPTURED,
+    Raw,
+    Values as Values,
+    below as _below,
+    raw_stream,
+    unit as _unit,
+)
 from harness.core.dtypes import INT_RANGE, PRECISION, is_float
 from harness.core.invocation import Recipe
-from harness.core.raw_values import Raw, Values as Values, below as _below, raw_stream, unit as _unit
 
 #: Smallest and largest exponent of a normal number.
 _EXPONENTS = {"float64": (-1022, 1023), "float32": (-126, 127), "float16": (-14, 15), "bfloat16": (-126, 127)}

@@ -33,12 +33,15 @@ from .promotion import (
     kind_of_dtype as kind_of_dtype,
 )
 from .provider import StableProvider as StableProvider
-from .recorded_case import Replayed as Replayed, read_replay as read_replay
 from .regressions import Corpus as Corpus, CorpusEntry as CorpusEntry
 from .regressions.remember import Memory as Memory, Remembered as Remembered
 from .sources.corpus import FromCorpus as FromCorpus, FromFile as FromFile
 from .sources.generated import Generated as Generated
-from .sources.recorded import FromRecord as FromRecord
+from .sources.recorded import (
+    FromRecord as FromRecord,
+    Replayed as Replayed,
+    read_replay as read_replay,
+)
 from .sources.registry import (
     default_sources as default_sources,
     find_source as find_source,

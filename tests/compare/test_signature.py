@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
+from harness.compare.comparison import PROBLEMS
 from harness.compare.signatures import LIMIT, normalise
-from harness.compare.wrongness import PROBLEMS
 
 DYNAMO = """ConversionError: Failed to convert the exported program to an ONNX model. \x1b[96mThis is \
 step 3/3\x1b[0m of \

@@ -14,6 +14,7 @@ import torch
 from harness_runs import ROOT, environment
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from harness.core.captured_values import raw_stream
 from harness.core.dtypes import ALL, INT_RANGE, UNSIGNED
 from harness.core.invocation import (
     Enumerated,
@@ -24,7 +25,6 @@ from harness.core.invocation import (
     TensorSpec,
     contiguous_strides,
 )
-from harness.core.raw_values import raw_stream
 from harness.core.tensors import bind, build_tensor, build_tensors
 from harness.core.values import STYLES
 from harness.generate.case_library import load_cases

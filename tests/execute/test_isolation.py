@@ -36,7 +36,7 @@ from harness.core import IsolatedCalls, ProcessDied, isolation
 from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.execute.supervisor import Death, Supervisor, WorkerFailed
 from harness.execute.task import Settings
-from harness.generate.recorded_case import Replayed
+from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import run_unit
 from harness.record import store
 

@@ -23,7 +23,7 @@ from harness.execute.models.model_reference import run_model
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
-from harness.generate.recorded_case import read_replay
+from harness.generate.sources.recorded import read_replay
 from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan

@@ -12,7 +12,7 @@ from harness_runs import output, record_of, rows, run_harness, unary
 
 from harness.app.cli._group import conformance as group
 from harness.app.session import Session
-from harness.generate.recorded_case import read_replay
+from harness.generate.sources.recorded import read_replay
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.sharding import Shard, distribute

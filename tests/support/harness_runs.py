@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.generate.recorded_case import Replayed
+from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import Unit
 from harness.record import store
 from harness.record.run_info import RunInfo

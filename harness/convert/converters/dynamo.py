@@ -13,9 +13,8 @@ import torch
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.convert.exporter_check import exporter_check, exporter_notes, kept
 from harness.convert.rules.rule_book import RuleBook
-from harness.convert.silence import quiet
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
-from harness.convert.torchlib_registry import torchlib_functions
+from harness.convert.torch_private import quiet, torchlib_functions
 from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
 
 

@@ -11,9 +11,13 @@ import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.convert.rules.rule_book import RuleBook
-from harness.convert.silence import quiet
 from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
-from harness.convert.torch_private import default_script_opset, script_symbolic_versions, script_symbolics
+from harness.convert.torch_private import (
+    default_script_opset,
+    quiet,
+    script_symbolic_versions,
+    script_symbolics,
+)
 from harness.core import ExportSnippet, ExportWanted, Unavailable, packet
 
 

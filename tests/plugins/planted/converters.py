@@ -12,8 +12,7 @@ from harness.convert.converter import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
 from harness.convert.converters.torchscript import TorchScriptConverter
 from harness.convert.exporter_check import kept
-from harness.convert.silence import quiet
-from harness.convert.torch_private import script_symbolics
+from harness.convert.torch_private import quiet, script_symbolics
 from harness.core.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
 from planted.translations import symbolics, translations
