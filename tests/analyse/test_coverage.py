@@ -12,17 +12,11 @@ import pytest
 import torch
 from harness_runs import output, run_harness
 
-from harness.analyse.operator_coverage import (
-    reasons,
-    recorded_lists as recorded,
-    slow_sources as capture,
-    sources,
-)
+from harness.analyse.operator_coverage import reasons, slow_sources as capture, target as sources
 from harness.analyse.operator_coverage.functional import functional_overloads
 from harness.analyse.operator_coverage.reasons import Kind, Reason, ReasonsError
 from harness.analyse.operator_coverage.report import Coverage, coverage_report, measure
-from harness.analyse.operator_coverage.sources import SourceMissing
-from harness.analyse.operator_coverage.target import named_by, outdated, target
+from harness.analyse.operator_coverage.target import SourceMissing, named_by, outdated, target
 from harness.generate.case_library import load_cases
 
 pytestmark = pytest.mark.slowest(20)
@@ -80,12 +74,12 @@ def test_an_operator_is_in_with_all_its_functional_overloads() -> None:
     assert {"aten.float_power.Tensor_Tensor", "aten.float_power.Scalar"} <= target()
 
 
-@pytest.mark.parametrize("name", list(recorded.FILES))
+@pytest.mark.parametrize("name", list(sources.FILES))
 def test_recorded_sources_are_sorted_and_of_this_pytorch(name: str) -> None:
-    lines = recorded.FILES[name].read_text().splitlines()[1:]
+    lines = sources.FILES[name].read_text().splitlines()[1:]
     assert lines == sorted(set(lines))
-    if recorded.made_with(name) == recorded.release():
-        assert set(lines) == recorded.read(name)
+    if sources.made_with(name) == sources.release():
+        assert set(lines) == sources.recorded(name)
 
 
 def test_another_pytorch_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

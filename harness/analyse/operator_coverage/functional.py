@@ -33,10 +33,8 @@ def dotted(name: str) -> str:
 def functional_overloads() -> frozenset[str]:
     """Every functional overload of ATen, dotted."""
     names = (dotted(n) for n in dispatched_names() if n.startswith("aten::"))
-    return frozenset(name for name in names if _is_functional(name))
-
-
-def _is_functional(name: str) -> bool:
-    if _AUTOGRAD.search(name.split(".")[1]):
-        return False
-    return not overload(name)._schema.is_mutable
+    return frozenset(
+        name
+        for name in names
+        if not _AUTOGRAD.search(name.split(".")[1]) and not overload(name)._schema.is_mutable
+    )

@@ -36,13 +36,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why one overload is not covered.
-
-    Attributes:
-        family: What the overload belongs to in reports.
-        kind: Which of the reasons that count.
-        because: For a person.
-    """
+    """Why one overload is not covered; `because` is for a person."""
 
     family: str
     kind: Kind

@@ -6,14 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from harness.analyse.operator_coverage import recorded_lists as recorded, target
+from harness.analyse.operator_coverage import target as targets
 from harness.analyse.operator_coverage.reasons import Reason, ReasonsError, read
-from harness.analyse.operator_coverage.sources import SourceMissing
 from harness.core import packet
 from harness.generate import OperatorCase
-
-#: Where an overload is filed that neither a case nor a reason says the family of.
-UNKNOWN_FAMILY = "(unknown)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,28 +47,22 @@ class Coverage:
 def measure(
     wanted: Collection[str], registry: Mapping[str, OperatorCase], reasons: Mapping[str, Reason]
 ) -> Coverage:
-    """Set the target set beside the cases and the reasons.
-
-    Args:
-        wanted: The target set.
-        registry: Overload → operator case.
-        reasons: Overload → why it has none.
-    """
+    """Set the target set beside the cases and the reasons, both by overload."""
     families = {packet(name): case.family for name, case in registry.items()}
     not_covered: dict[str, tuple[str, Reason | None]] = {}
     for name in sorted(set(wanted) - set(registry)):
         reason = reasons.get(name)
-        family = reason.family if reason else families.get(packet(name), UNKNOWN_FAMILY)
+        # Neither a case nor a reason may say the family.
+        family = reason.family if reason else families.get(packet(name), "(unknown)")
         not_covered[name] = (family, reason)
-    stale = {
-        name: "has an operator case" if name in registry else "is not in the target set"
-        for name in sorted(reasons)
-        if name in registry or name not in wanted
-    }
     return Coverage(
         covered=Counter(registry[name].family for name in wanted if name in registry),
         not_covered=not_covered,
-        stale=stale,
+        stale={
+            name: "has an operator case" if name in registry else "is not in the target set"
+            for name in sorted(reasons)
+            if name in registry or name not in wanted
+        },
         beyond=len(set(registry) - set(wanted)),
     )
 
@@ -80,12 +70,12 @@ def measure(
 def coverage_report(registry: Mapping[str, OperatorCase]) -> tuple[str, int]:
     """The text, and the exit status: 1 for an overload without case and reason, or a stale reason."""
     try:
-        coverage = measure(target.target(), registry, read())
-        named = target.named_by()
-    except (SourceMissing, ReasonsError) as error:
+        coverage = measure(targets.target(), registry, read())
+        named = targets.named_by()
+    except (targets.SourceMissing, ReasonsError) as error:
         return str(error), 1
     lines = _table(coverage, {source: len(names) for source, names in named.items()})
-    lines += [f"WARNING: {warning}" for warning in target.outdated()]
+    lines += [f"WARNING: {warning}" for warning in targets.outdated()]
     return "\n".join(lines), 1 if coverage.unexplained or coverage.stale else 0
 
 
@@ -93,7 +83,7 @@ def _table(coverage: Coverage, named: Mapping[str, int]) -> list[str]:
     total = sum(coverage.covered.values())
     lines = [
         f"{total} of {coverage.total} overloads ({coverage.share:.1%}) have an operator case, "
-        f"{coverage.beyond} more that no source names; torch {recorded.release()}",
+        f"{coverage.beyond} more that no source names; torch {targets.release()}",
         "named by: " + ", ".join(f"{source} {count}" for source, count in named.items()),
         "",
         f"{'family':<16} {'covered':>7} {'of':>5}",

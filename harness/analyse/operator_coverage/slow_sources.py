@@ -3,7 +3,7 @@
     python -m harness.analyse.operator_coverage.slow_sources            # both; minutes on one core
 
 rewrites ``opinfo.txt`` and ``exported.txt`` in `cases`, one overload a line, sorted, with the version of
-PyTorch that they were made with in the first line. `recorded_lists` reads them.
+PyTorch that they were made with in the first line. `target` reads them.
 
 - ``opinfo.txt``: the overloads that the samples of OpInfo's `op_db` call, seen by a `TorchDispatchMode`.
   Every operator, every sample, in each dtype of `DTYPES` that it supports on the CPU; once with autograd's
@@ -26,37 +26,20 @@ from typing import Any
 
 import torch
 
-from harness.analyse.operator_coverage import recorded_lists as recorded
 from harness.analyse.operator_coverage.functional import functional_overloads
-from harness.analyse.operator_coverage.sources import SourceMissing
+from harness.analyse.operator_coverage.target import SourceMissing, record
 from harness.core import TorchDispatchMode, module_db, op_db
 
 #: Kernels differ between kinds of numbers, and with them what an operator calls.
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.bool, torch.complex64)
 
 
-def op_infos() -> list[Any]:
-    """OpInfo's `op_db`.
-
-    Raises:
-        SourceMissing: it cannot be imported; it is part of PyTorch and needs packages that PyTorch does not.
-    """
+def _infos(name: str, read: Callable[[], list[Any]]) -> list[Any]:
+    """OpInfo or ModuleInfo, which are part of PyTorch and need packages that PyTorch does not."""
     try:
-        return op_db()
+        return read()
     except ImportError as error:
-        raise SourceMissing(f"OpInfo cannot be imported: {error}; pip install expecttest") from None
-
-
-def module_infos() -> list[Any]:
-    """ModuleInfo's `module_db`.
-
-    Raises:
-        SourceMissing: it cannot be imported.
-    """
-    try:
-        return module_db()
-    except ImportError as error:
-        raise SourceMissing(f"ModuleInfo cannot be imported: {error}; pip install expecttest") from None
+        raise SourceMissing(f"{name} cannot be imported: {error}; pip install expecttest") from None
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -79,7 +62,7 @@ def called_by_op_info(infos: Iterable[Any] | None = None) -> frozenset[str]:
         SourceMissing: OpInfo cannot be imported.
     """
     recorder = _Recorder()
-    for info in op_infos() if infos is None else infos:
+    for info in _infos("OpInfo", op_db) if infos is None else infos:
         for dtype in DTYPES:
             for sample in _samples(info, dtype):
                 for inference in (False, True):
@@ -98,11 +81,11 @@ def exported_from_nn(limit: int | None = None) -> frozenset[str]:
         SourceMissing: OpInfo or ModuleInfo cannot be imported.
     """
     seen: set[str] = set()
-    for info in module_infos()[:limit]:
+    for info in _infos("ModuleInfo", module_db)[:limit]:
         for training in (False, True):
             for module, inputs in _modules(info, training):
                 seen |= _targets(module, inputs.args, inputs.kwargs)
-    functions = [info for info in op_infos() if info.name.startswith("nn.functional.")]
+    functions = [info for info in _infos("OpInfo", op_db) if info.name.startswith("nn.functional.")]
     for info in functions[:limit]:
         dtype = next((d for d in DTYPES if info.supports_dtype(d, "cpu")), None)
         for sample in _samples(info, dtype) if dtype else ():
@@ -161,8 +144,8 @@ def main() -> None:
     """Write both files."""
     # PyTorch reports every program that it rejects, at length.
     logging.disable(logging.ERROR)
-    recorded.write("opinfo", called_by_op_info())
-    recorded.write("exported", exported_from_nn())
+    record("opinfo", called_by_op_info())
+    record("exported", exported_from_nn())
 
 
 if __name__ == "__main__":
