@@ -1,5 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from .after_upgrade import Goldens as Goldens, look as look, sweep as sweep
 from .baseline.difference import (
     BaselineComparison as BaselineComparison,
     ReportedDifference as ReportedDifference,
@@ -37,13 +38,11 @@ from .comparands import (
     compare_as_fits as compare_as_fits,
     find_side as find_side,
 )
-from .golden.golden import Golden as Golden
+from .golden.golden import Ending as Ending, Golden as Golden, GoldenKey as GoldenKey
 from .golden.golden_check import CheckedGolden as CheckedGolden, GoldenChange as GoldenChange, check as check
 from .golden.golden_recording import record as record
-from .golden.golden_store import read_set as read_set
-from .golden.manifest import Manifest as Manifest, read_manifest as read_manifest
+from .golden.golden_store import Manifest as Manifest, read_manifest as read_manifest, read_set as read_set
 from .golden.onnx_layout import export as export
-from .golden.outcome import Ending as Ending, GoldenKey as GoldenKey
 from .golden.verify import verify as verify
 from .run_diff import (
     CaseChange as CaseChange,
@@ -53,8 +52,6 @@ from .run_diff import (
     version_changes as version_changes,
     why as why,
 )
-from .upgrade.goldens import Goldens as Goldens, look as look
-from .upgrade.sweep import sweep as sweep
 from .vocabulary import (
     Numbers as Numbers,
     Vocabulary as Vocabulary,

@@ -21,7 +21,7 @@ from .json_lines import (
 )
 from .layout import ResultsError as ResultsError, reason as reason, replacing as replacing
 from .merging import merge as merge
-from .missing import Completeness as Completeness, completeness as completeness
+from .progress import Completeness as Completeness, completeness as completeness
 from .run_info import (
     DISTRIBUTIONS as DISTRIBUTIONS,
     JSON as JSON,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from harness.record import layout, parquet, store
 from harness.record.json_lines import FLAKY_FILE, MINIMAL_FILE, read_flaky, write_flaky
 from harness.record.layout import ResultsError, reason
-from harness.record.missing import completeness
+from harness.record.progress import completeness
 from harness.record.run_info import (
     OPTION,
     RULES,

@@ -28,7 +28,7 @@ from harness_runs import ROOT, environment, rows
 from harness.app.cli._group import conformance
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
-from harness.record.missing import completeness
+from harness.record.progress import completeness
 from harness.record.run_info import ShardState
 
 pytestmark = pytest.mark.slowest(8)

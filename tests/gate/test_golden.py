@@ -22,13 +22,11 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core import overloads as schema
 from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.execute.reference import run_reference
-from harness.gate.golden.dispute import disputed, undisputed
-from harness.gate.golden.golden import Golden
+from harness.gate.golden.golden import PASSED, Ending, Golden
 from harness.gate.golden.golden_check import GoldenChange, check
 from harness.gate.golden.golden_recording import record
 from harness.gate.golden.golden_store import DamagedGolden, read_set, write_set
-from harness.gate.golden.outcome import PASSED, Ending
-from harness.gate.golden.verify import today
+from harness.gate.golden.verify import disputed, today, undisputed
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
 

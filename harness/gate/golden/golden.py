@@ -1,4 +1,4 @@
-"""One golden: an invocation, its inputs, what PyTorch and float64 said, and its models."""
+"""One golden: an invocation, its inputs, what PyTorch and float64 said, its models, and how these ended."""
 
 from __future__ import annotations
 
@@ -10,9 +10,37 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare import CLOSE, Judge, Sensitivity
+from harness.compare import CLOSE, Judge, Outcome, Sensitivity, Stage
 from harness.core import Array, Invocation
 from harness.generate import OPERATOR_CASES
+
+#: (case id, converter, backend). The backend is "" for an end before any backend took part.
+GoldenKey: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a golden ended with one converter and one backend, when it was recorded or now.
+
+    Attributes:
+        stage: As in `harness.compare.verdict.Verdict`.
+        outcome: As there.
+        signature: As there; "" for a pass.
+        message: The failure's own words; not stored, and no part of what endings are compared by.
+    """
+
+    stage: Stage
+    outcome: Outcome
+    signature: str = ""
+    message: str = ""
+
+    @property
+    def words(self) -> tuple[Stage, Outcome, str]:
+        """What makes two endings the same."""
+        return self.stage, self.outcome, self.signature
+
+
+PASSED = Ending(Stage.COMPARE, Outcome.PASS)
 
 #: One array per output; None for an output that it says nothing of, or as a whole.
 Answers: TypeAlias = "tuple[Array | None, ...] | None"

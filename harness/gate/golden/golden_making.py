@@ -23,10 +23,9 @@ from harness.execute import (
     Settings,
     run_reference,
 )
-from harness.gate.golden.golden import Answers, Golden
+from harness.gate.golden.golden import Answers, Ending, Golden, GoldenKey
 from harness.gate.golden.golden_selection import drawn, free_outputs, select, settled
 from harness.gate.golden.model import standalone
-from harness.gate.golden.outcome import Ending, GoldenKey
 from harness.generate import OperatorCase, load_cases
 
 

@@ -14,14 +14,11 @@ import harness
 from harness.compare import Outcome, Stage, normalise
 from harness.convert import find_converter
 from harness.core import IsolatedCalls, ProcessDied
-from harness.gate.golden.dispute import disputed, undisputed
-from harness.gate.golden.golden import Golden
+from harness.gate.golden.golden import Ending, Golden, GoldenKey
+from harness.gate.golden.golden_check import ending_of, version_of
 from harness.gate.golden.golden_making import GoldensMade, ask, candidates, exported, make
-from harness.gate.golden.golden_running import ending_of, version_of
-from harness.gate.golden.golden_store import read_set, write_set
-from harness.gate.golden.manifest import MANIFEST_FILE, Manifest
-from harness.gate.golden.outcome import Ending, GoldenKey
-from harness.gate.golden.verify import GoldenDifference
+from harness.gate.golden.golden_store import MANIFEST_FILE, Manifest, read_set, write_set
+from harness.gate.golden.verify import GoldenDifference, disputed, undisputed
 from harness.generate import load_cases
 from harness.record import ResultsError
 

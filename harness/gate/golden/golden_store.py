@@ -9,23 +9,123 @@ The same goldens are the same bytes.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.compare import Outcome, Stage
-from harness.core import Invocation
-from harness.gate.golden import arrays
-from harness.gate.golden.golden import ANSWERS, Golden
-from harness.gate.golden.manifest import MANIFEST_FILE, Listed, Manifest, read_manifest
-from harness.gate.golden.outcome import PASSED, Ending, GoldenKey
+from harness.core import Array, Invocation, as_json, of_data, of_json
+from harness.gate.golden.golden import ANSWERS, PASSED, Ending, Golden, GoldenKey
 from harness.record import ResultsError, reason, replacing
 
+MANIFEST_FILE = "manifest.json"
+#: Of the files' layout.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One golden.
+
+    Attributes:
+        sha256: `harness.gate.golden.golden.Golden.content_hash`.
+        call: The invocation as a person writes it.
+    """
+
+    sha256: str
+    call: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The manifest.
+
+    Attributes:
+        harness: Version of the harness.
+        seed: Of the draws.
+        count: Goldens per overload, at most.
+        versions: Distribution → version of what takes part.
+        cpu: The vector instructions that PyTorch's kernels were chosen for: their last places depend on it.
+        converters: Name → version.
+        backends: Name → version, of those whose outcomes were recorded.
+        files: Path → SHA-256.
+        goldens: Overload → case id → what it is.
+        format: `FORMAT`.
+    """
+
+    harness: str
+    seed: int
+    count: int
+    versions: Mapping[str, str]
+    cpu: str
+    converters: Mapping[str, str]
+    backends: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    goldens: Mapping[str, Mapping[str, Listed]] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def holding(self, files: Mapping[str, str], goldens: Mapping[str, Mapping[str, Listed]]) -> Manifest:
+        """The same with other files and goldens, in a stable order."""
+        return dataclasses.replace(
+            self, files=dict(sorted(files.items())), goldens=dict(sorted(goldens.items()))
+        )
+
+    @property
+    def json(self) -> str:
+        """As the file holds it: a line per golden, so that a difference shows which changed."""
+        head = {name: value for name, value in vars(self).items() if name != "goldens"}
+        lines = json.dumps(head, indent=1).removesuffix("\n}")
+        entries = [
+            f"  {json.dumps(overload)}: {{\n"
+            + ",\n".join(f"   {json.dumps(case_id)}: {as_json(listed)}" for case_id, listed in held.items())
+            + "\n  }"
+            for overload, held in self.goldens.items()
+        ]
+        return lines + ',\n "goldens": {\n' + ",\n".join(entries) + "\n }\n}\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Read what `json` gave.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        data = of_json(dict[str, Any], text)
+        if data.get("format") != FORMAT:
+            raise ValueError(f"format {data.get('format')}, this harness reads {FORMAT}")
+        return of_data(cls, data)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of the set in `directory`.
+
+    Raises:
+        ResultsError: there is none, or it is damaged.
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        return Manifest.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultsError(
+            f"{directory} holds no goldens: it has no {MANIFEST_FILE}; "
+            "make them with `conformance golden record`"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} is damaged ({reason(error)}); restore it from version control") from None
+
+
 _ARRAYS = ("inputs", "expected", *ANSWERS)
+#: An array as its dtype, its shape and its row-major bytes, little-endian as PyTorch's machines are.
+_TENSOR = pa.struct([("dtype", pa.string()), ("shape", pa.list_(pa.int64())), ("data", pa.binary())])
 _MODEL = pa.struct([("converter", pa.string()), ("model", pa.binary())])
 SCHEMA = pa.schema(
     [
@@ -33,7 +133,7 @@ SCHEMA = pa.schema(
         ("overload", pa.string()),
         ("dtype", pa.string()),
         ("invocation", pa.string()),
-        *((name, pa.list_(arrays.TENSOR)) for name in _ARRAYS),
+        *((name, pa.list_(_TENSOR)) for name in _ARRAYS),
         ("models", pa.list_(_MODEL)),
     ]
 )
@@ -154,7 +254,7 @@ def _write_data(path: Path, goldens: Sequence[Golden]) -> None:
         }
         for name in _ARRAYS:
             held = getattr(golden, name)
-            row[name] = None if held is None else [arrays.to_row(a) for a in held]
+            row[name] = None if held is None else [_to_row(a) for a in held]
         rows.append(row)
     table = pa.Table.from_pylist(rows, SCHEMA)
     pq.write_table(
@@ -174,12 +274,25 @@ def _read_data(path: Path, *, damaged: bool) -> Iterable[Golden]:
 
 
 def _golden(row: Mapping[str, Any]) -> Golden:
-    held = {name: None if row[name] is None else tuple(map(arrays.from_row, row[name])) for name in _ARRAYS}
+    held = {name: None if row[name] is None else tuple(map(_from_row, row[name])) for name in _ARRAYS}
     return Golden(
         invocation=Invocation.from_json(row["invocation"]),
         models={m["converter"]: m["model"] for m in row["models"]},
         **held,  # type: ignore[arg-type]
     )
+
+
+def _to_row(array: Array | None) -> dict[str, Any] | None:
+    if array is None:
+        return None
+    return {"dtype": str(array.dtype), "shape": list(array.shape), "data": array.tobytes()}
+
+
+def _from_row(row: dict[str, Any] | None) -> Array | None:
+    if row is None:
+        return None
+    dtype = np.dtype(getattr(ml_dtypes, row["dtype"], row["dtype"]))
+    return np.frombuffer(row["data"], dtype).reshape(row["shape"])
 
 
 def _outcomes(goldens: Sequence[Golden], endings: Mapping[GoldenKey, Ending]) -> str:

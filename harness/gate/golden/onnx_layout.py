@@ -19,9 +19,8 @@ from onnx import numpy_helper
 
 from harness.compare import allowances, tolerance_of
 from harness.core import Array, is_float
-from harness.gate.golden.golden import Golden
-from harness.gate.golden.manifest import Manifest
-from harness.gate.golden.outcome import PASSED, Ending, GoldenKey
+from harness.gate.golden.golden import PASSED, Ending, Golden, GoldenKey
+from harness.gate.golden.golden_store import Manifest
 from harness.record import ResultsError, reason
 
 #: The directory that ONNX's loader is asked for by name.

@@ -12,8 +12,15 @@ from enum import StrEnum
 from pathlib import Path
 
 from harness.record import layout, parquet
-from harness.record.archive.condition import complaint, is_time
-from harness.record.archive.contents import ArchiveContents, ArchivedRun, Aside, DamagedRun, age
+from harness.record.archive.contents import (
+    ArchiveContents,
+    ArchivedRun,
+    Aside,
+    DamagedRun,
+    age,
+    complaint,
+    is_time,
+)
 from harness.record.archive.place import Location
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info

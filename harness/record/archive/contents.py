@@ -1,13 +1,17 @@
-"""What a dataset has: its runs, those that nobody can read, and those that were set aside."""
+"""What a dataset has: its runs, those that nobody can read or that were set aside; and what it takes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
+from harness.record import layout, parquet
+from harness.record.json_lines import read_flaky, read_minimal
 from harness.record.layout import ResultsError
-from harness.record.run_info import RunInfo
+from harness.record.run_info import RunInfo, read_run_info
 
 
 @dataclass(frozen=True)
@@ -114,3 +118,35 @@ class ArchiveContents:
 def age(entry: ArchivedRun) -> tuple[str, str]:
     """Puts runs in order, oldest first."""
     return entry.info.started, entry.info.run_id
+
+
+def complaint(run: Path) -> str | None:
+    """Why the run in a local directory is to be set aside; None for a sound one. Reads all of it."""
+    try:
+        info = read_run_info(run)
+        if not re.fullmatch(r"[\w.-]+", info.run_id):
+            return f"its run id {info.run_id!r} cannot name a directory"
+        if not is_time(info.started):
+            return f"its `started` is no time: {info.started}"
+        if info.shard is not None:
+            part = f"{info.shard.get('index')}/{info.shard.get('count')}"
+            return f"it is shard {part} of a run: put them together with `conformance merge`"
+        verdicts = run / layout.VERDICTS_FILE
+        if info.finished is None or not verdicts.exists():
+            return "it did not finish: it was killed or is still running"
+        # Reading every row compares every checksum.
+        if not sum(table.num_rows for table in parquet.tables([verdicts])):
+            return "it holds no case"
+        read_flaky(run)
+        read_minimal(run)
+    except ResultsError as error:
+        return str(error)
+    return None
+
+
+def is_time(text: str) -> bool:
+    """Whether runs can be put in order by it: ISO 8601 with a time zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

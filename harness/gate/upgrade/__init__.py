@@ -1,1 +1,0 @@
-"""What moved when something that takes part was upgraded: goldens and baseline with what is installed now."""
