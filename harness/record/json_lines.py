@@ -6,7 +6,8 @@ RESULTS/scripts.jsonl   `Script`: a failure as a script of its own
 RESULTS/flaky.jsonl     the cases that ended in two ways when they were run again
 
 The first three are appended to, so that whatever ends the work keeps what was found. Of two lines for the
-same thing the last one counts, and a line that a crash cut short is left out.
+same thing the last one counts, and a line that a crash cut short is left out. A file that cannot be written or
+read raises `ResultsError`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,7 @@ class Minimal:
     """A shrunk failure.
 
     Attributes:
-        case_id: Of the recorded case that was shrunk.
-        overload: Its operator.
-        converter: The converter with which it fails.
-        backend: The backend on which it fails.
+        case_id: Of the recorded case that was shrunk; it fails with this converter on this backend.
         stage: Where the recorded and the minimal case end, as `Verdict` has it.
         outcome: How they end.
         signature: What their failure is known by.
@@ -75,9 +73,6 @@ class Graph:
     """What one converter makes of one operator.
 
     Attributes:
-        overload: The operator.
-        converter: Name of the converter.
-        converter_version: Its version.
         case_id: The recorded case that was exported.
         opset: The ONNX opset of the model.
         node_types: ONNX operators of the graph, each once, sorted.
@@ -95,13 +90,10 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A failure as a script.
+    """A failure, with one converter and backend, as a Python script.
 
     Attributes:
         case_id: The recorded case; that of a shrunk one is the case that it was shrunk from.
-        converter: The converter with which it fails.
-        backend: The backend on which it fails.
-        text: Python.
     """
 
     case_id: str
@@ -115,11 +107,7 @@ _FILES: dict[type, str] = {Minimal: MINIMAL_FILE, Graph: GRAPHS_FILE, Script: SC
 
 
 def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
-    """Add one to the file of its kind.
-
-    Raises:
-        ResultsError: the file cannot be written.
-    """
+    """Add one to the file of its kind."""
     path = results_dir / _FILES[type(document)]
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -129,30 +117,18 @@ def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
 
 
 def read_minimal(results_dir: Path) -> list[Minimal]:
-    """All shrunk failures of a run, in the order in which they were found.
-
-    Raises:
-        ResultsError: the file cannot be read.
-    """
+    """All shrunk failures of a run, in the order in which they were found."""
     found = _read(results_dir, Minimal)
     return list({(m.case_id, m.converter, m.backend): m for m in found}.values())
 
 
 def read_graphs(results_dir: Path) -> dict[tuple[str, str], Graph]:
-    """(overload, converter) → graph.
-
-    Raises:
-        ResultsError: the file cannot be read.
-    """
+    """(overload, converter) → graph."""
     return {(graph.overload, graph.converter): graph for graph in _read(results_dir, Graph)}
 
 
 def read_scripts(results_dir: Path) -> dict[tuple[str, str, str], Script]:
-    """(case id, converter, backend) → script.
-
-    Raises:
-        ResultsError: the file cannot be read.
-    """
+    """(case id, converter, backend) → script."""
     return {(s.case_id, s.converter, s.backend): s for s in _read(results_dir, Script)}
 
 
@@ -174,22 +150,14 @@ def _read(results_dir: Path, kind: type[_Kind]) -> list[_Kind]:
 
 
 def write_flaky(results_dir: Path, flaky: Collection[CaseKey]) -> None:
-    """Note the flaky cases of a run; without any there is no file.
-
-    Raises:
-        ResultsError: the file cannot be written.
-    """
+    """Note the flaky cases of a run; without any there is no file."""
     if flaky:
         with layout.replacing(results_dir / FLAKY_FILE) as temporary:
             temporary.write_text("".join(f"{as_json(case)}\n" for case in sorted(flaky)), encoding="utf-8")
 
 
 def read_flaky(results_dir: Path) -> frozenset[CaseKey]:
-    """The flaky cases of a run.
-
-    Raises:
-        ResultsError: the file is damaged.
-    """
+    """The flaky cases of a run."""
     path = results_dir / FLAKY_FILE
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

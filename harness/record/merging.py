@@ -45,13 +45,7 @@ _OF_A_RUN = {
 
 @dataclass(frozen=True)
 class ShardRun:
-    """What one shard left.
-
-    Attributes:
-        directory: Where.
-        info: Its ``run.json``.
-        part: How much of it there is.
-    """
+    """What one shard left."""
 
     directory: Path
     info: RunInfo
@@ -73,7 +67,6 @@ class Merged:
     """What a merge came to.
 
     Attributes:
-        info: Of the merged run.
         set_aside: Directories that gave nothing, each with why, in one line.
     """
 
@@ -87,7 +80,6 @@ def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = 
     A directory that holds no run, or a damaged one, is set aside, and its shard is missing then.
 
     Args:
-        directories: Of shards, in any order.
         out: May exist, with anything in it but a run.
         different_versions: Merge what ran with different versions all the same.
 
@@ -148,11 +140,7 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
 
 
 def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
-    """That all are of one run.
-
-    Raises:
-        ResultsError: they are not; says which two, and what differs.
-    """
+    """Raise a `ResultsError` where two are not of one run; it says what differs."""
     first = shards[0]
     for other in shards[1:]:
         pair = f"{first.name} and {other.name} are not of one run"

@@ -40,8 +40,6 @@ def read(path: Path, columns: Sequence[str] | None = None, where: pc.Expression 
     A file of an older version is read as if it had the columns that came later: see `completed`.
 
     Args:
-        path: The file.
-        columns: Those wanted; None for all.
         where: Keeps only the rows for which it holds; may use other columns than `columns`.
 
     Raises:

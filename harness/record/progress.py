@@ -5,6 +5,8 @@ verdicts are unfinished. No view may take them for passing.
 
 Until a run has ended ``RESULTS/parts/WORKER.units`` has a line per unit, ``done aten.celu.default dynamo``,
 written once its rows are. ``left`` in place of ``done`` says that the user deselected it (`-k`, `--lf`).
+
+What cannot be written or read raises `ResultsError`.
 """
 
 from __future__ import annotations
@@ -47,11 +49,7 @@ class UnitProgress:
 
 
 def note(results_dir: Path, worker: str, word: str, units: Iterable[tuple[str, str]]) -> None:
-    """Add units to a worker's file.
-
-    Raises:
-        ResultsError: it cannot be written.
-    """
+    """Add units to a worker's file."""
     path = results_dir / layout.PARTS_DIRECTORY / f"{worker}{_SUFFIX}"
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -61,11 +59,7 @@ def note(results_dir: Path, worker: str, word: str, units: Iterable[tuple[str, s
 
 
 def read(results_dir: Path) -> UnitProgress:
-    """What all workers noted; a line that a crash cut short counts for nothing.
-
-    Raises:
-        ResultsError: a file cannot be read.
-    """
+    """What all workers noted; a line that a crash cut short counts for nothing."""
     noted: dict[str, set[tuple[str, str]]] = {"done": set(), "left": set()}
     for path in files(results_dir):
         try:
@@ -86,11 +80,7 @@ def files(results_dir: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Completeness:
-    """What there is of a run.
-
-    Attributes:
-        parts: Its shards; one for a run without.
-    """
+    """What there is of a run: its shards; one for a run without."""
 
     parts: tuple[Part, ...]
 
@@ -131,11 +121,7 @@ class Completeness:
 
 
 def completeness(results_dir: Path) -> Completeness:
-    """What there is of a run.
-
-    Raises:
-        ResultsError: it cannot be read.
-    """
+    """What there is of a run."""
     info = read_run_info(results_dir)
     if info.shards:
         return Completeness(info.shards)

@@ -59,10 +59,8 @@ class Part:
     """One shard of a run, or the whole of a run that has no shards.
 
     Attributes:
-        index: From 1.
-        count: How many shards the run has.
-        state: How much of this one there is.
-        operators: Planned operators, by name.
+        index: From 1, of `count`.
+        operators: The planned ones.
         unfinished: Those whose verdicts are not all there.
     """
 
@@ -75,15 +73,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class MergedPart(Part):
-    """A shard as a merged run remembers it; what is not known of a lost one is None.
-
-    Attributes:
-        run_id: Of the shard's own run, as are the next four.
-        started: When it started.
-        finished: When it finished.
-        exit_status: pytest's.
-        host: Where it was run.
-    """
+    """A shard as a merged run remembers it; what is not known of a lost one is None."""
 
     run_id: str | None = None
     started: str | None = None
@@ -101,10 +91,7 @@ class RunInfo:
         started: ISO 8601, UTC.
         finished: The same; None while the run goes on, and for good where it was killed.
         versions: Name → version of what takes part, ``python`` first.
-        options: As the user gave them or as they default, by long name.
-        seed: Of the generator.
         host: Operating system, processor, number of CPUs; nothing that names a person or a place.
-        exit_status: pytest's, once finished.
         shard: ``index`` (from 1) and ``count`` of a part of a run; None for a whole one.
         planned: Per shard of the run, in their order (one for a whole run), overload → its units:
             `harness.record.progress.Planned`. A shard knows those of all.
@@ -149,13 +136,8 @@ class RunInfo:
         """A run that starts now, on this machine, with what is installed here.
 
         Args:
-            seed: Of the generator.
-            options: Must be plain JSON data.
             versions: Of converters and backends, and of whatever else is no installed package.
             runtimes: Packages whose versions are recorded, too, where they are installed.
-            shard: See `RunInfo`.
-            planned: See `RunInfo`.
-            basis: See `RunInfo`.
         """
         now = datetime.now(UTC)
         return cls(
@@ -220,11 +202,7 @@ def read_run_info(directory: Path) -> RunInfo:
 
 
 def write_run_info(directory: Path, info: RunInfo) -> None:
-    """Put `info` in place of what was there, at once.
-
-    Raises:
-        ResultsError: it cannot be written.
-    """
+    """Put `info` in place of what was there, at once."""
     with layout.replacing(directory / layout.RUN_FILE) as temporary:
         temporary.write_text(info.json, encoding="utf-8")
 

@@ -20,15 +20,7 @@ from harness.record.layout import ResultsError
 class Selection:
     """Names to keep, column by column of the record; an empty column keeps everything.
 
-    Attributes:
-        overload: Overloads, packets or globs, as after ``--op``.
-        backend: Names, as are the next ones.
-        converter: See above.
-        dtype: See above.
-        family: See above.
-        blame: See above.
-        outcome: See above.
-        stage: See above.
+    Overloads, packets or globs of them, as after ``--op``; names or globs of the others.
     """
 
     overload: tuple[str, ...] = ()
@@ -44,8 +36,6 @@ class Selection:
         """The rows of a run that are selected.
 
         Args:
-            results_dir: The run.
-            columns: Those wanted.
             where: A further condition.
 
         Raises:

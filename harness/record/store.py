@@ -26,11 +26,6 @@ def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, 
     To be called once every worker has closed its writer. A run that was killed may be finished later,
     and one that is finished already is left alone.
 
-    Args:
-        results_dir: The run.
-        exit_status: pytest's, for ``run.json``.
-        notes: For ``run.json``, too.
-
     Raises:
         ResultsError: a part is damaged, or the directory cannot be written; the parts are kept.
     """
@@ -57,8 +52,6 @@ def read(
     """The rows of a run, whether it is finished, goes on or was killed.
 
     Args:
-        results_dir: The run.
-        columns: Those wanted; None for all.
         where: Keeps only the rows for which it holds: ``pc.field("outcome") == "crash"``.
 
     Raises:
@@ -71,11 +64,7 @@ def read(
 
 
 def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[Verdict]:
-    """The rows of a run as verdicts; one file of it is in memory at a time.
-
-    Raises:
-        ResultsError: see `read`.
-    """
+    """The rows of a run as verdicts; one file of it is in memory at a time."""
     for file in files(results_dir):
         try:
             yield from to_verdicts(parquet.read(file, where=where))
@@ -104,11 +93,7 @@ def resolve_case(results_dir: Path, wanted: str) -> str:
 
 
 def case(results_dir: Path, wanted: str) -> list[Verdict]:
-    """Every row of one case, given its id or an unambiguous beginning of it.
-
-    Raises:
-        ResultsError: see `resolve_case` and `read`.
-    """
+    """Every row of one case, given its id or an unambiguous beginning of it."""
     return list(verdicts(results_dir, pc.field("case_id") == resolve_case(results_dir, wanted)))
 
 

@@ -27,7 +27,6 @@ class RunWriter:
 
         Args:
             results_dir: May exist, with anything in it but a run.
-            run_info: Workers of one run are given the same.
             worker: Names this process's parts; letters, digits, ``_`` and ``-``.
 
         Raises:
@@ -74,24 +73,12 @@ class RunWriter:
         self._rows.clear()
 
     def done(self, overload: str, unit: str) -> None:
-        """Flush, and note that all rows of a unit are written.
-
-        Args:
-            overload: Its operator.
-            unit: ``dynamo`` or ``dynamo-dynamic``, as planned.
-
-        Raises:
-            ResultsError: it cannot be written.
-        """
+        """Flush, and note that all rows of a unit, ``dynamo`` or ``dynamo-dynamic``, are written."""
         self.flush()
         progress.note(self._directory, self._worker, "done", [(overload, unit)])
 
     def leave_out(self, units: Iterable[tuple[str, str]]) -> None:
-        """Note planned units, (overload, unit), that the user deselected.
-
-        Raises:
-            ResultsError: it cannot be written.
-        """
+        """Note planned units, (overload, unit), that the user deselected."""
         progress.note(self._directory, self._worker, "left", units)
 
     def close(self) -> None:

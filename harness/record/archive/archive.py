@@ -56,9 +56,7 @@ class Addition:
     """What became of one run.
 
     Attributes:
-        run: Its directory.
         run_id: Its id; the directory's name where that cannot be read.
-        became: What.
         why: Why it is not there, in words; "" where it is.
     """
 
@@ -117,7 +115,6 @@ class Dataset:
         shrunk cases.
 
         Args:
-            run: A local directory.
             replace: Put it in place of a run with the same id and other rows.
 
         Raises:
@@ -153,9 +150,6 @@ class Dataset:
 
     def fetch(self, entry: ArchivedRun, out: Path) -> Path:
         """A copy of a run in the local directory ``out/RUN_ID``, checked; one that is there is kept.
-
-        Returns:
-            The directory.
 
         Raises:
             ResultsError: the run is damaged, or cannot be written.
@@ -206,11 +200,7 @@ class Dataset:
         return self.place.named(aside)
 
     def check(self) -> list[DamagedRun]:
-        """Read every run wholly; those that are damaged.
-
-        Raises:
-            ResultsError: there is no dataset.
-        """
+        """Read every run wholly; those that are damaged."""
         contents = self.contents()
         found = {bad.run_id: bad for bad in contents.damaged}
         for entry in contents.runs:
@@ -299,11 +289,7 @@ class Dataset:
 
 
 def require_run(run: Path) -> None:
-    """Complain of a local directory that holds nothing of a run.
-
-    Raises:
-        ResultsError: it does not.
-    """
+    """Raise a `ResultsError` for a local directory that holds nothing of a run."""
     if not layout.holds_run(run):
         raise ResultsError(f"{run} holds no run; give the directory that holds its {layout.RUN_FILE}")
 

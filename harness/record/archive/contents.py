@@ -20,8 +20,6 @@ class ArchivedRun:
 
     Attributes:
         info: Its ``run.json``, which names what it lacks verdicts of, such as the operators of a lost shard.
-        rows: Of its ``verdicts.parquet``.
-        files: Name within the run → bytes.
     """
 
     info: RunInfo
@@ -36,12 +34,7 @@ class ArchivedRun:
 
 @dataclass(frozen=True)
 class DamagedRun:
-    """A run that a dataset has and nobody can read.
-
-    Attributes:
-        run_id: As its directory says.
-        reason: What is wrong, in words.
-    """
+    """A run that a dataset has and nobody can read; why, in words."""
 
     run_id: str
     reason: str
@@ -52,8 +45,6 @@ class Aside:
     """A run that was set aside.
 
     Attributes:
-        name: Of its directory below ``set-aside/``.
-        reason: Why, in words.
         since: When it was set aside; None where that is not known.
     """
 
@@ -64,13 +55,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class ArchiveContents:
-    """What a dataset has.
-
-    Attributes:
-        runs: The sound ones, oldest first.
-        damaged: The others.
-        aside: Those that were set aside.
-    """
+    """What a dataset has: sound runs, oldest first; damaged ones; those that were set aside."""
 
     runs: tuple[ArchivedRun, ...]
     damaged: tuple[DamagedRun, ...]

@@ -112,7 +112,6 @@ class Location:
         """Remove files in this order; what is gone is no error.
 
         Args:
-            names: They.
             directory: Removed too if this leaves it empty, with all below it that is.
         """
         for name in names:
