@@ -11,13 +11,14 @@ from harness_runs import record_of, unary
 from onnx import TensorProto, helper
 
 from harness.blame import testimony, witness as witness_list, witnesses_that_raised
-from harness.blame.complaint import Complaint
 from harness.blame.examine import examine
+from harness.blame.testimony import Complaint
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.decomposition import ask_decomposition
 from harness.blame.witnesses.in_float32 import in_float32
+from harness.blame.witnesses.meta_kernel import ask_meta_kernel
 from harness.blame.witnesses.narrowed_graph import look_for_fewer_bits
 from harness.compare.verdict import Outcome, Stage
 from harness.convert import find_converter
@@ -90,7 +91,7 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = unary("aten.relu.default", [-1.0, 2.0])
-    before = examine(trial_of(call, model=graph_of("Neg")), frozenset(), lambda name: None, "dynamo")
+    before = examine(trial_of(call, model=graph_of("Neg")), frozenset(), lambda name: None)
     monkeypatch.setattr(witness_list, "FACTORIES", [*witness_list.FACTORIES])
     monkeypatch.setattr("harness.blame.witnesses.FACTORIES", witness_list.FACTORIES)
 
@@ -101,7 +102,7 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
     add_witnesses(lambda settings: [Witness("the planted one", Turn.FIRST, 0, refuse)])
     # Settings that no other test has: the list of witnesses is made once for each.
     trial = trial_of(call, model=graph_of("Neg"), settings=Settings(batch_size=63))
-    after = examine(trial, frozenset(), lambda name: None, "dynamo")
+    after = examine(trial, frozenset(), lambda name: None)
     said = "the planted one could not be asked: ValueError: no idea. Ask others."
     assert (before.blame, f"{before.evidence} {said}") == (after.blame, after.evidence)
     assert witnesses_that_raised(after.evidence) == ["the planted one"]
@@ -128,6 +129,19 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
 )
 def test_pytorchs_decomposition_says_nothing_of_what_it_cannot_take(call: Invocation) -> None:
     assert list(ask_decomposition.testify(trial_of(call, model=graph_of("Relu")))) == []
+
+
+def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
+    call = unary("aten.nonzero.default", [1.0, 0.0])
+    # The graph gives one row less than PyTorch: what this witness is asked about.
+    model = graph_of("Relu")
+    rows = helper.make_tensor("", TensorProto.INT64, [0, 1], [])
+    model.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["c0_o0"], value=rows))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("c0_o0", TensorProto.INT64, [0, 1]))
+    trial = trial_of(call, model=model)
+    assert trial.comparison is not None
+    assert trial.comparison.problem == "shape"
+    assert list(ask_meta_kernel.testify(trial)) == []
 
 
 # What witnesses read in a graph

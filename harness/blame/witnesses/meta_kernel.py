@@ -20,7 +20,11 @@ def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
         return
     with torch.no_grad():
         tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
-        results = output_tensors(bind(trial.invocation)(tensors))
+        try:
+            results = output_tensors(bind(trial.invocation)(tensors))
+        except NotImplementedError:
+            # Where the output's size hangs on values, there are no such rules.
+            return
     ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
     if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
         words = "PyTorch's shape and dtype rules agree with its kernel."
