@@ -29,11 +29,8 @@ class Goldens:
     """A set of goldens, and what became of it.
 
     Attributes:
-        manifest: Of the set.
-        count: How many were looked at.
         versions: Name → (when they were recorded, now) where they differ; "" for what is not installed.
         moved: Where PyTorch's outputs are others.
-        checked: Every model on every backend.
         left_out: Recorded backends that cannot run here.
     """
 
@@ -65,17 +62,9 @@ class Goldens:
 
 
 def look(directory: Path, overloads: Sequence[str] | None = None) -> Goldens | None:
-    """Run the goldens in PyTorch and their models on the recorded backends.
+    """Run the goldens of a set, or of some overloads, in PyTorch and their models on the recorded backends.
 
-    Args:
-        directory: The set.
-        overloads: Those wanted; None for all.
-
-    Returns:
-        None where the directory holds no set.
-
-    Raises:
-        ResultsError: the set is damaged.
+    None where the directory holds no set.
     """
     if not (directory / MANIFEST_FILE).exists():
         return None
@@ -161,10 +150,7 @@ def sweep(
     """Run what the baseline has expectations of; pytest's own output goes to stderr.
 
     Args:
-        baseline: Its directory.
-        results_dir: Where the run is written.
         run_pytest: `pytest harness` with these options and this plug-in; returns its exit status.
-        overloads: Only these; None for all that it has.
         more: Further options of pytest: ``-n 2``.
 
     Raises:

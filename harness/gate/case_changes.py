@@ -60,9 +60,6 @@ class CaseState:
     """How a case ended, as far as two runs are compared by it.
 
     Attributes:
-        outcome: See `Verdict`.
-        stage: See `Verdict`.
-        signature: See `Verdict`.
         open: Whether a specification leaves the result open.
     """
 
@@ -118,8 +115,6 @@ def compare_cases(
     """Compare two runs case by case.
 
     Args:
-        before: The first.
-        after: The second.
         states: What the numbers of their states mean.
         flaky: Keys of cases that are known to end in two ways.
         left_out: Per run, the rows of which nothing is to be said.

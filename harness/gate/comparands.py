@@ -20,13 +20,7 @@ Found: TypeAlias = Diff | BaselineComparison
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison.
-
-    Attributes:
-        name: For headings.
-        run: Where it is a run.
-        baseline: Where it is none.
-    """
+    """One side of a comparison, a run or a baseline, with its name for headings."""
 
     name: str
     run: Path | None = None
@@ -34,11 +28,7 @@ class Side:
 
     @property
     def cells(self) -> Baseline:
-        """Its outcomes as expectations.
-
-        Raises:
-            ResultsError: the run cannot be read.
-        """
+        """Its outcomes as expectations."""
         if self.baseline is not None:
             return self.baseline
         assert self.run is not None
@@ -76,11 +66,7 @@ def find_side(word: str) -> Side:
 
 
 def compare_as_fits(before: Side, after: Side) -> Found:
-    """What differs: case by case between runs of the same cases, as `compare_sides` does it otherwise.
-
-    Raises:
-        ResultsError: a run cannot be read.
-    """
+    """What differs: case by case between runs of the same cases, as `compare_sides` does it otherwise."""
     if before.run is not None and after.run is not None:
         found = compare_runs(before.run, after.run)
         new, gone = found.counts[ChangeKind.NEW], found.counts[ChangeKind.GONE]
@@ -95,9 +81,6 @@ def compare_sides(before: Side, after: Side) -> BaselineComparison:
     """What differs between two sides, by operator, dtype, converter and backend.
 
     An operator of which a run lacks verdicts is left out: a part of its cases tells nothing of its cells.
-
-    Raises:
-        ResultsError: a run cannot be read.
     """
     there = [completeness(side.run) if side.run is not None else None for side in (before, after)]
     lacking = {name for one in there if one is not None for name in one.unfinished}

@@ -45,7 +45,6 @@ class CaseChange:
     """One case that both runs have, or one of them.
 
     Attributes:
-        change: What became of it.
         before: Its row in the first run; None for a new one.
         after: Its row in the second; None for one that is gone.
     """
@@ -67,10 +66,6 @@ class OverloadChanges:
     """The changes of one overload with one converter and backend.
 
     Attributes:
-        overload: Dotted name; with the next three it identifies the line.
-        converter: Name.
-        backend: Name.
-        shape_mode: ``static`` or ``dynamic``.
         counts: Change → cases.
         examples: Change → a case of it, the first by case id.
         why: What the changes may come from: a rule, versions; "" where nothing is known to differ.
@@ -111,9 +106,6 @@ def compare_runs(before: Path, after: Path) -> Diff:
     """What changed from the run `before` to the run `after`.
 
     What a run was to run and did not is no change.
-
-    Raises:
-        ResultsError: one of them cannot be read.
     """
     there = completeness(after)
     found = diff(
@@ -134,14 +126,11 @@ def diff(
     lost: Mapping[ChangeKind, Collection[str]] | None = None,
     versions: Mapping[str, tuple[str, str]] | None = None,
 ) -> Diff:
-    """Compare the rows of two runs, by overload, converter, backend and shape mode.
+    """Compare the rows of two runs, by overload, converter, backend and shape mode; both have `COLUMNS`.
 
     Args:
-        before: Of the first run; needs `COLUMNS`, as does `after`.
-        after: Of the second.
         flaky: Cases that are known to end in two ways.
         lost: New or gone → overloads of which such cases are no change.
-        versions: What differs: `version_changes`.
     """
     versions = versions or {}
     rows = pa.concat_tables([before.select(COLUMNS), after.select(COLUMNS)]).combine_chunks()
@@ -236,8 +225,6 @@ def why(
     """What differs that a change with one converter and backend may come from; "" for nothing known.
 
     Args:
-        versions: What differs between the runs, from `version_changes`.
-        converter: Of the changed cases.
         backend: Name; "" if none took part.
         rules: The user's conversion functions before and now, where they differ; "" for the converter's own.
     """

@@ -6,8 +6,8 @@ RESULTS/scripts.jsonl   `Script`: a failure as a script of its own
 RESULTS/flaky.jsonl     the cases that ended in two ways when they were run again
 
 The first three are appended to, so that whatever ends the work keeps what was found. Of two lines for the
-same thing the last one counts, and a line that a crash cut short is left out. A file that cannot be written or
-read raises `ResultsError`.
+same thing the last one counts, and a line that a crash cut short is left out. What cannot be written or read
+raises `ResultsError`.
 """
 
 from __future__ import annotations

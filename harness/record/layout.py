@@ -4,7 +4,7 @@ RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
 RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
-RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_details`
+RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_unit`
 RESULTS/*.jsonl             shrunk failures, graphs, scripts, flaky cases: `harness.record.json_lines`
 RESULTS/shards/             of a merged run: what else was in the directories of its shards
 RESULTS/without-rules/      the same cases without the user's rules, a run of its own, where rules were tried

@@ -24,12 +24,7 @@ class Failure:
     """Cases of a cell that fail alike.
 
     Attributes:
-        outcome: How.
-        stage: Where.
-        signature: What they have in common.
-        cases: How many.
         structures: How many that differ in more than values, and fail for reasons of their own.
-        digest: Of the case ids.
     """
 
     outcome: str
@@ -53,19 +48,11 @@ class BaselineCell:
     was exported, whatever sizes it was run with. Structures, not cases, are what chance draws one by one.
 
     Attributes:
-        overload: Dotted name; with the next four it identifies the cell.
-        dtype: The cases' main dtype.
-        converter: Name.
-        backend: Name.
-        shape_mode: ``static`` or ``dynamic``.
-        family: The operator case's.
         cases: How many were run.
         structures: Of how many structures.
         digest: Of all case ids: equal for the same cases; "" for several cells taken together.
-        passed: How many cases passed.
         ulps: The structures with a case that passed, by their largest error among these.
         failing: How many structures have a case that failed.
-        failures: By kind.
         other: Outcome → how many cases, of those that are neither a pass nor a failure, flaky ones too.
         rule: The user's conversion functions that took part; "" for none.
     """
@@ -136,7 +123,6 @@ def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> li
     machine to the next. A failure that the specifications leave open is none.
 
     Args:
-        verdicts: Of one run.
         flaky: Cases that are known to have ended in two ways.
     """
     members: defaultdict[CellKey, list[Verdict]] = defaultdict(list)

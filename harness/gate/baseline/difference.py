@@ -19,12 +19,6 @@ class ReportedDifference:
     """One difference from a baseline, as reports show it.
 
     Attributes:
-        finding: What it is.
-        overload: Dotted name; with the next four it says where.
-        dtype: One, or several with commas.
-        converter: Name.
-        backend: Name.
-        shape_mode: ``static`` or ``dynamic``.
         what: In words.
         why: What it may come from: a rule, versions; "" where nothing is known to differ.
         case_id: A case of it; "" for none.
@@ -48,12 +42,7 @@ class ReportedDifference:
 
 
 def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) -> ReportedDifference:
-    """A difference, with what it may come from.
-
-    Args:
-        difference: It.
-        versions: What differs: `harness.gate.run_diff.version_changes`.
-    """
+    """A difference, with what it may come from among `harness.gate.run_diff.version_changes`."""
     cell = difference.cell
     # What has no valid model fails for every backend.
     early = difference.failure is not None and difference.failure.stage in _BEFORE_BACKENDS
@@ -109,15 +98,7 @@ class BaselineComparison:
 def comparison(
     before: Baseline, now: Baseline, differences: Sequence[ReportedDifference], *, same: int, other: int
 ) -> BaselineComparison:
-    """What there is to say of two sides.
-
-    Args:
-        before: What was expected.
-        now: What was found; its cells are not looked at.
-        differences: Between them.
-        same: See `BaselineComparison`.
-        other: See `BaselineComparison`.
-    """
+    """What there is to say of what was expected and what was found, whose cells are not looked at."""
     return BaselineComparison(
         differences=differences,
         versions=version_changes(before.versions, now.versions),

@@ -36,7 +36,6 @@ class Baseline:
     """Expected outcomes.
 
     Attributes:
-        cells: By key.
         versions: Of everything that took part when they were recorded.
         options: `DRAWING` of that run, those that were given.
     """
@@ -57,23 +56,14 @@ class _BaselineInfo:
 
 
 def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
-    """`DRAWING` of a run, those that were given.
-
-    Args:
-        options: As ``run.json`` has them.
-        seed: As in `run.json`.
-    """
+    """`DRAWING` of a run with the options of its ``run.json``, those that were given."""
     given = {**options, "seed": seed}
     chosen = {name: given.get(name) for name in DRAWING}
     return {name: value for name, value in chosen.items() if value is not None and value != []}
 
 
 def of_run(results_dir: Path) -> Baseline:
-    """What a recorded run came to, as the expectation of later ones.
-
-    Raises:
-        ResultsError: the run cannot be read.
-    """
+    """What a recorded run came to, as the expectation of later ones."""
     info = read_run_info(results_dir)
     cells = cells_of(store.verdicts(results_dir), read_flaky(results_dir))
     return Baseline({cell.key: cell for cell in cells}, info.versions, drawing(info.options, info.seed))
@@ -114,7 +104,6 @@ def read_revision(revision: str, path: str = DEFAULT, cwd: Path | None = None) -
     Args:
         revision: Anything that git understands: ``main``, ``HEAD~3``.
         path: Relative to `cwd` (the current directory).
-        cwd: In the repository.
 
     Raises:
         ResultsError: no such revision or baseline.
@@ -147,11 +136,7 @@ def _git(*words: str, cwd: Path | None) -> str | None:
 
 
 def write_baseline(directory: Path, baseline: Baseline) -> None:
-    """Put `baseline` in place of what is in `directory`.
-
-    Raises:
-        ResultsError: it cannot be written.
-    """
+    """Put `baseline` in place of what is in `directory`."""
     families: defaultdict[str, list[BaselineCell]] = defaultdict(list)
     for cell in baseline.cells.values():
         families[cell.family or "other"].append(cell)

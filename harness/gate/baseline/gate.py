@@ -66,10 +66,8 @@ class CellDifference:
     """One difference of one cell, or of one operator's cells taken together.
 
     Attributes:
-        finding: What it is.
         cell: As it is now; as it was where it is gone.
         keys: Of the cells that it is about.
-        failure: The failure that it is about; None for none.
         what: In words, without the operator, converter and backend.
         bound: For a drift, what errors should keep to, ULP.
         rules: The user's conversion functions before and now, where they differ.
@@ -113,8 +111,6 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Cel
     """How `now` differs from what `before` expects of the same operators, converters and backends.
 
     Args:
-        before: What is expected.
-        now: What was found.
         whole: Whether to report operators of `before` that `now` lacks.
     """
     drawn = draws(before, now)
@@ -247,14 +243,7 @@ def _by_chance(
 
 
 def probability(few: int, of_few: int, many: int, of_many: int) -> float:
-    """One-sided p-value of Fisher's exact test that the second share is no larger than the first.
-
-    Args:
-        few: Events in the first sample.
-        of_few: Its size.
-        many: Events in the second.
-        of_many: Its size.
-    """
+    """One-sided p-value of Fisher's exact test that the share `many` is no larger than the share `few`."""
     events, total = few + many, of_few + of_many
     if not of_few or not of_many:
         return 1.0

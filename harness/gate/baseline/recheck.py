@@ -33,7 +33,6 @@ class Rechecked:
 
     Attributes:
         differences: Of its cells, without the flaky cases, and those cases themselves.
-        flaky: The flaky cases.
         same: How many cells have the very cases of the baseline.
         other: How many have other cases.
     """
@@ -50,11 +49,7 @@ def rechecked(
     """Compare a unit with what is expected of it, and run again what is not so.
 
     Args:
-        expected: The baseline.
         found: Of this run; its cells are not looked at.
-        verdicts: The unit's.
-        unit: What was run.
-        supervisor: To run it with.
     """
 
     def differences(flaky: Collection[CaseKey]) -> list[CellDifference]:

@@ -23,9 +23,7 @@ class Ending:
     """How a golden ended with one converter and one backend, when it was recorded or now.
 
     Attributes:
-        stage: As in `harness.compare.verdict.Verdict`.
-        outcome: As there.
-        signature: As there; "" for a pass.
+        signature: "" for a pass.
         message: The failure's own words; not stored, and no part of what endings are compared by.
     """
 
@@ -53,19 +51,12 @@ ANSWERS = ("truth", "magnitude", "unscaled", "marked", "condition", "own_error",
 class Golden:
     """A stored case, an `harness.compare.nearness.Oracle` that needs no PyTorch.
 
-    What the judge does not ask for is not stored.
+    What the judge does not ask for is not stored: a magnitude only for operators that accumulate, unscaled
+    where their scales are less than one; marked is 1 for a finite number, else NaN.
 
     Attributes:
-        invocation: The case.
         inputs: Its tensors as arrays, before the call; row-major.
         expected: PyTorch's outputs. Zeros where any answer is right (uninitialised memory).
-        truth: As in `harness.compare.nearness.Oracle`, like the next three.
-        magnitude: For operators that accumulate.
-        unscaled: Where their scales are less than one.
-        marked: 1 for a finite number, else NaN.
-        condition: `harness.compare.nearness.Sensitivity.condition`.
-        own_error: `harness.compare.nearness.Sensitivity.own_error`.
-        flushed: See `harness.compare.nearness.Oracle`.
         models: Converter → serialised ``ModelProto`` of this call alone, whose graph inputs are called
             ``input_0`` … by the place of the tensor in `inputs`, and its outputs ``output_0`` …
     """

@@ -43,9 +43,6 @@ class CheckedGolden:
     """One golden with one converter and one backend.
 
     Attributes:
-        golden: The case.
-        converter: Whose model was run.
-        backend: Where.
         now: How it ended.
         recorded: How it ended then; None where nothing was recorded of that backend.
         change: What that amounts to.
@@ -71,10 +68,6 @@ def check(
     """Run every stored model on every backend.
 
     Args:
-        manifest: Of the set.
-        goldens: Those to run.
-        endings: The recorded ones.
-        backends: Names.
         converters: Whose models; None for all that are stored.
         timeout: Seconds that one model may take.
     """
@@ -116,12 +109,7 @@ def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCal
 
 
 def run_here(golden: Golden, converter: str, backend: str) -> Ending:
-    """The same in this process.
-
-    Raises:
-        KeyError: the golden has no model of that converter.
-        harness.run.backend.DeviceLost: see there.
-    """
+    """The same in this process, which may raise `DeviceLost`."""
     load_cases()
     runtime = _started(backend)
     narrowed = narrowing(backend, runtime, {str(a.dtype) for a in (*golden.inputs, *golden.expected)})

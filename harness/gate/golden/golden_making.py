@@ -55,8 +55,6 @@ def make(
     Args:
         overload: One that an operator case covers.
         converter_names: Of whose models to store.
-        seed: Of the draws.
-        count: How many goldens at most.
         without: Case ids of draws that are passed over.
     """
     torch.set_num_threads(1)

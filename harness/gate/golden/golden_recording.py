@@ -31,7 +31,6 @@ class Recorded:
     """What `record` did.
 
     Attributes:
-        manifest: As written.
         lost: Overload → why it has no goldens.
         disputed: Goldens that were not recorded, as PyTorch does not agree with itself about them.
     """
@@ -56,12 +55,9 @@ def record(
     """Record the goldens of some operators.
 
     Args:
-        directory: Where to write.
-        overloads: Which.
         backends: Whose outcomes to record.
         converter_names: Whose models to store.
         complete: Whether these are all: else other operators' goldens in `directory` are kept.
-        seed: Of the draws.
         count: Goldens per overload, at most.
         timeout: Seconds that an operator may take, and one model on one backend.
         progress: Wraps the operators as they are gone through.

@@ -56,9 +56,6 @@ def select(
     by what each shows that those before it do not, minus its size.
 
     Args:
-        case: The operator.
-        seed: Of the draws.
-        count: How many.
         without: Case ids of draws that are passed over.
     """
     candidates = list(_candidates(case, seed, without))

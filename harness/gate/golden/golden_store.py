@@ -34,12 +34,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Listed:
-    """One golden.
-
-    Attributes:
-        sha256: `harness.gate.golden.golden.Golden.content_hash`.
-        call: The invocation as a person writes it.
-    """
+    """The hash of one golden's content, and its invocation as a person writes it."""
 
     sha256: str
     call: str
@@ -50,16 +45,11 @@ class Manifest:
     """The manifest.
 
     Attributes:
-        harness: Version of the harness.
-        seed: Of the draws.
         count: Goldens per overload, at most.
         versions: Distribution → version of what takes part.
         cpu: The vector instructions that PyTorch's kernels were chosen for: their last places depend on it.
-        converters: Name → version.
         backends: Name → version, of those whose outcomes were recorded.
-        files: Path → SHA-256.
         goldens: Overload → case id → what it is.
-        format: `FORMAT`.
     """
 
     harness: str
@@ -154,7 +144,6 @@ def write_set(
     """Put a set in place of what was there.
 
     Args:
-        directory: Made if need be.
         goldens: Overload → its goldens.
         endings: Of all of them; passes need not be among them.
         families: Overload → family.
@@ -197,7 +186,6 @@ def read_set(
     """A set, checked against its hashes.
 
     Args:
-        directory: The set.
         overloads: Those wanted; None for all.
 
     Returns:

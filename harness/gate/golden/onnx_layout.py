@@ -32,7 +32,6 @@ class Exported:
     """What was written.
 
     Attributes:
-        tests: Their directories.
         left_out: Why → how many goldens are no tests therefore.
     """
 
@@ -51,9 +50,6 @@ def export(
 
     Args:
         directory: Made if need be; what is in it and not a test of these goldens is left alone.
-        manifest: Of the set.
-        goldens: Which.
-        endings: As they were recorded.
 
     Raises:
         ResultsError: the directory cannot be written.

@@ -25,7 +25,6 @@ class GoldenDifference:
     """What today's PyTorch makes of a golden, where that is not what was recorded.
 
     Attributes:
-        golden: The case.
         is_wrong: Whether the judge takes today's outputs for wrong, or there are none; else they have
             moved within what is right.
         what: For a person: ``output 0: 2 of 6 elements, by up to 1 ULP``.
