@@ -88,10 +88,7 @@ class Converter(Protocol):
 
 @runtime_checkable
 class HasUnoptimised(Protocol):
-    """A converter whose optimiser can be left out; one that has none lacks this method.
-
-    Tells a wrong optimisation from a wrong conversion.
-    """
+    """A converter whose optimiser can be left out, which tells a wrong one from a wrong conversion."""
 
     def unoptimised(self) -> Converter:
         """The same converter without its optimiser."""
@@ -99,7 +96,7 @@ class HasUnoptimised(Protocol):
 
 @runtime_checkable
 class HasProgram(Protocol):
-    """A converter that can tell what PyTorch graph it translated; one that cannot lacks this method.
+    """A converter that can tell what PyTorch graph it translated.
 
     Values of the ONNX model are named like the nodes of that graph, as far as they are kept.
     """
@@ -140,7 +137,7 @@ class ConverterEntry:
     create: Callable[[bool], Converter]
     version: Callable[[], str]
     default: bool = False
-    summary: str = field(default="")
+    summary: str = ""
     create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
     snippet: Callable[[ExportWanted], ExportSnippet] | None = None
     tracker: str = ""
@@ -172,13 +169,7 @@ CONVERTERS: Registry[ConverterEntry] = Registry(
 )
 
 
-def register(entry: ConverterEntry) -> ConverterEntry:
-    """Add a converter.
-
-    Raises:
-        ValueError: the name is taken.
-    """
-    return CONVERTERS.register(entry)
+register = CONVERTERS.register
 
 
 def find_converter(name: str) -> ConverterEntry:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import importlib.util
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import onnx
@@ -24,7 +22,15 @@ from harness.convert.converter import ConverterEntry, ExportRequest, Unsupported
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import quiet
-from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
+from harness.core import (
+    ExportSnippet,
+    ExportWanted,
+    Unavailable,
+    importable,
+    installed,
+    installed_version,
+    overload,
+)
 
 #: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.
 _REFUSALS = ("not implemented", "not impelmented")
@@ -56,7 +62,7 @@ class Exporter:
 
     def probe(self) -> Unavailable | None:
         """Why it cannot run here; None if it can."""
-        missing = [name for name in (self.package, *self.needs) if importlib.util.find_spec(name) is None]
+        missing = [name for name in (self.package, *self.needs) if not importable(name)]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             return Unavailable(reason=f"{', '.join(missing)} {verb} not installed", install=self.install)
@@ -64,15 +70,11 @@ class Exporter:
 
     def version(self) -> str:
         """Of the package, installed or a mere checkout, and of PyTorch."""
-        own = self._installed() or str(importlib.import_module(self.package).__version__)
-        return f"{self.distribution} {own} torch {torch.__version__}"
-
-    def _installed(self) -> str | None:
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError:
+        own = installed_version(self.distribution)
+        if own == "unknown":
             # A clone on the path.
-            return None
+            own = str(importlib.import_module(self.package).__version__)
+        return f"{self.distribution} {own} torch {torch.__version__}"
 
     def conversions(self, name: str) -> tuple[str, ...]:
         """Its conversion function for an overload."""
@@ -85,10 +87,7 @@ class Exporter:
         """A rule to be filled in."""
         functions = []
         for signature in wanted.signatures:
-            names = [
-                p.python_name if p.default is None else f"{p.python_name}={p.default}"
-                for p in signature.parameters
-            ]
+            names = [p.declaration for p in signature.parameters]
             own = f"{signature.function_name}_{self.package}"
             functions += [
                 f'@rule("{self.name}", "{signature.torch_name}")',
@@ -108,11 +107,7 @@ class Exporter:
         if wanted.opset is not None:
             keywords.append(f"target_opset={wanted.opset}")
         if wanted.dynamic is not None:
-            dims = [
-                f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in sorted(d_))}}}"
-                for name, d_ in wanted.dynamic.items()
-            ]
-            keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+            keywords.append(f"dynamic_shapes={wanted.dynamic_shapes}")
         return ExportSnippet(
             code=(
                 *(("dynamic = torch.export.Dim.DYNAMIC",) if wanted.dynamic is not None else ()),
@@ -122,7 +117,7 @@ class Exporter:
                 f"){self.model}",
             ),
             imports=(f"from {self.interpreter} import to_onnx",),
-            packages=(self.distribution,) if self._installed() else (),
+            packages=installed(self.distribution),
         )
 
 

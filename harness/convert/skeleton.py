@@ -42,6 +42,11 @@ class Parameter:
         """A name that Python takes: ``from_`` of ``from``."""
         return f"{self.name}_" if keyword.iskeyword(self.name) else self.name
 
+    @property
+    def declaration(self) -> str:
+        """As in the head of a Python function: ``alpha=1``."""
+        return self.python_name if self.default is None else f"{self.python_name}={self.default}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:

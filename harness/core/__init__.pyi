@@ -68,6 +68,9 @@ from .plugins import (
     Unavailable as Unavailable,
     UnknownName as UnknownName,
     declaring_place as declaring_place,
+    importable as importable,
+    installed as installed,
+    installed_version as installed_version,
 )
 from .snippet import (
     ExportSnippet as ExportSnippet,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,29 @@ class Unavailable:
 
     reason: str
     install: str
+
+
+def installed_version(*distributions: str) -> str:
+    """The version of the first of `distributions` that is installed, "unknown" if none is."""
+    for name in distributions:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def installed(*distributions: str) -> tuple[str, ...]:
+    """Those of `distributions` that are installed."""
+    return tuple(name for name in distributions if installed_version(name) != "unknown")
+
+
+def importable(module: str) -> bool:
+    """Whether the top-level `module` can be found; nothing is imported."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 class UnknownName(LookupError):
@@ -120,7 +144,11 @@ class Registry(dict[str, EntryT]):
         self._loaded = True
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except Exception as error:
+                name = module.name.rpartition(".")[2]
+                self._register_broken(name, module.name, error, "correct the error in that file")
         self._load_entry_points()
 
     def _load_entry_points(self) -> None:
@@ -131,15 +159,18 @@ class Registry(dict[str, EntryT]):
                 if hasattr(entry, "probe") and self.get(entry.name) is not entry:
                     self.register(entry)
             except Exception as error:
-                if point.name not in self:
-                    self.register(self._broken(point.name, *_why_broken(point, error)))
+                package, version = point.value, "unknown"
+                if point.dist is not None:
+                    package, version = point.dist.name, point.dist.version
+                remedy = f"pip install --upgrade {package}"
+                self._register_broken(point.name, point.value, error, remedy, version)
 
-
-def _why_broken(point: metadata.EntryPoint, error: Exception) -> tuple[Unavailable, str]:
-    package = point.dist.name if point.dist is not None else point.value
-    version = point.dist.version if point.dist is not None else "unknown"
-    reason = f"its plug-in {point.value} failed to load: {type(error).__name__}: {error}"
-    return Unavailable(reason=reason, install=f"pip install --upgrade {package}"), version
+    def _register_broken(
+        self, name: str, value: str, error: Exception, remedy: str, version: str = "unknown"
+    ) -> None:
+        if name not in self:
+            reason = f"its plug-in {value} failed to load: {type(error).__name__}: {error}"
+            self.register(self._broken(name, Unavailable(reason=reason, install=remedy), version))
 
 
 def declaring_place() -> tuple[str, int]:

@@ -36,6 +36,15 @@ class ExportWanted:
         """The names of the graph inputs, as an expression."""
         return f"list({self.examples})"
 
+    @property
+    def dynamic_shapes(self) -> str:
+        """`dynamic` as `torch.export` takes it, as an expression; ``dynamic`` stands for `Dim.DYNAMIC`."""
+        shapes = (
+            f"{name!r}: {{{', '.join(f'{dim}: dynamic' for dim in dims)}}}"
+            for name, dims in (self.dynamic or {}).items()
+        )
+        return f"{{{', '.join(shapes)}}}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSnippet:

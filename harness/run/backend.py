@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import onnx
+from onnx import TensorProto, helper
 
 from harness.core import Array, Registry, RunSnippet, RunWanted, Unavailable
 
@@ -84,8 +86,7 @@ class BackendSession(Protocol):
         Raises:
             UnsupportedModel: a kernel is missing and shows only now.
             DeviceLost: see there.
-            BackendFailure: the backend's error, where it may name the node.
-            Exception: anything else is the backend's error too.
+            Exception: anything else is the backend's error; a `BackendFailure` may name the node.
         """
 
 
@@ -112,17 +113,13 @@ class Backend(Protocol):
             UnsupportedModel: something in the model is not implemented.
             InvalidModel: the runtime says that the model is wrong.
             DeviceLost: see there.
-            BackendFailure: the backend's error, where it may name the node.
-            Exception: anything else is the backend's error too.
+            Exception: anything else is the backend's error; a `BackendFailure` may name the node.
         """
 
 
 @runtime_checkable
 class HasPlain(Protocol):
-    """A backend that can do without its optimisations; one that cannot has no such method.
-
-    Tells a wrong optimisation from a wrong kernel.
-    """
+    """A backend that can do without its optimisations, which tells a wrong one from a wrong kernel."""
 
     def plain(self) -> Backend:
         """The same runtime on the same device with graph optimisations off."""
@@ -163,7 +160,7 @@ class BackendEntry:
     version: Callable[[str], str]
     default: bool = False
     engine: str = ""
-    summary: str = field(default="")
+    summary: str = ""
     snippet: Callable[[RunWanted], RunSnippet] | None = None
     tracker: str = ""
     issue_form: Mapping[str, str] = field(default_factory=dict)
@@ -187,6 +184,20 @@ def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:
     )
 
 
+def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs of a model that are to be fed, in order: not its weights."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in weights]
+
+
+def try_negating(backend: Backend) -> list[Array]:
+    """What a backend makes of -x for x = 1, to learn whether it runs on this machine at all."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"], name="neg")], "probe", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    return backend.load(model, None).run({"x": np.ones(1, np.float32)})
+
+
 #: Every backend. A new one is one file in `harness/run/backends/` that calls `register` when it is imported,
 #: or an entry point of another package. Importing a backend's file must not import its runtime.
 BACKENDS: Registry[BackendEntry] = Registry(
@@ -194,13 +205,7 @@ BACKENDS: Registry[BackendEntry] = Registry(
 )
 
 
-def register(entry: BackendEntry) -> BackendEntry:
-    """Add a backend.
-
-    Raises:
-        ValueError: the name is taken.
-    """
-    return BACKENDS.register(entry)
+register = BACKENDS.register
 
 
 def runtime_distributions() -> tuple[str, ...]:

@@ -8,18 +8,13 @@ from collections.abc import Iterable
 import onnx
 
 
-def all_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """The nodes of the main graph, in order."""
-    return list(model.graph.node)
-
-
 def known(names: Iterable[str], model: onnx.ModelProto) -> tuple[str, ...]:
     """Those of `names` that are names of nodes in `model`, once each, in order.
 
     Runtimes also name nodes that their optimiser made up; these help nobody.
     """
     wanted = dict.fromkeys(name for name in names if name)
-    present = {node.name for node in all_nodes(model)}
+    present = {node.name for node in model.graph.node}
     return tuple(name for name in wanted if name in present)
 
 
@@ -28,7 +23,7 @@ def of_operator(model: onnx.ModelProto, operator: str, domain: str = "") -> tupl
     domain = "" if domain == "ai.onnx" else domain
     return tuple(
         node.name
-        for node in all_nodes(model)
+        for node in model.graph.node
         if node.name
         and node.op_type == operator
         and ("" if node.domain == "ai.onnx" else node.domain) == domain
@@ -38,7 +33,7 @@ def of_operator(model: onnx.ModelProto, operator: str, domain: str = "") -> tupl
 def consumers(model: onnx.ModelProto, tensors: Iterable[str]) -> tuple[str, ...]:
     """Names of the nodes that read one of `tensors` directly."""
     wanted = set(tensors)
-    return tuple(node.name for node in all_nodes(model) if node.name and not wanted.isdisjoint(node.input))
+    return tuple(node.name for node in model.graph.node if node.name and not wanted.isdisjoint(node.input))
 
 
 def mentioned(message: str, model: onnx.ModelProto) -> tuple[str, ...]:
@@ -46,5 +41,5 @@ def mentioned(message: str, model: onnx.ModelProto) -> tuple[str, ...]:
 
     Short names are left out: a node called "n" would be found in any sentence.
     """
-    names = dict.fromkeys(node.name for node in all_nodes(model) if len(node.name) >= 4)
+    names = dict.fromkeys(node.name for node in model.graph.node if len(node.name) >= 4)
     return tuple(name for name in names if re.search(rf"(?<![\w./]){re.escape(name)}(?![\w./]*\w)", message))

@@ -158,3 +158,17 @@ def test_a_broken_plug_in_is_listed_as_unavailable(tmp_path: Path) -> None:
     assert "plug-in broken failed to load" in first
     assert "no_such_runtime" in first
     assert second == "ort-cpu"
+
+
+def test_a_backend_file_that_fails_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    (tmp_path / "a_half_written.py").write_text("import no_such_runtime\n")
+    code = (
+        "import harness.run.backends as room, harness.run.backend as base\n"
+        f"room.__path__.append({str(tmp_path)!r})\n"
+        "print(base.BACKENDS.find('a_half_written')[0].probe('').reason)\n"
+        "print(base.BACKENDS.find('ort-cpu')[0].name)"
+    )
+    first, second = python(code).splitlines()
+    assert "harness.run.backends.a_half_written failed to load" in first
+    assert "no_such_runtime" in first
+    assert second == "ort-cpu"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import onnx
@@ -15,7 +14,7 @@ from harness.convert.exporter_check import exporter_check, exporter_notes, kept
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import quiet, torchlib_functions
-from harness.core import ExportSnippet, ExportWanted, Unavailable, overload
+from harness.core import ExportSnippet, ExportWanted, Unavailable, installed, installed_version, overload
 
 
 class DynamoConverter:
@@ -80,15 +79,13 @@ class DynamoConverter:
 
 
 def _version() -> str:
-    return f"torch {torch.__version__} onnxscript {version('onnxscript')}"
+    return f"torch {torch.__version__} onnxscript {installed_version('onnxscript')}"
 
 
 def _probe() -> Unavailable | None:
-    try:
-        version("onnxscript")
-    except PackageNotFoundError:
-        return Unavailable(reason="onnxscript is not installed", install="pip install onnxscript")
-    return None
+    if installed("onnxscript"):
+        return None
+    return Unavailable(reason="onnxscript is not installed", install="pip install onnxscript")
 
 
 def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
@@ -97,10 +94,7 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
     if wanted.opset is not None:
         keywords.append(f"opset_version={wanted.opset}")
     if wanted.dynamic is not None:
-        dims = [
-            f"{name!r}: {{{', '.join(f'{d}: dynamic' for d in d_)}}}" for name, d_ in wanted.dynamic.items()
-        ]
-        keywords.append(f"dynamic_shapes={{{', '.join(dims)}}}")
+        keywords.append(f"dynamic_shapes={wanted.dynamic_shapes}")
     if wanted.rules:
         table = ", ".join(f"torch.ops.{name}: {function}" for name, function in wanted.rules.items())
         keywords.append(f"custom_translation_table={{{table}}}")
@@ -121,10 +115,7 @@ def _skeleton(wanted: SkeletonWanted) -> Skeleton:
     functions = []
     for signature in wanted.signatures:
         # Numbers and lists come as Python values; what stays dynamic comes as a value of the graph.
-        names = [
-            p.python_name if p.default is None else f"{p.python_name}={p.default}"
-            for p in signature.parameters
-        ]
+        names = [p.declaration for p in signature.parameters]
         first_keyword = next((i for i, p in enumerate(signature.parameters) if p.keyword), None)
         if first_keyword is not None:
             names.insert(first_keyword, "*")

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable, numpy_exchange
+from harness.core import Array, RunSnippet, RunWanted, Unavailable, installed_version, numpy_exchange
 from harness.run import node_names as _messages
 from harness.run.backend import (
-    Backend,
     BackendEntry,
     BackendFailure,
     InvalidModel,
     ShapeRange,
     UnsupportedModel,
+    graph_inputs,
     register,
 )
-from harness.run.package_versions import installed_version
 
 _PREFIX = "onnx-api:"
 _EXAMPLE = "write --backend onnx-api:MODULE, for example onnx-api:onnxruntime.backend"
@@ -44,8 +43,7 @@ class ApiSession:
     def __init__(self, prepared: Any, model: onnx.ModelProto) -> None:
         self._prepared = prepared
         self._model = model
-        initialised = {tensor.name for tensor in model.graph.initializer}
-        self._inputs = [value.name for value in model.graph.input if value.name not in initialised]
+        self._inputs = [value.name for value in graph_inputs(model)]
         self._outputs = [value.name for value in model.graph.output]
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
@@ -130,19 +128,12 @@ def _version(argument: str) -> str:
     return installed_version(argument.partition(".")[0]) if argument else "unknown"
 
 
-def _create(argument: str) -> Backend:
-    return ApiBackend(argument)
-
-
 def _snippet(wanted: RunWanted) -> RunSnippet:
-    module = (
-        "backend.prepare"
-        if hasattr(importlib.import_module(wanted.argument), "prepare")
-        else ("backend.Backend.prepare")
-    )
+    is_module = hasattr(importlib.import_module(wanted.argument), "prepare")
+    prepare = "backend.prepare" if is_module else "backend.Backend.prepare"
     feed, output, helpers = numpy_exchange(wanted.raw)
     return RunSnippet(
-        load=(f"prepared = {module}(model, 'CPU')",),
+        load=(f"prepared = {prepare}(model, 'CPU')",),
         run=(
             *helpers,
             f"outputs = prepared.run([{feed} for i in model.graph.input])",
@@ -160,7 +151,7 @@ register(
     BackendEntry(
         name=_PREFIX,
         probe=_probe,
-        create=_create,
+        create=ApiBackend,
         version=_version,
         summary="any module with the ONNX Backend API, e.g. onnx-api:onnxruntime.backend",
         snippet=_snippet,

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable, numpy_exchange
+from harness.core import Array, RunSnippet, RunWanted, installed_version, numpy_exchange
 from harness.run import node_names as _messages
-from harness.run.backend import Backend, BackendEntry, InvalidModel, ShapeRange, UnsupportedModel, register
-from harness.run.package_versions import installed_version
+from harness.run.backend import BackendEntry, InvalidModel, ShapeRange, UnsupportedModel, register
 
 _OPERATOR = re.compile(
     r"(?:operator|[Nn]ode type):? '(?P<operator>[^']+)' (?:and|from|of) domain '(?P<domain>[^']*)'"
@@ -78,15 +77,6 @@ def _unsupported(error: Exception, model: onnx.ModelProto) -> UnsupportedModel:
     )
 
 
-def _probe(argument: str) -> Unavailable | None:
-    # The evaluator is part of onnx, without which the harness itself does not import.
-    return None
-
-
-def _create(argument: str) -> Backend:
-    return ReferenceBackend()
-
-
 def _snippet(wanted: RunWanted) -> RunSnippet:
     feed, output, helpers = numpy_exchange(wanted.raw)
     return RunSnippet(
@@ -108,8 +98,9 @@ def _snippet(wanted: RunWanted) -> RunSnippet:
 register(
     BackendEntry(
         name="onnx-reference",
-        probe=_probe,
-        create=_create,
+        # The evaluator is part of onnx, without which the harness itself does not import.
+        probe=lambda argument: None,
+        create=lambda argument: ReferenceBackend(),
         version=lambda argument: installed_version("onnx"),
         summary="the ONNX project's reference evaluator, in NumPy",
         snippet=_snippet,

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable
+from harness.core import Array, RunSnippet, RunWanted, Unavailable, importable, installed_version
 from harness.run import node_names as _messages
 from harness.run.backend import (
-    Backend,
     BackendEntry,
     BackendFailure,
     InvalidModel,
@@ -20,7 +19,6 @@ from harness.run.backend import (
     UnsupportedModel,
     register,
 )
-from harness.run.package_versions import importable, installed_version
 
 #: Without the hint float32 may be computed in bfloat16 on some CPUs.
 _CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
@@ -163,10 +161,6 @@ def _probe(argument: str) -> Unavailable | None:
     return Unavailable(reason="openvino is not installed", install="pip install '.[openvino]'")
 
 
-def _create(argument: str) -> Backend:
-    return OpenVinoBackend()
-
-
 def _snippet(wanted: RunWanted) -> RunSnippet:
     run: tuple[str, ...] = (
         "feeds = {i.get_any_name(): inputs[i.get_any_name()].contiguous().numpy() for i in compiled.inputs}",
@@ -204,7 +198,7 @@ register(
     BackendEntry(
         name="openvino",
         probe=_probe,
-        create=_create,
+        create=lambda argument: OpenVinoBackend(),
         version=lambda argument: installed_version("openvino"),
         summary="OpenVINO, CPU plugin in float32, one thread",
         snippet=_snippet,

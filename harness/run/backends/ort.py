@@ -14,19 +14,19 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable
+from harness.core import Array, RunSnippet, RunWanted, Unavailable, importable, installed, installed_version
 from harness.run import cuda as _cuda, node_names as _messages
 from harness.run.backend import (
-    Backend,
     BackendEntry,
     BackendFailure,
     DeviceLost,
     InvalidModel,
     ShapeRange,
     UnsupportedModel,
+    graph_inputs,
     register,
+    try_negating,
 )
-from harness.run.package_versions import importable, installed, installed_version
 
 #: Element types that ONNX Runtime has but does not exchange as NumPy arrays: they cross as raw
 #: bytes in OrtValues.
@@ -63,6 +63,9 @@ _INVALID = re.compile(
     r"|TypeInferenceError|Type Error:"
 )
 
+#: Packages, of which one at most is installed.
+_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
+_VARIABLES = ("ONNXRUNTIME", "ORT")
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 _CPU_PROVIDER = "CPUExecutionProvider"
 #: TF32 would be judged as a wrong float32 result; exhaustive search for a convolution algorithm
@@ -80,12 +83,7 @@ class OrtSession:
     def __init__(self, session: Any, model: onnx.ModelProto) -> None:
         self._session = session
         self._model = model
-        initialised = {tensor.name for tensor in model.graph.initializer}
-        self._inputs = {
-            value.name: value.type.tensor_type.elem_type
-            for value in model.graph.input
-            if value.name not in initialised
-        }
+        self._inputs = {value.name: value.type.tensor_type.elem_type for value in graph_inputs(model)}
         self._outputs = [(value.name, value.type.tensor_type.elem_type) for value in model.graph.output]
         types = [*self._inputs.values(), *(element for _, element in self._outputs)]
         self._plain = _RAW_TYPES.isdisjoint(types)
@@ -191,15 +189,7 @@ class OrtBackend:
 
         if hasattr(onnxruntime, "preload_dlls"):
             onnxruntime.preload_dlls()
-        value = helper.make_tensor_value_info
-        graph = helper.make_graph(
-            [helper.make_node("Neg", ["x"], ["y"])],
-            "probe",
-            [value("x", TensorProto.FLOAT, [1])],
-            [value("y", TensorProto.FLOAT, [1])],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-        self.load(model, None).run({"x": np.ones(1, np.float32)})
+        try_negating(self)
 
     def _check_provider(self, session: Any) -> None:
         if self.device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
@@ -267,15 +257,7 @@ def _probe_cuda(argument: str) -> Unavailable | None:
 
 
 def _version(argument: str) -> str:
-    return installed_version("onnxruntime", "onnxruntime-gpu")
-
-
-def _create_cpu(argument: str) -> Backend:
-    return OrtBackend("ort-cpu", "cpu")
-
-
-def _create_cuda(argument: str) -> Backend:
-    return OrtBackend("ort-cuda", "cuda")
+    return installed_version(*_DISTRIBUTIONS)
 
 
 def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
@@ -300,13 +282,8 @@ def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
         ),
         run=run,
         imports=("import onnxruntime as ort",),
-        packages=installed("onnxruntime", "onnxruntime-gpu"),
+        packages=installed(*_DISTRIBUTIONS),
     )
-
-
-#: Packages, of which one at most is installed.
-_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
-_VARIABLES = ("ONNXRUNTIME", "ORT")
 
 
 def _issue_form(provider: str) -> dict[str, str]:
@@ -329,7 +306,7 @@ register(
     BackendEntry(
         name="ort-cpu",
         probe=_probe_cpu,
-        create=_create_cpu,
+        create=lambda argument: OrtBackend("ort-cpu", "cpu"),
         version=_version,
         engine="onnxruntime",
         default=True,
@@ -347,7 +324,7 @@ register(
     BackendEntry(
         name="ort-cuda",
         probe=_probe_cuda,
-        create=_create_cuda,
+        create=lambda argument: OrtBackend("ort-cuda", "cuda"),
         version=_version,
         engine="onnxruntime",
         summary="ONNX Runtime, CUDA provider, without TF32",

@@ -1,7 +1,7 @@
 """TensorRT and TensorRT-RTX, which share one API: the entries, and building engines.
 
 What differs between TensorRT 8.6, 10, 11 and RTX is asked of the module, never of its version.
-Running an engine is in `_trt_run`.
+Running an engine is in `trt_execution`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 
-from harness.core import RunSnippet, RunWanted, Unavailable
+from harness.core import RunSnippet, RunWanted, Unavailable, importable, installed, installed_version
 from harness.run import cuda as _cuda, node_names as _messages
 from harness.run.backend import (
     Backend,
@@ -27,9 +27,10 @@ from harness.run.backend import (
     InvalidModel,
     ShapeRange,
     UnsupportedModel,
+    graph_inputs,
     register,
+    try_negating,
 )
-from harness.run.package_versions import importable, installed, installed_version
 from harness.run.trt_execution import TrtSession, make_logger
 
 #: 0 (fastest build) to 5. Level 0 builds a one-operator engine in about 10 ms.
@@ -87,7 +88,7 @@ class TrtBackend:
         """Start the builder.
 
         Args:
-            name: The backend's name.
+            name: The backend's.
             module: The Python module of the runtime.
             build_only: Why nothing can be run here, None where a GPU and PyTorch with CUDA are there.
             level: TensorRT's builder optimisation level, 0 to 5.
@@ -122,10 +123,8 @@ class TrtBackend:
         parser = self._trt.OnnxParser(network, self._logger)
         if not parser.parse(model.SerializeToString()):
             raise self._parse_error(parser, model)
-        initialised = {tensor.name for tensor in model.graph.initializer}
-        graph_inputs = [value.name for value in model.graph.input if value.name not in initialised]
         # By position: an input that is also an output gets another name in the network.
-        inputs = {name: network.get_input(index) for index, name in enumerate(graph_inputs)}
+        inputs = {value.name: network.get_input(i) for i, value in enumerate(graph_inputs(model))}
         config = self._configured(inputs, shapes or {}, model)
         plan = self._builder.build_serialized_network(network, config)
         if plan is None:
@@ -147,15 +146,7 @@ class TrtBackend:
         Raises:
             Exception: it is not.
         """
-        value = helper.make_tensor_value_info
-        graph = helper.make_graph(
-            [helper.make_node("Neg", ["x"], ["y"], name="neg")],
-            "probe",
-            [value("x", TensorProto.FLOAT, [1])],
-            [value("y", TensorProto.FLOAT, [1])],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-        (output,) = self.load(model, None).run({"x": np.ones(1, np.float32)})
+        (output,) = try_negating(self)
         if output.tolist() != [-1.0]:
             raise BackendFailure(f"{self.name} computes -1.0 as {output.tolist()}")
 
@@ -284,19 +275,13 @@ def _module(name: str) -> str | None:
     return next((module for module in _MODULES[name] if importable(module)), None)
 
 
-def _cannot_run() -> str | None:
-    return _cuda.missing_gpu() or _cuda.missing_torch_cuda()
-
-
 def _probe(name: str) -> Unavailable | None:
     module = _module(name)
     if module is None:
         return Unavailable(reason=f"{_MODULES[name][0]} is not installed", install=_INSTALL[name])
-    problem = _cuda.missing_gpu() if name == "trt" else None
-    if problem is not None:
+    if name == "trt" and (problem := _cuda.missing_gpu()):
         return Unavailable(reason=problem, install="a machine with an NVIDIA GPU and its driver")
-    problem = _cuda.missing_torch_cuda() if name == "trt" else None
-    if problem is not None:
+    if name == "trt" and (problem := _cuda.missing_torch_cuda()):
         return Unavailable(reason=problem, install="pip install torch, from an index with CUDA builds")
     try:
         importlib.import_module(module)
@@ -321,7 +306,7 @@ def _create(name: str) -> Backend:
     module = _module(name)
     if module is None:
         raise RuntimeError(f"{name}: {_MODULES[name][0]} is not installed ({_INSTALL[name]})")
-    backend = TrtBackend(name, module, _cannot_run(), _level())
+    backend = TrtBackend(name, module, _cuda.missing_gpu() or _cuda.missing_torch_cuda(), _level())
     if name == "trt-rtx" and backend.build_only is None:
         # TensorRT-RTX knows consumer GPUs only; on any other it still builds.
         try:
@@ -337,9 +322,8 @@ def _snippet(name: str, wanted: RunWanted) -> RunSnippet:
     """Parsing and building; what an engine computes needs more code than a reader would follow."""
     module = _module(name) or _MODULES[name][0]
     profile = [
-        line
+        f"profile.set_shape({graph_input!r}, {low}, {high}, {high})"
         for graph_input, (low, high) in (wanted.ranges or {}).items()
-        for line in (f"profile.set_shape({graph_input!r}, {low}, {high}, {high})",)
     ]
     if profile:
         profile = [
