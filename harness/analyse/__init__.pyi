@@ -42,6 +42,10 @@ from .repro.script import (
     write_script as write_script,
 )
 from .repro.script_check import ScriptResult as ScriptResult, run_text as run_text
-from .shrink.after_run import default_seconds as default_seconds, shrink_after_run as shrink_after_run
 from .shrink.recorded_failures import RecordedFailure as RecordedFailure, failures as failures
-from .shrink.shrink_session import PER_FAILURE as PER_FAILURE, shrink_run as shrink_run
+from .shrink.shrink_session import (
+    PER_FAILURE as PER_FAILURE,
+    default_seconds as default_seconds,
+    shrink_after_run as shrink_after_run,
+    shrink_run as shrink_run,
+)

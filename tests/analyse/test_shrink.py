@@ -28,16 +28,13 @@ from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 
 from harness.analyse.shrink import tensor_edits as tensors
-from harness.analyse.shrink.after_run import shrink_after_run
 from harness.analyse.shrink.domains import Domains, domains_of
-from harness.analyse.shrink.evaluate import Budget, Evaluator, FailurePlace, Test
+from harness.analyse.shrink.evaluate import Budget, Evaluator, ShrinkSubject, Test
 from harness.analyse.shrink.plainness import cost, elements
 from harness.analyse.shrink.recorded_failures import failures
 from harness.analyse.shrink.reductions import reductions
-from harness.analyse.shrink.shrink_session import shrink_run
-from harness.analyse.shrink.shrink_target import Target
+from harness.analyse.shrink.shrink_session import shrink_after_run, shrink_run
 from harness.analyse.shrink.shrinker import shrink
-from harness.analyse.shrink.subject import ShrinkSubject
 from harness.app.cli._group import conformance as conformance_group
 from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage
@@ -45,7 +42,7 @@ from harness.core.invocation import Argument, Invocation, Literal, Recipe, Tenso
 from harness.core.tensors import build_tensor
 from harness.execute.supervisor import Supervisor
 from harness.generate.regressions import Corpus
-from harness.plan.unit import run_unit
+from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.run_info import RunInfo
@@ -209,17 +206,17 @@ def test_what_is_finished_is_not_done_again_and_what_is_begun_goes_on(tmp_path: 
 def test_a_budget_is_kept_to(tmp_path: Path) -> None:
     run = record_of(tmp_path / "run", [divisor_override()], **failed())
     assert list(shrink_run(run, seconds=0)) == []
-    place = FailurePlace(overload="aten.avg_pool2d.default", converter="dynamo", backend="ort-cpu")
+    place = Unit(overload="aten.avg_pool2d.default", converter="dynamo", backends=("ort-cpu",))
     subject = ShrinkSubject(divisor_override())
     with Supervisor() as supervisor:
         evaluator = Evaluator(place, supervisor, Budget(60, evaluations=9))
         (verdict,) = evaluator.verdicts([subject])
         assert verdict is not None
-        smallest = shrink(subject, Test(evaluator, Target.of(verdict)), domains_of(subject.invocation))
+        smallest = shrink(subject, Test(evaluator, verdict), domains_of(subject.invocation))
         assert evaluator.evaluations == 9
         assert cost(smallest.invocation) <= cost(subject.invocation)
         late = Evaluator(place, supervisor, Budget(0))
-        unchanged = shrink(subject, Test(late, Target.of(verdict)), domains_of(subject.invocation))
+        unchanged = shrink(subject, Test(late, verdict), domains_of(subject.invocation))
         assert (unchanged, late.evaluations) == (subject, 0)
 
 

@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from harness.analyse.shrink.shrink_target import Target
-from harness.analyse.shrink.subject import ShrinkSubject
-from harness.compare import Outcome, Verdict
-from harness.execute import Settings, Supervisor
+from harness.analyse.shrink.plainness import Cost, cost
+from harness.compare import Outcome, Stage, Verdict
+from harness.core import PRECISION, Invocation
+from harness.execute import Supervisor
+from harness.generate import Replayed
 from harness.plan import Unit, run_unit
 
-#: What costs a worker process each time that it happens.
-LETHAL = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 #: Most candidates that are evaluated together.
 _TOGETHER = 96
+#: Blame that says nothing.
+_OPEN = frozenset({"", "unknown"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class FailurePlace:
-    """Where a case failed.
+@dataclass(frozen=True)
+class ShrinkSubject(Replayed):
+    """What is shrunk: an invocation, and with it the one whose shapes are exported where that is another."""
 
-    Attributes:
-        overload: Its operator.
-        converter: Its converter.
-        backend: Its backend.
-        shape_mode: ``static`` or ``dynamic``.
-        settings: How it was exported.
+    exported: Invocation | None = None
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Its identity, as a verdict has it."""
+        return self.invocation.json, "" if self.exported is None else self.exported.json
+
+    @cached_property
+    def cost(self) -> tuple[Cost, Cost]:
+        """Smaller is plainer; what is exported counts after what is run."""
+        return cost(self.invocation), () if self.exported is None else cost(self.exported)
+
+    def changed(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
+        """Both invocations changed in the same way; None where one cannot be."""
+        subject = self.with_values(change)
+        if subject is None or self.exported is None:
+            return subject
+        exported = change(self.exported)
+        return None if exported is None else ShrinkSubject(subject.invocation, exported)
+
+    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
+        """The invocation that is run changed; values take no part in an export."""
+        invocation = change(self.invocation)
+        return None if invocation is None else ShrinkSubject(invocation, self.exported)
+
+
+def _manner(verdict: Verdict) -> tuple[Stage, Outcome, str]:
+    return verdict.stage, verdict.outcome, verdict.signature
+
+
+def _is_gross(verdict: Verdict) -> bool | None:
+    """Whether more than half of the significant bits are wrong in the worst element.
+
+    None where no error was measured: other shapes, NaN against numbers, integers.
     """
-
-    overload: str
-    converter: str
-    backend: str
-    shape_mode: str = "static"
-    settings: Settings = field(default_factory=Settings)
+    ulp, precision = verdict.max_ulp_error, PRECISION.get(verdict.dtype)
+    if verdict.outcome is not Outcome.MISMATCH or not ulp or precision is None or math.isnan(ulp):
+        return None
+    return bool(ulp > 2.0 ** (precision / 2))
 
 
 class Budget:
-    """What shrinking one failure may cost.
-
-    Args:
-        seconds: From now on.
-        evaluations: Candidates that are run.
-    """
+    """What shrinking one failure may cost: `seconds` from now on, and runs of so many candidates."""
 
     def __init__(self, seconds: float, evaluations: int = 100_000) -> None:
         self._end = time.monotonic() + seconds
@@ -74,15 +98,15 @@ class Evaluator:
     """Runs candidates in one place and remembers what became of each.
 
     Args:
-        place: Where they are run.
+        place: Operator, converter, backend and settings with which they are run.
         supervisor: Keeps the worker process.
         budget: When it is spent, nothing more is run.
     """
 
-    def __init__(self, place: FailurePlace, supervisor: Supervisor, budget: Budget) -> None:
-        self.place = place
+    def __init__(self, place: Unit, supervisor: Supervisor, budget: Budget) -> None:
         self.budget = budget
         self.evaluations = 0
+        self._place = place
         self._supervisor = supervisor
         self._known: dict[tuple[str, str], Verdict] = {}
         self._blamed: dict[tuple[str, str], Verdict] = {}
@@ -123,14 +147,8 @@ class Evaluator:
         self._pace = max(0.001, 0.5 * self._pace + 0.5 * pace)
 
     def _evaluated(self, subjects: Sequence[ShrinkSubject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
-        unit = Unit(
-            overload=self.place.overload,
-            converter=self.place.converter,
-            backends=(self.place.backend,),
-            shape_mode=self.place.shape_mode,
-            replay=tuple(subject.replayed for subject in subjects),
-            settings=replace(self.place.settings, blame=blame),
-        )
+        settings = replace(self._place.settings, blame=blame)
+        unit = replace(self._place, replay=tuple(subjects), settings=settings)
         self.evaluations += len(subjects)
         self.budget.evaluations_left -= len(subjects)
         return {
@@ -145,18 +163,20 @@ class Test:
 
     Args:
         evaluator: Runs them.
-        target: The original's failure.
+        original: What became of the original.
         careful: Whether `confirmed` asks whose defect a candidate is.
 
     Attributes:
+        lethal: Whether each failing candidate costs a worker process.
         way: What was gone on with, plainer and plainer.
     """
 
     __test__ = False  # Not for pytest.
 
-    def __init__(self, evaluator: Evaluator, target: Target, *, careful: bool = False) -> None:
+    def __init__(self, evaluator: Evaluator, original: Verdict, *, careful: bool = False) -> None:
         self.evaluator = evaluator
-        self.target = target
+        self.original = original
+        self.lethal = original.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
         self.careful = careful
         self.way: list[ShrinkSubject] = []
 
@@ -166,10 +186,28 @@ class Test:
         return self.evaluator.budget.spent
 
     def failing(self, subjects: Sequence[ShrinkSubject]) -> list[ShrinkSubject]:
-        """Those that fail as the original does."""
-        together = self.target.outcome not in LETHAL
-        found = self.evaluator.verdicts(subjects, together=together)
-        return [s for s, v in zip(subjects, found, strict=True) if v is not None and self.target.is_met_by(v)]
+        """Those that fail as the original does, whoever is to blame.
+
+        Values that are wrong by rounding and values that are wrong altogether are different failures although
+        both are called wrong.
+        """
+        return self._where(
+            subjects,
+            lambda verdict: (
+                _manner(verdict) == _manner(self.original)
+                and len({_is_gross(verdict), _is_gross(self.original)} - {None}) < 2
+            ),
+        )
+
+    def passing(self, subjects: Sequence[ShrinkSubject]) -> set[tuple[str, str]]:
+        """The keys of those that pass."""
+        return {s.key for s in self._where(subjects, lambda verdict: verdict.outcome is Outcome.PASS)}
+
+    def _where(
+        self, subjects: Sequence[ShrinkSubject], wanted: Callable[[Verdict], bool]
+    ) -> list[ShrinkSubject]:
+        found = self.evaluator.verdicts(subjects, together=not self.lethal)
+        return [s for s, v in zip(subjects, found, strict=True) if v is not None and wanted(v)]
 
     def fails(self, subject: ShrinkSubject) -> bool:
         """Whether this one does, and is confirmed."""
@@ -180,6 +218,12 @@ class Test:
         return not self.careful or self.is_blamed_alike(subject)
 
     def is_blamed_alike(self, subject: ShrinkSubject) -> bool:
-        """Whether the witnesses blame whom they blamed for the original; not where the budget is spent."""
+        """Whether the witnesses blame whom they blamed for the original, where both say whom.
+
+        Not where the budget is spent.
+        """
         verdict = self.evaluator.blamed(subject)
-        return verdict is not None and self.target.is_blamed_alike(verdict)
+        if verdict is None:
+            return False
+        blamed = {verdict.blame, self.original.blame}
+        return len(blamed) == 1 or bool(blamed & _OPEN)

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeAlias
 
-import torch
-
 from harness.core import Argument, Invocation, TensorSpec, overload
 
 #: Argument name, and the place within a list of tensors; None for an argument that is a tensor.
 Path: TypeAlias = tuple[str, "int | None"]
+#: Changes an invocation; None where it does not apply to it.
+Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
 
 
 def tensors(invocation: Invocation) -> dict[Path, TensorSpec]:
@@ -34,7 +34,18 @@ def with_tensors(invocation: Invocation, changed: Mapping[Path, TensorSpec]) -> 
             return tuple(changed.get((name, i), element) for i, element in enumerate(argument))
         return changed.get((name, None), argument)
 
-    return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
+    return map_arguments(invocation, change)
+
+
+def changing(path: Path, change: Callable[[TensorSpec], TensorSpec | None]) -> Rewrite:
+    """Changes the tensor at `path`; it does not apply where there is none, or where `change` gives None."""
+
+    def rewrite(invocation: Invocation) -> Invocation | None:
+        spec = tensors(invocation).get(path)
+        changed = None if spec is None else change(spec)
+        return None if changed is None else with_tensors(invocation, {path: changed})
+
+    return rewrite
 
 
 def map_tensors(invocation: Invocation, change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
@@ -43,11 +54,14 @@ def map_tensors(invocation: Invocation, change: Callable[[TensorSpec], TensorSpe
     return invocation if changed == invocation else changed
 
 
+def map_arguments(invocation: Invocation, change: Callable[[str, Argument], Argument]) -> Invocation:
+    """A copy with every argument changed, given its name."""
+    return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
+
+
 def with_argument(invocation: Invocation, name: str, argument: Argument) -> Invocation:
     """A copy with another value for an argument that is given."""
-    return replace(
-        invocation, arguments=tuple((n, argument if n == name else a) for n, a in invocation.arguments)
-    )
+    return map_arguments(invocation, lambda n, a: argument if n == name else a)
 
 
 def without_argument(invocation: Invocation, name: str) -> Invocation:
@@ -56,12 +70,7 @@ def without_argument(invocation: Invocation, name: str) -> Invocation:
 
 
 @cache
-def optional(name: str) -> frozenset[str]:
-    """The arguments of an overload that may be left out."""
-    return frozenset(a.name for a in overload(name)._schema.arguments if a.has_default_value())
-
-
-@cache
-def schema_argument(name: str, argument: str) -> torch.Argument:
-    """What the overload's schema says of one argument."""
-    return next(a for a in overload(name)._schema.arguments if a.name == argument)
+def optional(name: str) -> dict[str, object]:
+    """The arguments of an overload that may be left out, with their defaults."""
+    arguments = overload(name)._schema.arguments
+    return {a.name: a.default_value for a in arguments if a.has_default_value()}

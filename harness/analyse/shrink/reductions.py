@@ -8,7 +8,6 @@ the invocation itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
@@ -36,8 +35,6 @@ from harness.analyse.shrink.tensor_edits import (
 from harness.core import Argument, Invocation, TensorSpec
 from harness.generate import StableProvider
 
-T = TypeVar("T")
-
 #: A Hypothesis backend, for `settings(backend=…)`.
 ORIGINAL = "harness-original"
 #: Elements of a tensor that are chosen one by one.
@@ -45,8 +42,7 @@ _ELEMENTS = 16
 #: Alternatives of one argument: each is a choice that Hypothesis tries to lower.
 _ALTERNATIVES = 24
 
-_Missing = type("_Missing", (), {})
-_OMITTED = _Missing()
+_OMITTED = object()
 
 
 class OriginalProvider(StableProvider):

@@ -7,29 +7,93 @@ for minimal in shrink_run(Path("results/RUN"), seconds=60):
 from __future__ import annotations
 
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from harness.analyse.shrink.domains import Domains, domains_of
-from harness.analyse.shrink.evaluate import Budget, Evaluator, FailurePlace, Test
+from harness.analyse.shrink.evaluate import Budget, Evaluator, ShrinkSubject, Test
 from harness.analyse.shrink.matters import matters
 from harness.analyse.shrink.plainness import elements
 from harness.analyse.shrink.recorded_failures import RecordedFailure, failures
-from harness.analyse.shrink.shrink_target import Target
 from harness.analyse.shrink.shrinker import shrink
-from harness.analyse.shrink.subject import ShrinkSubject
 from harness.compare import Outcome, Verdict
 from harness.convert import find_converter
-from harness.core import Invocation, UnknownName
+from harness.core import Invocation, UnknownName, count
 from harness.execute import OWN_FAULT, Settings, Supervisor, WorkerFailed
 from harness.generate import Corpus, CorpusEntry, load_cases
-from harness.record import Minimal, RunInfo, append_line, read_minimal, read_run_info
+from harness.plan import Unit
+from harness.record import Minimal, ResultsError, append_line, read_minimal, read_run_info
 from harness.run import BACKENDS
 
 #: Seconds for one failure, so that a stubborn one leaves time for the others.
 PER_FAILURE = 20.0
 #: Of a failure's time, what is left to find out what it depends on.
 _ASKING = 0.3
+#: Of the time that measuring took, what shrinking takes at a run's end; at most so many seconds, and none
+#: where fewer than the last are left: who tries one operator is not kept waiting.
+_PART, _MOST, _LEAST = 0.1, 30.0, 2.0
+
+
+def default_seconds(results_dir: Path) -> float:
+    """What a finished run spends on shrinking where nobody said.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    info = read_run_info(results_dir)
+    if info.finished is None:
+        return 0.0
+    took = datetime.fromisoformat(info.finished) - datetime.fromisoformat(info.started)
+    seconds = min(_PART * took.total_seconds(), _MOST)
+    return seconds if seconds >= _LEAST else 0.0
+
+
+def shrink_after_run(
+    results_dir: Path,
+    seconds: float,
+    *,
+    timeout: float,
+    memory_limit: int,
+    rules: Sequence[str] = (),
+    corpus: Corpus | None = None,
+    cases: Sequence[str] | None = None,
+) -> str:
+    """Shrink the run's worst failures, or those of some cases, and say in one line what came of it.
+
+    A run that is measured and written is never spoilt by what comes after it: what goes wrong here is said
+    in that line.
+    """
+    done = finished = 0
+    own: list[str] = []
+
+    def skipped(failure: RecordedFailure, why: str) -> None:
+        if OWN_FAULT in why:
+            own.append(f"; {failure.case_id}: {why}")
+
+    try:
+        chosen = None
+        if cases is not None:
+            chosen = [failure for case in cases for failure in failures(results_dir, case_id=case)]
+        for minimal in shrink_run(
+            results_dir,
+            seconds=seconds,
+            chosen=chosen,
+            timeout=timeout,
+            memory_limit=memory_limit,
+            rules=rules,
+            corpus=corpus,
+            on_skipped=skipped,
+        ):
+            done += 1
+            finished += minimal.finished
+    except (ResultsError, WorkerFailed) as error:
+        return f"shrinking stopped: {error}"
+    except Exception as error:
+        return f"shrinking failed, please report it: {type(error).__name__}: {error}"
+    more = "" if finished == done else f" (time limit reached for {done - finished})"
+    return f"Shrunk {count(done, 'failure')}{more}{''.join(own)}; run `conformance shrink` to continue"
 
 
 def shrink_run(
@@ -71,7 +135,7 @@ def shrink_run(
     load_cases()
     end = time.monotonic() + seconds
     skipped = on_skipped or (lambda failure, why: None)
-    run = read_run_info(results_dir)
+    asked = read_run_info(results_dir).options
     known = {(m.case_id, m.converter, m.backend): m for m in read_minimal(results_dir)}
     with Supervisor(timeout=timeout, memory_limit=memory_limit) as supervisor:
         for failure in failures(results_dir) if chosen is None else chosen:
@@ -85,9 +149,23 @@ def shrink_run(
             if why:
                 skipped(failure, why)
                 continue
-            budget = Budget(min(left, per_failure))
+            opset = asked.get("opset")
+            settings = Settings(
+                opset=opset if isinstance(opset, int) else None,
+                public_api=bool(asked.get("public_api")),
+                dynamic=failure.shape_mode == "dynamic",
+                rules=tuple(rules),
+            )
+            place = Unit(
+                overload=failure.overload,
+                converter=failure.converter,
+                backends=(failure.backend,),
+                shape_mode=failure.shape_mode,
+                settings=settings,
+            )
             try:
-                found = _shrink_one(failure, before, _settings(run, failure, rules), supervisor, budget)
+                evaluator = Evaluator(place, supervisor, Budget(min(left, per_failure)))
+                found = _shrink_one(failure, before, evaluator)
             except WorkerFailed:
                 raise
             except Exception as error:
@@ -102,34 +180,18 @@ def shrink_run(
                 skipped(failure, found)
 
 
-def _shrink_one(
-    failure: RecordedFailure,
-    before: Minimal | None,
-    settings: Settings,
-    supervisor: Supervisor,
-    budget: Budget,
-) -> Minimal | str:
+def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
     """The minimal case, or why there is none."""
-    place = FailurePlace(
-        overload=failure.overload,
-        converter=failure.converter,
-        backend=failure.backend,
-        shape_mode=failure.shape_mode,
-        settings=settings,
-    )
-    evaluator = Evaluator(place, supervisor, budget)
-    original = _subject(failure.invocation, failure.exported_invocation)
+    original = _subject(failure)
     verdict = evaluator.blamed(original)
     if verdict is None:
         return "no time is left for it"
     if not _fails_again(failure, verdict):
         return f"it does not fail again as it was recorded: {_ending(verdict)}"
-    target = Target.of(verdict)
     start = original
-    if before is not None:
-        begun = _subject(before.invocation, before.exported_invocation)
-        start = begun if Test(evaluator, target, careful=True).fails(begun) else original
-    smallest, finished, said = _smallest(start, evaluator, target, domains_of(original.invocation))
+    if before is not None and Test(evaluator, verdict, careful=True).fails(_subject(before)):
+        start = _subject(before)
+    smallest, finished, said = _smallest(start, evaluator, verdict, domains_of(original.invocation))
     verdict = evaluator.blamed(smallest)
     assert verdict is not None
     return Minimal(
@@ -154,7 +216,7 @@ def _shrink_one(
 
 
 def _smallest(
-    start: ShrinkSubject, evaluator: Evaluator, target: Target, domains: Domains
+    start: ShrinkSubject, evaluator: Evaluator, original: Verdict, domains: Domains
 ) -> tuple[ShrinkSubject, bool, tuple[str, ...]]:
     """The smallest failure, whether nothing smaller fails, and what it depends on.
 
@@ -163,14 +225,14 @@ def _smallest(
     """
     budget = evaluator.budget
     kept = budget.set_aside(_ASKING)
-    test = Test(evaluator, target)
+    test = Test(evaluator, original)
     smallest = shrink(start, test, domains)
     finished = not budget.spent
     budget.give_back(kept)
     if smallest != start and not test.is_blamed_alike(smallest):
         known = _last_blamed_alike(start, test)
         kept = budget.set_aside(_ASKING)
-        smallest = shrink(known, Test(evaluator, target, careful=True), domains)
+        smallest = shrink(known, Test(evaluator, original, careful=True), domains)
         finished = not budget.spent
         budget.give_back(kept)
     said = matters(smallest, test, domains)
@@ -179,15 +241,8 @@ def _smallest(
 
 def _last_blamed_alike(start: ShrinkSubject, test: Test) -> ShrinkSubject:
     """Where on the way from `start` the witnesses begin to blame someone else, found by halving."""
-    way = test.way
-    alike, unlike = 0, len(way)
-    while alike < unlike:
-        middle = (alike + unlike) // 2
-        if test.is_blamed_alike(way[middle]):
-            alike = middle + 1
-        else:
-            unlike = middle
-    return way[alike - 1] if alike else start
+    alike = bisect(test.way, False, key=lambda subject: not test.is_blamed_alike(subject))
+    return test.way[alike - 1] if alike else start
 
 
 def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
@@ -201,9 +256,10 @@ def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
     return verdict.signature == failure.signature or failure.outcome is not Outcome.MISMATCH
 
 
-def _subject(invocation: str, exported: str) -> ShrinkSubject:
+def _subject(case: RecordedFailure | Minimal) -> ShrinkSubject:
+    exported = case.exported_invocation
     return ShrinkSubject(
-        Invocation.from_json(invocation), Invocation.from_json(exported) if exported else None
+        Invocation.from_json(case.invocation), Invocation.from_json(exported) if exported else None
     )
 
 
@@ -213,10 +269,10 @@ def _ending(verdict: Verdict) -> str:
 
 
 def _entry(minimal: Minimal) -> CorpusEntry:
-    exported = minimal.exported_invocation
+    subject = _subject(minimal)
     return CorpusEntry(
-        invocation=Invocation.from_json(minimal.invocation),
-        exported=Invocation.from_json(exported) if exported else None,
+        invocation=subject.invocation,
+        exported=subject.exported,
         origin="minimal",
         note="; ".join(minimal.matters),
         converter=minimal.converter,
@@ -224,17 +280,6 @@ def _entry(minimal: Minimal) -> CorpusEntry:
         stage=minimal.stage,
         outcome=minimal.outcome,
         signature=minimal.signature,
-    )
-
-
-def _settings(run: RunInfo, failure: RecordedFailure, rules: Sequence[str]) -> Settings:
-    """As the run exported."""
-    opset = run.options.get("opset")
-    return Settings(
-        opset=opset if isinstance(opset, int) else None,
-        public_api=bool(run.options.get("public_api")),
-        dynamic=failure.shape_mode == "dynamic",
-        rules=tuple(rules),
     )
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
+from typing import TypeAlias, TypeGuard
 
 from harness.analyse.shrink import paths
+from harness.analyse.shrink.paths import Rewrite
 from harness.analyse.shrink.plainness import is_dim
 from harness.analyse.shrink.tensor_edits import (
     element,
@@ -24,9 +27,8 @@ from harness.analyse.shrink.tensor_edits import (
     with_numbers,
     without_dim,
 )
-from harness.core import Argument, Invocation, TensorSpec, build_tensor
+from harness.core import Argument, Invocation, Literal, TensorSpec, build_tensor
 
-Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
 #: Dimensions that shrink together.
 Tied: TypeAlias = frozenset[tuple[paths.Path, int]]
 
@@ -39,46 +41,40 @@ _PLACES = 33
 def leaps(invocation: Invocation) -> Iterator[Rewrite]:
     """Large reductions: a single element of everything, small sizes everywhere, one dimension fewer."""
     for place in _sampled_places(invocation):
-        yield lambda i, place=place: _single_element(i, place)  # type: ignore[misc]
+        yield partial(_single_element, place=place)
     for size in (1, 2, 3, 4):
-        yield lambda i, size=size: _all_sizes(i, size)  # type: ignore[misc]
-    yield lambda i: paths.map_tensors(i, not_empty)
-    yield lambda i: paths.map_tensors(i, vector)
+        yield partial(paths.map_tensors, change=partial(_cut, size=size))
+    yield partial(paths.map_tensors, change=not_empty)
+    yield partial(paths.map_tensors, change=vector)
     for path in paths.tensors(invocation):
-        yield lambda i, path=path: _vector_alone(i, path)  # type: ignore[misc]
+        yield paths.changing(path, vector)
     yield from _fewer_dims(invocation)
 
 
 def single(invocation: Invocation) -> Iterator[Rewrite]:
     """Reductions of sizes that are tied to each other in one way."""
+    indices = any(_is_index(spec) for spec in invocation.tensors())
     for tied in ties(invocation):
         size = _size(invocation, tied)
         mentioned = any(_mentions(n, a, size) for n, a in invocation.arguments)
-        indices = any(_is_index(spec) for spec in invocation.tensors())
         for kept in _kept(size):
-            yield lambda i, t=tied, k=kept: shrunk(i, t, k)  # type: ignore[misc]
+            yield partial(shrunk, tied=tied, kept=kept)
             if mentioned:
-                yield lambda i, t=tied, k=kept: shrunk(i, t, k, arguments=True)  # type: ignore[misc]
+                yield partial(shrunk, tied=tied, kept=kept, arguments=True)
             if indices:
-                yield lambda i, t=tied, k=kept: _indexed(i, t, k)  # type: ignore[misc]
+                yield partial(_indexed, tied=tied, kept=kept)
 
 
 def ties(invocation: Invocation) -> list[Tied]:
     """Groups of dimensions of one size above 1, the largest groups first."""
-    tensors = paths.tensors(invocation)
-    dims = [
-        (path, d, size) for path, spec in tensors.items() for d, size in enumerate(spec.shape) if size > 1
-    ]
-    rank = {path: len(spec.shape) for path, spec in tensors.items()}
-    groups: dict[tuple[object, ...], set[tuple[paths.Path, int]]] = {}
-    for path, d, size in dims:
-        for key in (
-            ("equal", size),
-            ("from the end", d - rank[path], size),
-            ("from the beginning", d, size),
-            ("alone", path, d),
-        ):
-            groups.setdefault(key, set()).add((path, d))
+    groups: defaultdict[tuple[object, ...], set[tuple[paths.Path, int]]] = defaultdict(set)
+    for path, spec in paths.tensors(invocation).items():
+        for d, size in enumerate(spec.shape):
+            if size > 1:
+                groups["equal", size].add((path, d))
+                groups["from the end", d - len(spec.shape), size].add((path, d))
+                groups["from the beginning", d, size].add((path, d))
+                groups["alone", path, d].add((path, d))
     return sorted(dict.fromkeys(map(frozenset, groups.values())), key=lambda tied: -len(tied))
 
 
@@ -96,9 +92,7 @@ def shrunk(
         tensors[path] = keep(tensors[path], d, kept)
     changed = paths.with_tensors(invocation, tensors)
     if arguments:
-        changed = replace(
-            changed, arguments=tuple((n, _followed(n, a, size, len(kept))) for n, a in changed.arguments)
-        )
+        changed = paths.map_arguments(changed, partial(_followed, before=size, after=len(kept)))
     return changed
 
 
@@ -131,10 +125,8 @@ def _kept(size: int) -> Iterator[tuple[int, ...]]:
     """Which places to keep, fewest first."""
     for i in range(min(size, _PLACES)):
         yield (i,)
-    seen = {1, size}
-    for count in (2, 3, 4, size // 4, size // 2, size - 1):
-        if 1 < count < size and count not in seen:
-            seen.add(count)
+    for count in dict.fromkeys((2, 3, 4, size // 4, size // 2, size - 1)):
+        if 1 < count < size:
             yield tuple(range(count))
             yield tuple(range(size - count, size))
     if 2 < size <= 8:
@@ -164,7 +156,6 @@ def _sampled_places(invocation: Invocation) -> list[tuple[int, ...]]:
     if shape is None or not 1 < math.prod(shape) <= 4096:
         return []
     places = list(itertools.product(*map(range, shape)))
-
     whole = [build_tensor(spec).expand(shape) for spec in tensors]
     stride = max(1, len(places) // 256)
     # One place for all that hold the same values.
@@ -176,12 +167,12 @@ def _sampled_places(invocation: Invocation) -> list[tuple[int, ...]]:
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     rank = max(map(len, shapes), default=0)
-    common = []
+    common: list[int] = []
     for d in range(-rank, 0):
         found = {shape[d] for shape in shapes if len(shape) >= -d} - {1}
         if len(found) > 1 or 0 in found:
             return None
-        common.append(found.pop() if found else 1)
+        common.append(*(found or {1}))
     return tuple(common)
 
 
@@ -197,14 +188,11 @@ def _single_element(invocation: Invocation, place: tuple[int, ...]) -> Invocatio
     return changed
 
 
-def _all_sizes(invocation: Invocation, size: int) -> Invocation:
-    def cut(spec: TensorSpec) -> TensorSpec:
-        for d, n in enumerate(spec.shape):
-            if n > size:
-                spec = keep(spec, d, range(size))
-        return spec
-
-    return paths.map_tensors(invocation, cut)
+def _cut(spec: TensorSpec, size: int) -> TensorSpec:
+    for d, n in enumerate(spec.shape):
+        if n > size:
+            spec = keep(spec, d, range(size))
+    return spec
 
 
 def not_empty(spec: TensorSpec) -> TensorSpec:
@@ -212,12 +200,8 @@ def not_empty(spec: TensorSpec) -> TensorSpec:
     if spec.numel:
         return spec
     shape = (1,) * len(spec.shape)
-    return replace(
-        literal(replace(spec, shape=(0,), strides=(1,), offset=0)),
-        shape=shape,
-        strides=shape,
-        values=replace(literal(spec).values, values=(element_type(spec.dtype)(1),)),  # type: ignore[arg-type]
-    )
+    one = Literal((element_type(spec.dtype)(1),))
+    return replace(spec, shape=shape, strides=shape, offset=0, values=one)
 
 
 # Ranks
@@ -228,13 +212,6 @@ def vector(spec: TensorSpec) -> TensorSpec:
     return replace(literal(spec), shape=(1,), strides=(1,)) if not spec.shape else spec
 
 
-def _vector_alone(invocation: Invocation, path: paths.Path) -> Invocation | None:
-    spec = paths.tensors(invocation).get(path)
-    if spec is None or spec.shape:
-        return None
-    return paths.with_tensors(invocation, {path: vector(spec)})
-
-
 def _fewer_dims(invocation: Invocation) -> Iterator[Rewrite]:
     """One dimension less: of all tensors at one place from the end or the beginning, or of one alone."""
     tensors = paths.tensors(invocation)
@@ -242,18 +219,15 @@ def _fewer_dims(invocation: Invocation) -> Iterator[Rewrite]:
     for from_end in (True, False):
         for place in range(max(ranks, default=0)):
             for lists in (False, True):
-                yield lambda i, p=place, e=from_end, ls=lists: _without(i, p, e, ls)  # type: ignore[misc]
+                yield partial(_without, place=place, from_end=from_end, lists=lists)
     if len(tensors) > 1:
         for path, spec in tensors.items():
             for d in range(len(spec.shape)):
-                yield lambda i, path=path, d=d: _without_alone(i, path, d)  # type: ignore[misc]
+                yield paths.changing(path, partial(_without_dim, dim=d))
 
 
-def _without_alone(invocation: Invocation, path: paths.Path, dim: int) -> Invocation | None:
-    spec = paths.tensors(invocation).get(path)
-    if spec is None or not dim < len(spec.shape) or len(spec.shape) < 2 or not spec.shape[dim]:
-        return None
-    return paths.with_tensors(invocation, {path: without_dim(spec, dim)})
+def _without_dim(spec: TensorSpec, dim: int) -> TensorSpec | None:
+    return without_dim(spec, dim) if dim < len(spec.shape) > 1 and spec.shape[dim] else None
 
 
 def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) -> Invocation | None:
@@ -280,7 +254,7 @@ def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) ->
     d = rank - 1 - place if from_end else place
     result = paths.with_tensors(invocation, changed)
     if lists:
-        shorter = replace(result, arguments=tuple((n, _shorter(n, a, rank, d)) for n, a in result.arguments))
+        shorter = paths.map_arguments(result, partial(_shorter, rank=rank, dim=d))
         if shorter == result:
             return None
         result = shorter
@@ -288,10 +262,13 @@ def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) ->
 
 
 def _shorter(name: str, argument: Argument, rank: int, dim: int) -> Argument:
-    per_dim = isinstance(argument, tuple) and len(argument) == rank and not is_dim(name)
-    if isinstance(argument, tuple) and per_dim and all(type(item) is int for item in argument):
+    if isinstance(argument, tuple) and len(argument) == rank and not is_dim(name) and _integers(argument):
         return (*argument[:dim], *argument[dim + 1 :])
     return argument
+
+
+def _integers(items: tuple[Argument, ...]) -> TypeGuard[tuple[int, ...]]:
+    return all(type(item) is int for item in items)
 
 
 def _with_dims(invocation: Invocation, removed: int, rank: int) -> Invocation:
@@ -307,9 +284,8 @@ def _with_dims(invocation: Invocation, removed: int, rank: int) -> Invocation:
             return argument
         if type(argument) is int and -rank <= argument < rank:
             return moved(argument)
-        if isinstance(argument, tuple) and all(type(item) is int for item in argument):
-            left = [item for item in argument if item % rank != removed]  # type: ignore[operator]
-            return tuple(moved(item) for item in left)  # type: ignore[arg-type]
+        if isinstance(argument, tuple) and _integers(argument):
+            return tuple(moved(item) for item in argument if item % rank != removed)
         return argument
 
-    return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
+    return paths.map_arguments(invocation, change)

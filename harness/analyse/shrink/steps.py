@@ -7,12 +7,12 @@ invocation than the one it was proposed for, and gives None where it no longer a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator
+from functools import partial
 
 from harness.analyse.shrink import paths, sizes
 from harness.analyse.shrink.domains import Domains, allowed, keeps_values
+from harness.analyse.shrink.paths import Rewrite
 from harness.analyse.shrink.plainness import DTYPES, ELEMENTS, alternatives, is_dim, number
 from harness.analyse.shrink.tensor_edits import (
     PlainNumber,
@@ -28,93 +28,69 @@ from harness.analyse.shrink.tensor_edits import (
 )
 from harness.core import Argument, Enumerated, Invocation, TensorSpec, is_float
 
-Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
-
 #: Elements of a tensor that are made plain one by one, and values written for all of them at once.
 _ELEMENTS = 64
 _AT_ONCE = 4096
 
 
-@dataclass(frozen=True)
-class ReductionStep:
-    """One reduction.
-
-    Attributes:
-        change: Makes it.
-        values_only: Whether it changes tensor values alone, so that the export stays the same.
-    """
-
-    change: Rewrite
-    values_only: bool = False
-
-
-def steps(invocation: Invocation, domains: Domains) -> Iterator[ReductionStep]:
-    """Reductions of `invocation` to try.
-
-    Args:
-        invocation: What fails.
-        domains: The values that its operator allows.
-    """
-    yield ReductionStep(lambda i: paths.map_tensors(i, literal))
-    yield ReductionStep(lambda i: paths.map_tensors(i, contiguous))
-    for kept in (None, *sorted(paths.optional(invocation.overload) & {n for n, _ in invocation.arguments})):
+def steps(invocation: Invocation) -> Iterator[Rewrite]:
+    """Reductions of `invocation` to try, but for those of `value_steps`."""
+    yield partial(paths.map_tensors, change=literal)
+    yield partial(paths.map_tensors, change=contiguous)
+    given = {name for name, _ in invocation.arguments}
+    for kept in (None, *sorted(paths.optional(invocation.overload).keys() & given)):
         for plain in (1, 2, None):
-            yield ReductionStep(lambda i, kept=kept, plain=plain: _nothing_but(i, kept, plain))  # type: ignore[misc]
-    for change in sizes.leaps(invocation):
-        yield ReductionStep(change)
+            yield partial(_nothing_but, kept=kept, plain=plain)
+    yield from sizes.leaps(invocation)
     yield from _arguments(invocation)
-    yield from _layouts(invocation)
+    for path, spec in paths.tensors(invocation).items():
+        if not is_plain_layout(spec):
+            yield paths.changing(path, contiguous)
+            yield paths.changing(path, compact)
     yield from _dtypes(invocation)
-    for change in sizes.single(invocation):
-        yield ReductionStep(change)
-    yield from _values(invocation, domains)
+    yield from sizes.single(invocation)
 
 
 def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) -> Invocation:
     """Every optional argument but `kept` left out, and `plain` for the numbers of the others."""
     optional = paths.optional(invocation.overload)
-    for name in optional - {kept}:
+    for name in optional.keys() - {kept}:
         invocation = paths.without_argument(invocation, name)
-    if plain is not None:
-        for name, argument in invocation.arguments:
-            if name not in optional and not is_dim(name):
-                invocation = paths.with_argument(invocation, name, _all(argument, plain))
-    return invocation
+    if plain is None:
+        return invocation
+    return paths.map_arguments(
+        invocation, lambda name, a: a if name in optional or is_dim(name) else _all(a, plain)
+    )
 
 
 def _all(argument: Argument, plain: int) -> Argument:
     """`argument` with `plain` for each of its numbers."""
     if isinstance(argument, tuple):
         return tuple(_all(item, plain) for item in argument)
-    return retyped(argument, plain)
+    return _retyped(argument, plain)
 
 
 # Arguments
 
 
-def _arguments(invocation: Invocation) -> Iterator[ReductionStep]:
+def _arguments(invocation: Invocation) -> Iterator[Rewrite]:
     optional = paths.optional(invocation.overload)
     for name, argument in invocation.arguments:
         if name in optional:
-            yield ReductionStep(lambda i, name=name: paths.without_argument(i, name))  # type: ignore[misc]
+            yield partial(paths.without_argument, name=name)
         for plainer in plainer_arguments(name, argument):
-            yield ReductionStep(_replacing(name, argument, plainer))
+            yield partial(_replaced, name=name, before=argument, after=plainer)
 
 
-def retyped(argument: Argument, plain: int) -> Argument:
+def _retyped(argument: Argument, plain: int) -> Argument:
     """The number `plain` in the type of `argument`; `argument` itself where that is no number."""
-    if type(argument) is float:
-        return float(plain)
-    return plain if type(argument) is int else argument
+    return type(argument)(plain) if type(argument) is float or type(argument) is int else argument
 
 
-def _replacing(name: str, before: Argument, after: Argument) -> Rewrite:
-    def change(invocation: Invocation) -> Invocation | None:
-        if dict(invocation.arguments).get(name) != before:
-            return None
-        return paths.with_argument(invocation, name, after)
-
-    return change
+def _replaced(invocation: Invocation, name: str, before: Argument, after: Argument) -> Invocation | None:
+    if dict(invocation.arguments).get(name) != before:
+        return None
+    return paths.with_argument(invocation, name, after)
 
 
 def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
@@ -123,7 +99,7 @@ def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
         if argument:
             yield False
     elif isinstance(argument, int | float):
-        yield from plainer_numbers(argument, alternatives(name))
+        yield from _plainer_numbers(argument, alternatives(name))
     elif isinstance(argument, Enumerated) and argument.kind == "dtype" and argument.name in DTYPES:
         yield from (Enumerated("dtype", d) for d in DTYPES[: DTYPES.index(argument.name)])
     elif isinstance(argument, tuple) and argument:
@@ -132,10 +108,8 @@ def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
 
 def _plainer_lists(name: str, items: tuple[Argument, ...]) -> Iterator[Argument]:
     if all(type(item) is int or type(item) is float for item in items) and not is_dim(name):
-        for plain in alternatives(name)[:3]:
-            same = tuple(retyped(item, plain) for item in items)
-            if same != items:
-                yield same
+        every = (tuple(_retyped(item, plain) for item in items) for plain in alternatives(name)[:3])
+        yield from (same for same in every if same != items)
     if len(items) > 1:
         yield items[:1]
         for i in range(min(len(items), 16)):
@@ -146,7 +120,7 @@ def _plainer_lists(name: str, items: tuple[Argument, ...]) -> Iterator[Argument]
                 yield (*items[:i], plainer, *items[i + 1 :])
 
 
-def plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int | float]:
+def _plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int | float]:
     """Numbers of the same type that are plainer than `value`, the plainest first."""
     least = number(value, order)
     tried: list[int | float] = [type(value)(plain) for plain in order]
@@ -160,38 +134,21 @@ def plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int 
         tried += [value // 2, -(-value // 2), -value, value - 1]
         if abs(value) > 16:
             tried += [1 << (abs(value).bit_length() - 1), 1 << abs(value).bit_length()]
-    for plain in dict.fromkeys(tried):
-        # A zero of the wrong sign is a value that code treats apart.
-        if number(plain, order) < least and not is_special(plain):
-            yield plain
+    # A zero of the wrong sign is a value that code treats apart.
+    yield from (n for n in dict.fromkeys(tried) if number(n, order) < least and not is_special(n))
 
 
-# Layouts and dtypes
+# Dtypes
 
 
-def _layouts(invocation: Invocation) -> Iterator[ReductionStep]:
-    for path, spec in paths.tensors(invocation).items():
-        if not is_plain_layout(spec):
-            for simplify in (contiguous, compact):
-                yield ReductionStep(lambda i, path=path, simplify=simplify: _at(i, path, simplify))  # type: ignore[misc]
-
-
-def _at(
-    invocation: Invocation, path: paths.Path, change: Callable[[TensorSpec], TensorSpec | None]
-) -> Invocation | None:
-    spec = paths.tensors(invocation).get(path)
-    changed = None if spec is None else change(spec)
-    return None if changed is None else paths.with_tensors(invocation, {path: changed})
-
-
-def _dtypes(invocation: Invocation) -> Iterator[ReductionStep]:
+def _dtypes(invocation: Invocation) -> Iterator[Rewrite]:
     tensors = paths.tensors(invocation)
     for dtype in dict.fromkeys(spec.dtype for spec in tensors.values()):
         for plainer in plainer_dtypes(dtype):
-            yield ReductionStep(lambda i, a=dtype, b=plainer: everywhere_in(i, a, b))  # type: ignore[misc]
+            yield partial(everywhere_in, before=dtype, after=plainer)
     for path, spec in tensors.items():
         for plainer in plainer_dtypes(spec.dtype):
-            yield ReductionStep(lambda i, path=path, to=plainer: _at(i, path, lambda s: cast(s, to)))  # type: ignore[misc]
+            yield paths.changing(path, partial(cast, dtype=plainer))
 
 
 def plainer_dtypes(dtype: str) -> tuple[str, ...]:
@@ -202,46 +159,45 @@ def plainer_dtypes(dtype: str) -> tuple[str, ...]:
 
 def everywhere_in(invocation: Invocation, before: str, after: str) -> Invocation | None:
     """Every tensor and every `dtype` argument of one dtype in another."""
-    changed = {p: cast(s, after) for p, s in paths.tensors(invocation).items() if s.dtype == before}
-    if not changed or None in changed.values():
+    changed: dict[paths.Path, TensorSpec] = {}
+    for path, spec in paths.tensors(invocation).items():
+        if spec.dtype == before:
+            written = cast(spec, after)
+            if written is None:
+                return None
+            changed[path] = written
+    if not changed:
         return None
-    invocation = paths.with_tensors(invocation, {p: s for p, s in changed.items() if s is not None})
-    for name, argument in invocation.arguments:
-        if argument == Enumerated("dtype", before):
-            invocation = paths.with_argument(invocation, name, Enumerated("dtype", after))
-    return invocation
+    old, new = Enumerated("dtype", before), Enumerated("dtype", after)
+    return paths.map_arguments(
+        paths.with_tensors(invocation, changed), lambda _, argument: new if argument == old else argument
+    )
 
 
 # Values
 
 
-def _values(invocation: Invocation, domains: Domains) -> Iterator[ReductionStep]:
+def value_steps(invocation: Invocation, domains: Domains) -> Iterator[Rewrite]:
+    """Reductions that change tensor values alone, within `domains`, so that the export stays the same."""
     for path, spec in paths.tensors(invocation).items():
         rules = domains.get(path[0], ())
         if keeps_values(rules) or not spec.numel or spec.storage_size > _AT_ONCE:
             continue
         before = numbers(spec)
-        for after in [*plainer_everywhere(spec.dtype, before), *plainer_somewhere(spec.dtype, before)]:
+        for after in [*plainer_everywhere(spec.dtype, before), *_plainer_somewhere(before)]:
             if allowed(rules, spec.dtype, after):
-                yield ReductionStep(_writing(path, before, after), values_only=True)
+                yield paths.changing(path, partial(_written, before=before, after=after))
 
 
-def _writing(path: paths.Path, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]) -> Rewrite:
-    """Writes those elements of `after` that differ from `before`."""
-    changed = {i: b for i, (a, b) in enumerate(zip(before, after, strict=True)) if a is not b}
-
-    def change(invocation: Invocation) -> Invocation | None:
-        spec = paths.tensors(invocation).get(path)
-        if spec is None:
-            return None
-        now = list(numbers(spec))
-        if len(now) != len(before):
-            return None
-        for place, value in changed.items():
-            now[place] = value
-        return paths.with_tensors(invocation, {path: with_numbers(spec, now)})
-
-    return change
+def _written(
+    spec: TensorSpec, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]
+) -> TensorSpec | None:
+    """Those elements of `after` that differ from `before` in `spec`."""
+    now = numbers(spec)
+    if len(now) != len(before):
+        return None
+    triples = zip(now, before, after, strict=True)
+    return with_numbers(spec, [n if a is b else b for n, a, b in triples])
 
 
 def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
@@ -260,13 +216,12 @@ def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[
         )
 
 
-def plainer_somewhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
+def _plainer_somewhere(before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
     """One element plainer."""
-    if len(before) > _ELEMENTS:
-        return
-    for i, value in enumerate(before):
-        for plainer in plainer_elements(value):
-            yield (*before[:i], plainer, *before[i + 1 :])
+    if len(before) <= _ELEMENTS:
+        for i, value in enumerate(before):
+            for plainer in plainer_elements(value):
+                yield (*before[:i], plainer, *before[i + 1 :])
 
 
 def plainer_elements(value: PlainNumber) -> Iterator[PlainNumber]:
@@ -275,4 +230,4 @@ def plainer_elements(value: PlainNumber) -> Iterator[PlainNumber]:
         if value:
             yield False
     elif isinstance(value, int | float):
-        yield from plainer_numbers(value, ELEMENTS)
+        yield from _plainer_numbers(value, ELEMENTS)

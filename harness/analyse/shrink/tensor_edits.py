@@ -48,14 +48,11 @@ def compact(spec: TensorSpec) -> TensorSpec:
     """The same order of dimensions in memory, expanded ones still expanded, without gaps between elements."""
     kept = [d for d in range(len(spec.shape)) if spec.strides[d] != 0]
     order = sorted(kept, key=lambda d: -spec.strides[d])
-    tensor = build_tensor(spec)
-    for d in range(len(spec.shape)):
-        if d not in kept:
-            tensor = tensor.narrow(d, 0, min(1, spec.shape[d]))
     expanded = [d for d in range(len(spec.shape)) if d not in kept]
-    storage = (
-        tensor.permute(*order, *expanded).flatten().tolist() if spec.shape else tensor.flatten().tolist()
-    )
+    tensor = build_tensor(spec)
+    for d in expanded:
+        tensor = tensor.narrow(d, 0, min(1, spec.shape[d]))
+    storage = tensor.permute([*order, *expanded]).flatten().tolist()
     strides = [0] * len(spec.shape)
     for d, stride in zip(order, contiguous_strides(tuple(spec.shape[d] for d in order)), strict=True):
         strides[d] = stride
@@ -103,24 +100,22 @@ def element(spec: TensorSpec, place: Sequence[int]) -> TensorSpec:
 
 def cast(spec: TensorSpec, dtype: str) -> TensorSpec | None:
     """The same values in another dtype; None where it cannot hold them but for rounding."""
-    spec = literal(spec)
-    assert isinstance(spec.values, Literal)
-    numbers = spec.values.values
-    if any(isinstance(n, complex) for n in numbers):
+    before = numbers(spec)
+    if any(isinstance(n, complex) for n in before):
         return None
     if is_float(dtype):
         kind = torch.float64 if is_float(spec.dtype) else getattr(torch, spec.dtype)
-        before = torch.tensor(numbers, dtype=kind)
-        after = before.to(getattr(torch, dtype))
-        if bool((torch.isinf(after.double()) != torch.isinf(before.double())).any()):
+        old = torch.tensor(before, dtype=kind)
+        new = old.to(getattr(torch, dtype))
+        if bool((torch.isinf(new.double()) != torch.isinf(old.double())).any()):
             return None
-        return replace(spec, dtype=dtype, values=Literal(tuple(after.tolist())))
+        return replace(spec, dtype=dtype, values=Literal(tuple(new.tolist())))
     if dtype not in INT_RANGE or is_float(spec.dtype):
         return None
     low, high = INT_RANGE[dtype]
-    if not all(low <= n <= high for n in numbers):  # type: ignore[operator]
+    if not all(low <= n <= high for n in before):  # type: ignore[operator]
         return None
-    return replace(spec, dtype=dtype, values=Literal(tuple(int(n) for n in numbers)))  # type: ignore[arg-type]
+    return replace(spec, dtype=dtype, values=Literal(tuple(map(int, before))))  # type: ignore[arg-type]
 
 
 def numbers(spec: TensorSpec) -> tuple[PlainNumber, ...]:
