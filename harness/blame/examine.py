@@ -6,29 +6,36 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
-from harness.blame.complaint import Asking, Blamed, BlameTask
 from harness.blame.decide import decide
-from harness.blame.testimony import COULD_NOT_BE_ASKED, Charge, Decision, Finding, Role, Testimony
+from harness.blame.testimony import (
+    COULD_NOT_BE_ASKED,
+    Asking,
+    Blamed,
+    BlameTask,
+    Decision,
+    Finding,
+    Role,
+    Testimony,
+)
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.repeated_call import repeat_call
 from harness.compare import CONVERTER, UNKNOWN, Outcome
+from harness.convert import Converter
 from harness.execute import WorkerProcess
 from harness.run import DeviceLost
 
 
-def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None], converter: str) -> Decision:
+def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
     """Whose failure it is.
 
     Args:
         trial: The failure.
         dead: Names of witnesses that do not survive being asked.
         announce: Told the name of each witness before it is asked.
-        converter: Name of the one that emitted the model.
     """
     complaint = trial.complaint
-    charge = Charge(complaint.stage, complaint.outcome, converter, complaint.backend, complaint.message)
     announce(_AGAIN)
     if _AGAIN in dead:
         return Decision(UNKNOWN, "Running the case again ended the process.")
@@ -36,12 +43,12 @@ def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None],
     if _passes_alone(trial):
         words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
         heard += _hear([repeat_call], trial, dead, announce)
-        return decide(charge, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
+        return decide(complaint, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
     for turn in Turn:
-        if turn is Turn.FIRST or _goes_on(turn, decide(charge, heard), heard, complaint.thorough):
+        if turn is Turn.FIRST or _goes_on(turn, decide(complaint, heard), heard, complaint.thorough):
             asked = [w for w in witnesses_of(trial.settings) if w.turn is turn]
             heard += _hear(asked, trial, dead, announce)
-    return decide(charge, heard)
+    return decide(complaint, heard)
 
 
 def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thorough: bool) -> bool:
@@ -81,20 +88,18 @@ def _hear(
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
     """Hear the witnesses of each complaint in a worker, and send what comes of it."""
     exports: dict[tuple[int, str], onnx.ModelProto | Exception] = {}
+
+    def converter(name: str) -> Converter:
+        return worker.converter(name, task.settings)[0]
+
     for complaint in task.complaints:
         index = complaint.index
         worker.send(Asking(index, ""))
-        trial = Trial(
-            complaint,
-            task.settings,
-            lambda name: worker.converter(name, task.settings)[0],
-            worker.backend,
-            exports,
-        )
+        trial = Trial(complaint, task.settings, converter, worker.backend, exports)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 
         def announce(witness: str, index: int = index) -> None:
             worker.send(Asking(index, witness))
 
-        decision = examine(trial, dead, announce, complaint.converter)
+        decision = examine(trial, dead, announce)
         worker.send(Blamed(index, decision.blame, decision.evidence))

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from harness.blame.complaint import Asking, Blamed, BlameTask, Complaint
 from harness.blame.decide import at_once
-from harness.blame.testimony import INHERITED, Charge
+from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint
 from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation
 from harness.execute import Death, Group, MemberKey, Result, Supervisor, Task, WorkerFailed

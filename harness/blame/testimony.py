@@ -1,11 +1,13 @@
-"""What witnesses say, and what they say it of: plain values."""
+"""What witnesses say and are asked, within a process and between processes: plain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from harness.compare import Outcome, Stage
+from harness.execute import Group, Settings
 
 
 class Finding(StrEnum):
@@ -87,8 +89,6 @@ class Testimony:
     """What one witness says.
 
     Attributes:
-        role: What kind of witness.
-        finding: What it found.
         words: One sentence for a person.
         independent: Whether it shares no engine with the failing backend. Agreement of one that does says
             nothing.
@@ -102,21 +102,32 @@ class Testimony:
 
 @dataclass(frozen=True)
 class Charge:
-    """A failure, as far as the decision needs it.
-
-    Attributes:
-        stage: Where the case ended.
-        outcome: How.
-        converter: Name.
-        backend: Name.
-        message: The failure's own words.
-    """
+    """A failure, as far as the decision needs it: where the case ended, how, and in what words."""
 
     stage: Stage
     outcome: Outcome
     converter: str
     backend: str
     message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaint(Charge):
+    """A failure to find out about.
+
+    Attributes:
+        index: Unique within its task.
+        group: Of the case; all of its cases, since they decide which dimensions are dynamic.
+        case: Index of the failing one.
+        model: What was loaded, cut down to the case's group, serialised.
+        thorough: Whether witnesses that export again may be asked.
+    """
+
+    index: int
+    group: Group
+    case: int
+    model: bytes
+    thorough: bool
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,42 @@ class Decision:
         evidence: Why, a sentence per witness.
     """
 
+    blame: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class BlameTask:
+    """Failures to hear witnesses about.
+
+    Attributes:
+        complaints: The failures.
+        settings: The run's.
+        dead: Complaint index → witnesses that did not survive being asked about it.
+        barred: Witnesses that are not to be asked about any.
+    """
+
+    handler: ClassVar[str] = "harness.blame.examine:carry_out"
+
+    complaints: tuple[Complaint, ...]
+    settings: Settings
+    dead: tuple[tuple[int, str], ...] = ()
+    barred: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Asking:
+    """The witness that is about to be asked about a complaint."""
+
+    index: int
+    witness: str
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """What was found out about a complaint."""
+
+    index: int
     blame: str
     evidence: str
 

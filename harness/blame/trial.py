@@ -9,9 +9,7 @@ from functools import cached_property
 import numpy as np
 import onnx
 
-from harness.blame.complaint import Complaint
-from harness.blame.inputs import finite, with_inputs
-from harness.blame.testimony import Finding
+from harness.blame.testimony import Complaint, Finding
 from harness.compare import (
     CLOSE,
     Evidence,
@@ -24,7 +22,7 @@ from harness.compare import (
     tolerance_of,
 )
 from harness.convert import Converter
-from harness.core import PRECISION, Array, Invocation, describe_error
+from harness.core import PRECISION, Array, Invocation, Literal, TensorSpec, build_tensor, describe_error
 from harness.execute import (
     Exportable,
     Reference,
@@ -34,9 +32,13 @@ from harness.execute import (
     narrowing,
     outputs_or_failure,
     run_reference,
+    to_numpy,
 )
 from harness.generate import judge_of
 from harness.run import BACKENDS, Backend, HasPlain
+
+#: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
+_STAND_INS = tuple(1 + 0.25 * n for n in range(13))
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class Trial:
         """The same failure with changed inputs; None where it does not show at the same elements with them.
 
         Args:
-            change: As `harness.blame.inputs.with_inputs` takes it. Where it changes nothing, this trial is
+            change: As `with_inputs` takes it. Where it changes nothing, this trial is
                 returned.
         """
         if self.got is None:
@@ -287,6 +289,38 @@ def _engine(name: str) -> str:
 
 def _short(error: Exception) -> str:
     return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
+
+
+def with_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> Invocation:
+    """`invocation` with the storage of every tensor changed; complex ones stay.
+
+    Args:
+        invocation: The call.
+        change: Of an array to another of its shape and dtype, or to itself where nothing is to change.
+    """
+
+    def changed(spec: TensorSpec) -> TensorSpec:
+        flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)
+        before = to_numpy(build_tensor(flat))
+        after = change(before)
+        if after is before or before.dtype.kind == "c":
+            return spec
+        wide = after.astype(np.float64) if str(after.dtype) == "bfloat16" else after
+        return replace(spec, values=Literal(tuple(wide.tolist())))
+
+    return invocation.map_tensors(changed)
+
+
+def finite(values: Array) -> Array:
+    """`values` with small numbers in place of infinities and NaN; itself where there are none."""
+    if str(values.dtype) not in PRECISION:
+        return values
+    odd = ~np.isfinite(values.astype(np.float64))
+    if not odd.any():
+        return values
+    after = values.copy()
+    after[odd] = np.resize(_STAND_INS, int(odd.sum())).astype(values.dtype)
+    return after
 
 
 #: How much nearer another answer must be to count as the same.

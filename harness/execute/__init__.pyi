@@ -5,14 +5,13 @@ from .batch_export import (
     BatchExport as BatchExport,
     NotConverted as NotConverted,
 )
-from .models.model_cases import cases_of as cases_of
+from .models.model_cases import cases_of as cases_of, export_of as export_of, feeds_of as feeds_of
 from .models.model_entry import (
     Axis as Axis,
     ModelAndInputs as ModelAndInputs,
     load_models as load_models,
     model as model,
 )
-from .models.model_export import export_of as export_of, feeds_of as feeds_of
 from .models.model_loading import (
     LoadedModel as LoadedModel,
     ModelProblem as ModelProblem,
@@ -27,15 +26,13 @@ from .models.model_reference import (
 )
 from .models.model_runner import growth as growth
 from .models.model_task import (
+    PREFIX as PREFIX,
     Growth as Growth,
     ModelCase as ModelCase,
     ModelCases as ModelCases,
     ModelTask as ModelTask,
     NoModel as NoModel,
     Traced as Traced,
-)
-from .models.names import (
-    PREFIX as PREFIX,
     model_name as model_name,
     model_word as model_word,
     refuse_model as refuse_model,

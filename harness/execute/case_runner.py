@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.compare import UNKNOWN, Outcome, Stage, compare
-from harness.convert import Converter, RuleBook
 from harness.core import Array, describe_error
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.reference import Reference, run_reference
@@ -16,42 +15,26 @@ from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.worker import WorkerProcess
 from harness.generate import judge_of
-from harness.run import Backend, BackendFailure, BackendSession, InvalidModel, UnsupportedModel
+from harness.run import BackendFailure, BackendSession, InvalidModel, UnsupportedModel
 
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
 
 def carry_out(task: Task, worker: WorkerProcess) -> None:
     """Run the task's cases in a worker; one `Result` per case and backend is sent."""
-    converter, book = worker.converter(task.converter, task.settings)
-    started = {name: worker.start(name) for name in task.backends}
-    Executor(task, converter, started, worker.send, book).execute()
+    Executor(task, worker).execute()
 
 
 class Executor:
-    """Carries out tasks with one converter and some started backends.
+    """Carries out a task with its converter and backends; says each `Step` before the step is taken."""
 
-    Args:
-        task: What to do.
-        converter: The task's converter, started.
-        backends: The task's backends, started.
-        send: Takes messages as they come; each `Step` before the step is taken.
-        book: The user's rules that the converter was started with.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        converter: Converter,
-        backends: Mapping[str, Backend],
-        send: Callable[[object], None],
-        book: RuleBook | None = None,
-    ) -> None:
+    def __init__(self, task: Task, worker: WorkerProcess) -> None:
         self._task = task
         self._settings = task.settings
-        self._backends = {name: backends[name] for name in task.backends}
-        self._send = send
-        self._exports = BatchExport(task.settings, converter, book, send)
+        converter, book = worker.converter(task.converter, task.settings)
+        self._backends = {name: worker.start(name) for name in task.backends}
+        self._send = worker.send
+        self._exports = BatchExport(task.settings, converter, book, worker.send)
 
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
@@ -73,8 +56,8 @@ class Executor:
             try:
                 references[case] = run_reference(invocation)
             except Exception as error:
+                said = describe_error(error)
                 for name in self._backends:
-                    said = describe_error(error)
                     self._report((key,), name, Stage.REFERENCE, Outcome.SKIP, message=said)
         return Accepted.of(group, references) if references else None
 

@@ -1,13 +1,20 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from . import reexecute as reexecute
-from .model_details import write_details as write_details
-from .model_unit import ModelUnit as ModelUnit, run_model_unit as run_model_unit
+from .model_unit import (
+    ModelUnit as ModelUnit,
+    run_model_unit as run_model_unit,
+    write_details as write_details,
+)
 from .options import Options as Options, UsageProblem as UsageProblem
 from .plan import Plan as Plan, make_plan as make_plan
 from .reexecute import Again as Again, Outputs as Outputs
 from .reuse.basis import basis as basis
 from .reuse.carry_out import run_reusing as run_reusing
-from .reuse.library import Library as Library
-from .reuse.reuse_account import conclude as conclude, notes as notes, reuse_lines as reuse_lines
+from .reuse.library import (
+    Library as Library,
+    conclude as conclude,
+    notes as notes,
+    reuse_lines as reuse_lines,
+)
 from .unit import Unit as Unit, run_unit as run_unit

@@ -1,15 +1,21 @@
-"""One unit of work on whole models: a model, a converter, its backends. What a pytest item runs."""
+"""One unit of work on whole models: a model, a converter, its backends. What a pytest item runs.
+
+What a run says of its models beyond the verdicts is in ``RESULTS/models.jsonl``: a line per verdict, with
+overload, case_id, exported_invocation, converter, backend, change, error, own_error, explained_error, traced
+and divergence. The errors are those of `harness.execute.Growth`, null where nothing was compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from harness.blame import signature
 from harness.compare import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
 from harness.convert import find_converter
-from harness.core import Invocation
+from harness.core import Invocation, as_json
 from harness.execute import (
     OWN_FAULT,
     PREFIX,
@@ -29,6 +35,9 @@ from harness.execute import (
     model_name,
 )
 from harness.plan.verdict_row import verdict_of
+from harness.record import ResultsError, reason
+
+MODELS_FILE = "models.jsonl"
 
 #: In the record's column of sources.
 SOURCE = "model"
@@ -56,10 +65,8 @@ class ModelUnit:
 
     Attributes:
         word: The model, as the user named it.
-        converter: Name.
         backends: Names; one export serves all.
         shape_mode: ``static`` or ``dynamic``.
-        settings: How tasks are carried out.
     """
 
     word: str
@@ -104,6 +111,9 @@ class _Found:
     divergences: dict[tuple[int, str], FoundDivergence] = field(default_factory=dict)
     unfound: dict[tuple[int, str], str] = field(default_factory=dict)
 
+    def is_complete(self, unit: ModelUnit) -> bool:
+        return all((i, b) in self.results for i in range(len(self.cases)) for b in unit.backends)
+
 
 def run_model_unit(
     unit: ModelUnit, supervisor: Supervisor, locate: Locate | None = None
@@ -111,11 +121,7 @@ def run_model_unit(
     """Run a model's cases; over all, one outcome per case and backend.
 
     A model that kills its process, or hangs, ends the case under way; the others go on in another process.
-
-    Args:
-        unit: What to run.
-        supervisor: Its worker process runs it.
-        locate: Asked where each backend's first wrong result begins; None where that is not wanted.
+    `locate` is asked where each backend's first wrong result begins.
 
     Raises:
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
@@ -130,15 +136,14 @@ def run_model_unit(
         if step is None:
             raise WorkerFailed(f"the worker process ended before it began: {death.message}")
         _blame_death(unit, found, death, step)
-        left = {(i, b) for i in range(len(found.cases)) for b in unit.backends} - found.results.keys()
-        if not left:
+        if found.is_complete(unit):
             break
         task = replace(task, done=frozenset(found.results))
     if locate is not None:
         _look_for_divergences(unit, supervisor, found, locate)
     version = find_converter(unit.converter).version()
-    for (index, _), result in sorted(found.results.items()):
-        yield _outcome(unit, supervisor, version, found, found.cases[index], result)
+    for _, result in sorted(found.results.items()):
+        yield _outcome(unit, supervisor, version, found, result)
 
 
 def _look_for_divergences(unit: ModelUnit, supervisor: Supervisor, found: _Found, locate: Locate) -> None:
@@ -210,18 +215,14 @@ def _blame_death(unit: ModelUnit, found: _Found, death: Death, step: Step) -> No
             )
     if not step.cases:
         # It died while failures were looked into: nothing is left to give a verdict on.
-        assert all((i, b) in found.results for i in range(len(found.cases)) for b in unit.backends)
+        assert found.is_complete(unit)
 
 
 def _outcome(
-    unit: ModelUnit,
-    supervisor: Supervisor,
-    converter_version: str,
-    found: _Found,
-    case: ModelCase,
-    result: Result,
+    unit: ModelUnit, supervisor: Supervisor, converter_version: str, found: _Found, result: Result
 ) -> ModelOutcome:
     key = result.case[1], result.backend
+    case = found.cases[key[0]]
     traced, grown = found.traced.get(key), found.growths.get(key)
     failed = result.outcome.is_failure
     message, blame, mark = result.message, result.blame, signature(result)
@@ -265,3 +266,34 @@ def _mark(traced: Traced, result: Result) -> str:
     if result.stage is Stage.CONVERT:
         return f"{traced.what} depends on the data"
     return f"specialised by tracing: {traced.what}"
+
+
+def write_details(results_dir: Path, outcomes: Iterable[ModelOutcome]) -> None:
+    """Add to what a run says; several processes may do so.
+
+    Raises:
+        ResultsError: the file cannot be written.
+    """
+    text = "".join(f"{as_json(_data(outcome))}\n" for outcome in outcomes)
+    try:
+        with (results_dir / MODELS_FILE).open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ResultsError(f"cannot write {results_dir / MODELS_FILE}: {reason(error)}") from None
+
+
+#: What a line of `MODELS_FILE` has of the verdict.
+_OF_VERDICT = ("overload", "case_id", "exported_invocation", "converter", "backend")
+
+
+def _data(outcome: ModelOutcome) -> dict[str, Any]:
+    verdict, growth = outcome.verdict, outcome.growth
+    return {
+        **{name: getattr(verdict, name) for name in _OF_VERDICT},
+        "change": outcome.case.change,
+        "error": growth.error if growth else None,
+        "own_error": growth.own if growth else None,
+        "explained_error": growth.explained if growth else None,
+        "traced": outcome.traced.what if outcome.traced else "",
+        "divergence": outcome.divergence.to_data() if outcome.divergence is not None else None,
+    }

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import onnx
 
-from harness.blame.inputs import with_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
-from harness.blame.trial import Trial
+from harness.blame.trial import Trial, with_inputs
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare import Outcome, compare
 from harness.core import Array

@@ -1,14 +1,28 @@
-"""The runs that a model gets: its example, other values, other sizes."""
+"""The runs that a model gets: its example, other values, other sizes; its export, and what is fed to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.core import Invocation, Literal, Recipe, TensorSpec, contiguous_strides, describe_tensor
+import onnx
+import torch
+
+from harness.convert import ExportRequest
+from harness.core import (
+    Array,
+    Invocation,
+    Literal,
+    Recipe,
+    TensorSpec,
+    contiguous_strides,
+    describe_tensor,
+)
 from harness.execute.models.model_entry import Axis
 from harness.execute.models.model_loading import LoadedModel
+from harness.execute.models.model_reference import ModelReference, quiet_call
 from harness.execute.models.model_task import ModelCase
+from harness.execute.run_steps import named_feeds
 
 #: Storage elements of an example input that are kept as they are: one that is larger is drawn like it.
 _EXACT = 4096
@@ -20,27 +34,17 @@ def cases_of(model: LoadedModel, dynamic: bool) -> tuple[ModelCase, ...]:
     A static export is run with other values, since tracing keeps the path that the example took; a dynamic
     one with the sizes that the model's axes name, one axis at a time and all together.
     """
+    named = list(zip(model.inputs, model.input_names, strict=True))
+    # Masks, lengths and positions mean something together, and pixels do not.
     example = tuple(
-        describe_tensor(t, name, exact=_EXACT if _is_structure(t) else None)
-        for name, t in zip(model.input_names, model.inputs, strict=True)
+        describe_tensor(t, name, exact=None if t.is_floating_point() else _EXACT) for t, name in named
     )
-    drawn = tuple(
-        describe_tensor(t, name, exact=0) for name, t in zip(model.input_names, model.inputs, strict=True)
-    )
-    found = [ModelCase(_invocation(model, example))]
-    if dynamic:
-        found += _other_sizes(model, drawn)
-    else:
-        found += _other_values(model, example, drawn)
+    drawn = tuple(describe_tensor(t, name, exact=0) for t, name in named)
+    others = _other_sizes(model, drawn) if dynamic else _other_values(model, example, drawn)
     seen: dict[str, ModelCase] = {}
-    for case in found:
+    for case in (ModelCase(_invocation(model, example)), *others):
         seen.setdefault(case.invocation.case_id, case)
     return tuple(seen.values())
-
-
-def _is_structure(tensor: object) -> bool:
-    """Masks, lengths and positions mean something together, and pixels do not."""
-    return not getattr(tensor, "is_floating_point", lambda: True)()
 
 
 def _invocation(model: LoadedModel, specs: tuple[TensorSpec, ...]) -> Invocation:
@@ -111,3 +115,31 @@ def _with_shape(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     if values.domain[0] == "steps":
         values = replace(values, domain=(*values.domain[:3], shape[-1]))
     return TensorSpec(shape, spec.dtype, contiguous_strides(shape), 0, values)
+
+
+def input_names(model: LoadedModel) -> tuple[str, ...]:
+    """Of the graph: the model's own, with what keeps them apart from the names of values."""
+    return tuple(f"in_{name}" for name in model.input_names)
+
+
+def export_of(
+    model: LoadedModel, dynamic: bool, opset: int | None, inputs: Sequence[torch.Tensor] | None = None
+) -> ExportRequest:
+    """One export of a model; with the sizes of its axes open where `dynamic`, with `inputs` in place of the
+    example where they are given."""
+    examples = tuple(t.clone() for t in (inputs if inputs is not None else model.inputs))
+    with quiet_call():
+        outputs = len(model.program(*(t.clone() for t in examples)))
+    return ExportRequest(
+        program=model.program,
+        inputs=examples,
+        input_names=input_names(model),
+        output_names=tuple(f"out_{i}" for i in range(outputs)),
+        opset=opset,
+        dynamic_dims=model.dynamic_dims if dynamic else None,
+    )
+
+
+def feeds_of(model: LoadedModel, reference: ModelReference, proto: onnx.ModelProto) -> dict[str, Array]:
+    """The inputs of a run by name, without those that the export left out."""
+    return named_feeds(proto, input_names(model), reference.feeds)

@@ -16,7 +16,7 @@ import torch
 
 from harness.core import UnknownName, pytree
 from harness.execute.models.model_entry import MODELS, SEED, Axis, ModelEntry, load_models
-from harness.execute.models.names import PREFIX, split_word
+from harness.execute.models.model_task import PREFIX, split_word
 
 
 class ModelProblem(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,9 @@ import numpy as np
 import onnx
 
 from harness.compare import UNKNOWN, Outcome, Stage, compare
-from harness.convert import Converter, RuleBook, UnsupportedOperator
+from harness.convert import UnsupportedOperator
 from harness.core import PRECISION, Array, UnknownName, describe_error
-from harness.execute.models.model_cases import cases_of
-from harness.execute.models.model_export import export_of, feeds_of, input_names
+from harness.execute.models.model_cases import cases_of, export_of, feeds_of, input_names
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
 from harness.execute.models.model_task import Growth, ModelCases, ModelTask, NoModel
@@ -30,7 +29,7 @@ from harness.execute.run_steps import (
 )
 from harness.execute.task import Result, Step
 from harness.execute.worker import WorkerProcess
-from harness.run import Backend, BackendSession
+from harness.run import BackendSession
 
 #: Seconds of a forward pass up to which the error of a result that passes is looked into.
 _QUICK = 0.5
@@ -38,48 +37,27 @@ _QUICK = 0.5
 
 def carry_out(task: ModelTask, worker: WorkerProcess) -> None:
     """Run the model's cases; what a model cannot be had for is sent in its own words."""
-    converter, book = worker.converter(task.converter, task.settings)
-    started = {name: worker.start(name) for name in task.backends}
+    executor = ModelExecutor(task, worker)
     try:
-        ModelExecutor(task, converter, started, worker.send, book).execute()
+        executor.execute()
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
 
 
 class ModelExecutor:
-    """Puts one model through one converter and some started backends.
+    """Puts one model through its task's converter and backends; says each `Step` before it is taken."""
 
-    Args:
-        task: What to do.
-        converter: Started.
-        backends: The task's, started.
-        send: Takes messages as they come; each `Step` before the step is taken.
-        book: The user's rules that the converter was started with.
-    """
-
-    def __init__(
-        self,
-        task: ModelTask,
-        converter: Converter,
-        backends: Mapping[str, Backend],
-        send: Callable[[Any], None],
-        book: RuleBook | None = None,
-    ) -> None:
+    def __init__(self, task: ModelTask, worker: WorkerProcess) -> None:
         self._task = task
-        self._converter = converter
-        self._backends = {name: backends[name] for name in task.backends}
-        self._send = send
-        self._book = book
+        self._converter, self._book = worker.converter(task.converter, task.settings)
+        self._backends = {name: worker.start(name) for name in task.backends}
+        self._send = worker.send
         self._references: dict[int, ModelReference] = {}
         self._results: dict[tuple[int, str], Result] = {}
         self._is_quick = True
 
     def execute(self) -> None:
-        """Do the whole task; every case gets one `Result` per backend unless the process dies.
-
-        Raises:
-            ModelProblem: the model cannot be had.
-        """
+        """Do the whole task; every case gets one `Result` per backend unless the process dies."""
         self._step(Step(Stage.REFERENCE, None, ()))
         self._model = load_model(self._task.word)
         cases = cases_of(self._model, self._task.settings.dynamic)
@@ -205,30 +183,17 @@ class ModelExecutor:
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         said = describe_error(failure.error)
+        more = {"blame": failure.blame, **(facts or {})}
         for index in cases:
-            more = {"blame": failure.blame, **(facts or {})}
             self._report(index, backend, failure.stage, failure.outcome, said, **more)
 
     def _report(
-        self,
-        index: int,
-        backend: str | None,
-        stage: Stage,
-        outcome: Outcome,
-        message: str,
-        **more: Any,
+        self, index: int, backend: str | None, stage: Stage, outcome: Outcome, message: str, **more: Any
     ) -> None:
         rule = ", ".join(sorted(self._book.fired)) if self._book else ""
+        more = {"stage": stage, "outcome": outcome, "message": message, "rule": rule, **more}
         results = [
-            Result(
-                case=(0, index),
-                backend=name,
-                stage=stage,
-                outcome=outcome,
-                message=message,
-                rule=rule,
-                **more,
-            )
+            Result(case=(0, index), backend=name, **more)
             for name in ([backend] if backend is not None else self._backends)
             if (index, name) not in self._task.done
         ]
@@ -252,6 +217,4 @@ def growth(index: int, backend: str, reference: ModelReference, outputs: Sequenc
             scale = float(np.abs(o[finite]).max(initial=0.0))
             if scale > 0:
                 found.append(tuple(float(error[finite].max()) / scale for error in errors))
-    if not found:
-        return None
-    return Growth(index, backend, *max(found))
+    return Growth(index, backend, *max(found)) if found else None

@@ -1,12 +1,15 @@
-"""What travels between the process that supervises and the one that works, for whole models: plain values."""
+"""Whole models without PyTorch: what they are called in the record, and what processes tell each other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from harness.core import Invocation
 from harness.execute.task import Settings
+from harness.record import ResultsError, read_run_info
 
 #: A case's index, and a backend's name: what a verdict is on.
 ModelCaseKey = tuple[int, str]
@@ -33,8 +36,6 @@ class ModelTask:
 
     Attributes:
         word: As the user named it.
-        converter: Name.
-        backends: Names.
         settings: `dynamic` says which kind of export.
         done: What earlier attempts have given a verdict on already.
     """
@@ -61,7 +62,6 @@ class Growth:
 
     Attributes:
         case: Index.
-        backend: Name.
         error: The backend's largest error against float64, relative to the largest element of its output.
         own: PyTorch's largest error.
         explained: The largest that rounding every operator's result once explains.
@@ -74,7 +74,6 @@ class Growth:
     explained: float
 
     def __str__(self) -> str:
-        """For people."""
         beside = f", PyTorch's own {self.own:.1e}" if self.own else ""
         times = f" ({self.error / self.own:.1f} times)" if self.own else ""
         return (
@@ -105,3 +104,52 @@ class NoModel:
     """That the model cannot be had, in words for a person."""
 
     message: str
+
+
+#: What the overload column of the record begins with for a whole model.
+PREFIX = "model."
+
+
+def split_word(word: str) -> tuple[Path | None, str]:
+    """File and function of ``FILE.py:FUNCTION`` or ``FILE.pt2``; no file for a registered name."""
+    head, colon, function = word.rpartition(":")
+    path = head if colon and head.endswith(".py") else word
+    if path.endswith((".py", ".pt2")):
+        return Path(path), function if path == head else ""
+    return None, ""
+
+
+def model_name(word: str) -> str:
+    """What the model that a user's word names is called in the record."""
+    file, function = split_word(word)
+    if file is None:
+        return word
+    return function or file.stem
+
+
+def refuse_model(case_id: str, overload: str, what: str) -> None:
+    """Say of a model's case what can be done with it in place of what is done with an operator's.
+
+    Args:
+        case_id: The case.
+        overload: What the record calls its operator or model.
+        what: What cannot be done: ``shrunk``.
+
+    Raises:
+        ResultsError: it is a model's.
+    """
+    if overload.startswith(PREFIX):
+        raise ResultsError(
+            f"case {case_id} is of a whole model and cannot be {what}: "
+            f"`conformance diverge {overload.removeprefix(PREFIX)}` finds the operator where it goes wrong"
+        )
+
+
+def model_word(results_dir: Path, overloads: Sequence[str]) -> str | None:
+    """How a run's user named the model that a failure is of; None where it is of an operator."""
+    if not overloads or not overloads[0].startswith(PREFIX):
+        return None
+    name = overloads[0].removeprefix(PREFIX)
+    words = read_run_info(results_dir).options.get("model")
+    named = [str(word) for word in words if model_name(str(word)) == name] if isinstance(words, list) else []
+    return named[0] if named else name

@@ -15,8 +15,7 @@ import torch
 from harness.compare import Outcome, Stage, compare
 from harness.convert import Converter
 from harness.core import Invocation, TorchDispatchMode, build_tensors
-from harness.execute.models.model_cases import cases_of
-from harness.execute.models.model_export import export_of, feeds_of
+from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.models.model_reference import ModelReference, quiet_call
 from harness.execute.models.model_task import ModelCase, ModelTask, Traced

@@ -1,35 +1,46 @@
-"""Earlier runs to take verdicts from."""
+"""Earlier runs to take verdicts from, and what a run took: counted, explained, the minimal cases with it."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.compare import CaseKey, Outcome, Verdict
+from harness.core import count, plain
 from harness.execute import OWN_FAULT
-from harness.plan.reuse.keys import VerdictScope, differences
+from harness.plan.reuse.keys import VerdictScope, differences, said, witnesses
+from harness.plan.unit import Unit
 from harness.record import (
     RULES,
     SOURCE,
+    Minimal,
     ResultsError,
     RunInfo,
+    append_line,
     completeness,
     layout,
     progress,
     read_flaky,
+    read_minimal,
     read_run_info,
     store,
     to_verdicts,
+    write_run_info,
 )
 
 #: Directories below a data set in which runs are looked for.
 _DEPTH = 3
+
+#: Newest runs that are compared with this one.
+_TOLD = 5
 
 #: What a process died of, or how long it took, may have been the machine's.
 _VOLATILE = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
@@ -79,20 +90,18 @@ class EarlierRun:
 
     def _finished(self, overload: str, word: str) -> bool:
         if self.info.finished is not None:
-            return overload in self._operators and overload not in self._unfinished
-        return (overload, word) in self._progress.done
+            return overload in self._whole
+        return (overload, word) in self._done
 
     @cached_property
-    def _operators(self) -> frozenset[str]:
-        return frozenset(completeness(self.directory).operators)
+    def _whole(self) -> frozenset[str]:
+        """Operators of which a finished run has all."""
+        found = completeness(self.directory)
+        return frozenset(found.operators) - frozenset(found.unfinished)
 
     @cached_property
-    def _unfinished(self) -> frozenset[str]:
-        return frozenset(completeness(self.directory).unfinished)
-
-    @cached_property
-    def _progress(self) -> progress.UnitProgress:
-        return progress.read(self.directory)
+    def _done(self) -> frozenset[tuple[str, str]]:
+        return progress.read(self.directory).done
 
     @cached_property
     def _flaky(self) -> frozenset[CaseKey]:
@@ -105,10 +114,10 @@ class EarlierRun:
     @cached_property
     def _places(self) -> dict[str, list[int]]:
         """Overload → its rows' places."""
-        found: dict[str, list[int]] = {}
+        found: defaultdict[str, list[int]] = defaultdict(list)
         for place, overload in enumerate(self._table["overload"].to_pylist()):
-            found.setdefault(overload, []).append(place)
-        return found
+            found[overload].append(place)
+        return dict(found)
 
 
 class Library:
@@ -169,3 +178,74 @@ def _runs_below(directory: Path, depth: int) -> Iterator[Path]:
             )
         for path in below:
             yield from _runs_below(Path(path), depth - 1)
+
+
+def notes(library: Library, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
+    """What keeps verdicts of earlier runs from being reused, a line each: of the one that serves best."""
+    if not library.runs:
+        return library.notices
+    places = [
+        VerdictScope(unit.overload, unit.converter, backend, bool(unit.settings.rules))
+        for unit in units
+        for backend in unit.backends
+    ]
+    words = [said(run.info, now, places) for run in library.runs[:_TOLD]]
+    return [*library.notices, *min(words, key=len)]
+
+
+def conclude(results_dir: Path, library: Library, words: list[str]) -> RunInfo:
+    """Note in a finished run what it took over, and take the minimal cases over too.
+
+    Args:
+        results_dir: The run.
+        library: What it took from.
+        words: Why it took no more.
+
+    Raises:
+        ResultsError: the run cannot be read or written, or a file of an earlier one is damaged.
+    """
+    info = read_run_info(results_dir)
+    rows = store.read(results_dir, ["case_id", "converter", "backend", "reused_from"]).to_pylist()
+    runs = Counter(row["reused_from"] for row in rows if row["reused_from"])
+    _take_minimal(
+        results_dir,
+        library,
+        info,
+        {(row["case_id"], row["converter"], row["backend"]) for row in rows if row["reused_from"]},
+    )
+    info = replace(
+        info, reused={"verdicts": runs.total(), "of": len(rows), "runs": dict(runs), "notes": words}
+    )
+    write_run_info(results_dir, info)
+    return info
+
+
+def _take_minimal(
+    results_dir: Path, library: Library, now: RunInfo, reused: set[tuple[str, str, str]]
+) -> None:
+    rules = bool(now.basis.get(RULES))
+    found: dict[tuple[str, str, str], Minimal] = {}
+    for run in library.runs if reused else ():
+        if witnesses(run.info, now):
+            continue
+        for minimal in read_minimal(run.directory):
+            key = minimal.case_id, minimal.converter, minimal.backend
+            place = VerdictScope(minimal.overload, minimal.converter, minimal.backend, rules)
+            if key in reused and key not in found and run.allows(now, place):
+                found[key] = minimal
+    for minimal in found.values():
+        append_line(results_dir, minimal)
+
+
+def reuse_lines(info: RunInfo) -> list[str]:
+    """What to say at the end of a run; empty where nothing was to be reused."""
+    report: Any = info.reused
+    if not report:
+        return []
+    runs = report["runs"]
+    words = f"reused: {report['verdicts']:,} of {count(report['of'], 'verdict')}"
+    if runs:
+        newest = max(runs)
+        more = f" and {count(len(runs) - 1, 'earlier run')}" if len(runs) > 1 else ""
+        words += f", found in {newest}{more}"
+    return [words, *(f"  {plain(note, 300)}" for note in report["notes"])]
