@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from harness.analyse.argument_coverage.point import (
@@ -16,7 +18,8 @@ from harness.analyse.argument_coverage.point import (
     with_argument,
     without_argument,
 )
-from harness.core import ALL, Argument, Enumerated, Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.analyse.argument_coverage.shape_points import reshaped
+from harness.core import ALL, Argument, Enumerated, Invocation, Recipe
 
 #: Every word that some ATen operator takes as an argument; PyTorch is asked which ones take which.
 WORDS = (
@@ -32,16 +35,14 @@ _MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
 _DIMS = re.compile(r"dim\d?|dims|axis\d?|\w+_dim|dims?_\w+|source|destination")
 
 
-def effective(argument: Any, invocation: Invocation) -> Any:
+def _effective(argument: Any, invocation: Invocation) -> Any:
     """The value that the call uses: the default where it is omitted."""
-    given = dict(invocation.arguments)
-    if argument.name in given:
-        return given[argument.name]
-    return argument.default_value if argument.has_default_value() else None
+    default = argument.default_value if argument.has_default_value() else None
+    return dict(invocation.arguments).get(argument.name, default)
 
 
 def _equals(argument: Any, value: object, invocation: Invocation) -> bool:
-    found = effective(argument, invocation)
+    found = _effective(argument, invocation)
     return type(found) is type(value) and found == value
 
 
@@ -91,13 +92,10 @@ def _given(subject: SurveyedOperator, argument: Any, base: Invocation) -> Iterat
 def _values(kind: str, base: Invocation) -> Iterator[Argument]:
     """Plain values of a type."""
     if kind == "Tensor":
-        for spec in base.tensors():
+        for spec in islice(base.tensors(), 1):
             yield spec
             for shape in ((), *((size,) for size in set(spec.shape))):
-                yield TensorSpec(
-                    shape, spec.dtype, contiguous_strides(shape), 0, Recipe(("any",), "plain", 0)
-                )
-            break
+                yield replace(reshaped(spec, shape), values=Recipe(("any",), "plain", 0))
     elif kind == "dtype":
         yield from (Enumerated("dtype", name) for name in ("float32", "int64"))
     elif kind.startswith("List["):
@@ -191,9 +189,8 @@ def signs(subject: SurveyedOperator) -> Iterator[Point]:
     """Scalars of each sign; whole numbers that are neither dims nor modes, too."""
     for argument in subject.arguments:
         name, kind = argument.name, kind_of(argument)
-        if kind != "number" and not (
-            kind == "int" and not _DIMS.fullmatch(name) and not _MODES.fullmatch(name)
-        ):
+        is_plain_int = kind == "int" and not _DIMS.fullmatch(name) and not _MODES.fullmatch(name)
+        if kind != "number" and not is_plain_int:
             continue
         for word, value in (("negative", -1), ("zero", 0), ("positive", 1)):
             yield Point(
@@ -206,5 +203,5 @@ def signs(subject: SurveyedOperator) -> Iterator[Point]:
 
 
 def _has_sign(argument: Any, sign: int, invocation: Invocation) -> bool:
-    found = effective(argument, invocation)
+    found = _effective(argument, invocation)
     return isinstance(found, int | float) and (found > 0) - (found < 0) == sign and found == found

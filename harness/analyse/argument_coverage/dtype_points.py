@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from harness.analyse.argument_coverage.point import (
     Acceptance,
@@ -76,28 +77,26 @@ def promotion(subject: SurveyedOperator) -> Iterator[Point]:
         if not any(is_float(spec.dtype) for s in subject.samples for spec in specs(s, other)):
             # An index, a mask: its dtype is no matter of promotion.
             continue
-        for left, lefts in REPRESENTATIVES.items():
-            for right, rights in REPRESENTATIVES.items():
-                pair = (lefts[0], rights[left == right])
-                if pair[0] != pair[1]:
-                    yield Point(
-                        name=f"{first} {left} with {other} {'other ' * (left == right)}{right}",
-                        hit=partial(_pairs, first, other, left, right),
-                        variants=partial(_paired, subject, first, other, pair),
-                        confirm=_has_result,
-                    )
-    for argument in subject.arguments:
-        if kind_of(argument) == "number":
-            for left, lefts in REPRESENTATIVES.items():
-                for right, value in (("float", 0.5), ("int", 2), ("bool", True)):
-                    if left != right:
-                        yield Point(
-                            name=f"{first} {left} with {argument.name} {right}",
-                            hit=partial(_with_scalar, first, left, argument.name, right),
-                            variants=lambda base, dtype=lefts[0], name=argument.name, value=value: (  # type: ignore[misc]
-                                with_argument(subject, _swapped(base, dtype), name, value),
-                            ),
-                        )
+        for (left, lefts), (right, rights) in product(REPRESENTATIVES.items(), repeat=2):
+            pair = (lefts[0], rights[left == right])
+            if pair[0] != pair[1]:
+                yield Point(
+                    name=f"{first} {left} with {other} {'other ' * (left == right)}{right}",
+                    hit=partial(_pairs, first, other, left, right),
+                    variants=partial(_paired, first, other, pair),
+                    confirm=_has_result,
+                )
+    scalars = (("float", 0.5), ("int", 2), ("bool", True))
+    numbers = [a.name for a in subject.arguments if kind_of(a) == "number"]
+    for name, (left, lefts), (right, value) in product(numbers, REPRESENTATIVES.items(), scalars):
+        if left != right:
+            yield Point(
+                name=f"{first} {left} with {name} {right}",
+                hit=partial(_with_scalar, first, left, name, right),
+                variants=lambda base, dtype=lefts[0], name=name, value=value: (  # type: ignore[misc]
+                    with_argument(subject, _swapped(base, dtype), name, value),
+                ),
+            )
 
 
 def _pairs(first: str, other: str, left: str, right: str, call: Invocation) -> bool:
@@ -107,9 +106,7 @@ def _pairs(first: str, other: str, left: str, right: str, call: Invocation) -> b
     return (kind_of_dtype(a.dtype), kind_of_dtype(b.dtype)) == (left, right)
 
 
-def _paired(
-    subject: SurveyedOperator, first: str, other: str, pair: tuple[str, str], base: Invocation
-) -> Iterator[Invocation]:
+def _paired(first: str, other: str, pair: tuple[str, str], base: Invocation) -> Iterator[Invocation]:
     if specs(base, first) and specs(base, other) and _is_telling(base):
         swapped = _swapped(base, pair[0])
         swapped = with_specs(swapped, (first,), lambda spec: replace(spec, dtype=pair[0]))

@@ -58,12 +58,7 @@ class Point:
 
 @dataclass(frozen=True)
 class SurveyedOperator:
-    """An operator as families see it.
-
-    Attributes:
-        overload: Dotted name.
-        samples: Some calls that PyTorch takes.
-    """
+    """An operator as families see it: its dotted name and some calls that PyTorch takes."""
 
     overload: str
     samples: tuple[Invocation, ...]
@@ -94,20 +89,14 @@ FAMILIES: dict[str, PointFamily] = {}
 
 def family(group: str) -> Callable[[PointFamily], PointFamily]:
     """Decorate the family of `group`, a word for reports."""
-
-    def register(function: PointFamily) -> PointFamily:
-        FAMILIES[group] = function
-        return function
-
-    return register
+    return lambda function: FAMILIES.setdefault(group, function)
 
 
 def kind_of(argument: Any) -> str:
     """A schema argument's type without ``Optional``: ``Tensor``, ``int``, ``List[int]``, ``dtype``."""
     # The constants that schemas speak of are integers to TorchScript, whose types `type` gives.
-    real = str(argument.real_type)
     for constant, kind in _CONSTANTS.items():
-        if constant in real:
+        if constant in str(argument.real_type):
             return kind
     kind = str(argument.type)
     return kind[len("Optional[") : -1] if kind.startswith("Optional[") else kind
@@ -115,17 +104,14 @@ def kind_of(argument: Any) -> str:
 
 def value_of(invocation: Invocation, name: str) -> Argument:
     """The argument as given, None where it is omitted."""
-    return next((argument for given, argument in invocation.arguments if given == name), None)
+    return dict(invocation.arguments).get(name)
 
 
 def specs(invocation: Invocation, name: str) -> tuple[TensorSpec, ...]:
     """The tensors of an argument, in a list or alone."""
     argument = value_of(invocation, name)
-    if isinstance(argument, TensorSpec):
-        return (argument,)
-    if isinstance(argument, tuple):
-        return tuple(element for element in argument if isinstance(element, TensorSpec))
-    return ()
+    elements = argument if isinstance(argument, tuple) else (argument,)
+    return tuple(element for element in elements if isinstance(element, TensorSpec))
 
 
 def with_argument(

@@ -1,11 +1,11 @@
-"""Points of shapes and layouts: ranks, sizes, strides, broadcasting."""
+"""Points of shapes and layouts: ranks, sizes, strides, broadcasting, sums of many terms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, permutations
 from operator import mul
 
 from harness.analyse.argument_coverage.point import (
@@ -18,10 +18,14 @@ from harness.analyse.argument_coverage.point import (
     with_specs,
 )
 from harness.core import Invocation, TensorSpec, contiguous_strides
+from harness.generate import OPERATOR_CASES
 
 #: Vector widths around which kernels switch to their tails.
 WIDTHS = (4, 8, 16, 32, 64)
-_RANKS = range(6)
+#: Terms beyond which a vectorised sum is added up in another order than a plain loop's.
+LONG = 128
+#: Families of operators that sum along a dim.
+_SUMMING = ("reduction", "matmul", "cumulative", "softmax", "norms")
 
 
 def reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
@@ -38,7 +42,7 @@ def _of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
 def ranks(subject: SurveyedOperator) -> Iterator[Point]:
     """Each rank of each tensor, 0 to 5."""
     for name in subject.tensors:
-        for rank in _RANKS:
+        for rank in range(6):
             yield Point(
                 name=f"{name} rank {rank}",
                 hit=lambda call, name=name, rank=rank: any(  # type: ignore[misc]
@@ -60,11 +64,8 @@ def _raised(step: int, spec: TensorSpec) -> TensorSpec:
 
 
 def _resized(spec: TensorSpec, old: int, new: int) -> TensorSpec:
-    return (
-        reshaped(spec, tuple(new if size == old else size for size in spec.shape))
-        if old in spec.shape
-        else spec
-    )
+    shape = tuple(new if size == old else size for size in spec.shape)
+    return reshaped(spec, shape) if old in spec.shape else spec
 
 
 def _replaced(old: TensorSpec, shape: tuple[int, ...], spec: TensorSpec) -> TensorSpec:
@@ -119,11 +120,7 @@ def layouts(subject: SurveyedOperator) -> Iterator[Point]:
         )
         yield Point(
             name=f"{name} expanded",
-            hit=lambda call, name=name: any(  # type: ignore[misc]
-                n > 1 and not stride
-                for s in specs(call, name)
-                for n, stride in zip(s.shape, s.strides, strict=True)
-            ),
+            hit=lambda call, name=name: any(map(_repeats, specs(call, name))),  # type: ignore[misc]
             variants=partial(_laid, name, _expanded),
         )
         yield Point(
@@ -156,36 +153,41 @@ def _expanded(spec: TensorSpec) -> TensorSpec:
 @family("broadcasting")
 def broadcasting(subject: SurveyedOperator) -> Iterator[Point]:
     """Each of two tensors smaller than the other."""
-    for small in subject.single_tensors:
-        for large in subject.single_tensors:
-            if small != large:
-                yield Point(
-                    name=f"{small} broadcast to {large}",
-                    hit=partial(_is_broadcast, small, large),
-                    variants=partial(_shrunk, small, large),
-                    confirm=_same_result,
-                )
+    for small, large in permutations(subject.single_tensors, 2):
+        yield Point(
+            name=f"{small} broadcast to {large}",
+            hit=partial(_is_broadcast, small, large),
+            variants=partial(_shrunk, small, large),
+            confirm=_same_result,
+        )
 
 
 def _is_broadcast(small: str, large: str, call: Invocation) -> bool:
     a, b = value_of(call, small), value_of(call, large)
     if not isinstance(a, TensorSpec) or not isinstance(b, TensorSpec) or a.shape == b.shape:
         return False
-    padded = _of_rank(a.shape, len(b.shape)) if len(a.shape) <= len(b.shape) else None
-    return padded is not None and all(m in (1, n) for m, n in zip(padded, b.shape, strict=True))
+    padded = _of_rank(a.shape, len(b.shape))
+    return len(a.shape) <= len(b.shape) and all(m in (1, n) for m, n in zip(padded, b.shape, strict=True))
 
 
 def _shrunk(small: str, large: str, base: Invocation) -> Iterator[Invocation]:
     a, b = value_of(base, small), value_of(base, large)
-    if (
-        isinstance(a, TensorSpec)
-        and isinstance(b, TensorSpec)
-        and a.shape == b.shape
-        and min(a.shape, default=1) > 1
-    ):
-        for shape in ((1,) * len(a.shape), ()):
+    if isinstance(a, TensorSpec) and isinstance(b, TensorSpec) and a.shape == b.shape:
+        for shape in ((1,) * len(a.shape), ()) if min(a.shape, default=1) > 1 else ():
             yield with_specs(base, (small,), partial(reshaped, shape=shape))
 
 
 def _same_result(base: Acceptance, answer: Acceptance) -> bool:
     return bool(answer.shapes) and answer.shapes == base.shapes and answer.shapes[0] != ()
+
+
+@family("accumulation")
+def accumulation(subject: SurveyedOperator) -> Iterator[Point]:
+    """Sums so long that the order of additions shows, which differs between libraries."""
+    case = OPERATOR_CASES[subject.overload]
+    if (case.judge.accumulates or case.judge.terms) and case.family in _SUMMING and subject.tensors:
+        yield Point(
+            name=f"{LONG} terms",
+            hit=lambda call: any(size >= LONG for spec in call.tensors() for size in spec.shape),
+            variants=partial(with_size, subject, subject.tensors[0], LONG + 1),
+        )

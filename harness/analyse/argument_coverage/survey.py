@@ -8,13 +8,16 @@ fails to draw it: a defect, unless `cases/unreachable.toml` excuses it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, zip_longest
 
+# Each registers its families of points.
+from harness.analyse.argument_coverage import argument_points, dtype_points, window_points  # noqa: F401
 from harness.analyse.argument_coverage.asker import Asker
-from harness.analyse.argument_coverage.families import FAMILIES
-from harness.analyse.argument_coverage.point import Acceptance, Point, SurveyedOperator
+from harness.analyse.argument_coverage.point import FAMILIES, Acceptance, Point, PointFamily, SurveyedOperator
 from harness.analyse.argument_coverage.unreachable import Excuse
 from harness.core import Invocation
 from harness.generate import OperatorCase, draw_invocations
@@ -35,13 +38,7 @@ _RESIZED = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Missed:
-    """A point that PyTorch takes and no draw hits.
-
-    Attributes:
-        group: Of the point.
-        point: Its name.
-        example: A call that hits it and that PyTorch takes.
-    """
+    """A point that PyTorch takes and no draw hits, with a call that hits it and that PyTorch takes."""
 
     group: str
     point: str
@@ -53,7 +50,6 @@ class Survey:
     """What was found of one operator.
 
     Attributes:
-        overload: Its name.
         draws: Calls drawn in all.
         asked: Of these, how many PyTorch was asked about.
         accepted: How many of those it took.
@@ -66,11 +62,11 @@ class Survey:
     """
 
     overload: str
-    draws: int
+    draws: int = 0
     asked: int
     accepted: int
     refusal: str
-    structures: int
+    structures: int = 0
     hit: dict[str, list[str]] = field(default_factory=dict)
     missed: list[Missed] = field(default_factory=list)
     excused: list[tuple[str, int]] = field(default_factory=list)
@@ -109,88 +105,67 @@ def survey(
     """
     first = draws if thorough else min(draws, _FIRST)
     calls: list[Invocation] = []
-    looks: list[_Look] = []
+    found: Survey | None = None
+    missed: list[tuple[Point, Missed]] = []
 
     def enough(drawn: Invocation) -> bool:
+        nonlocal found, missed
         calls.append(drawn)
         if len(calls) == first:
-            looks.append(_Look.at(case, calls, asker, excuses, groups))
-        elif looks:
+            found, missed = _look(case, calls, asker, excuses, groups)
+        elif found is not None:
             # Only to see whether they come: PyTorch is not asked about each.
-            looks[0].see(drawn)
-        return bool(looks) and not looks[0].missed
+            for reached in [(point, miss) for point, miss in missed if point.hit(drawn)]:
+                missed.remove(reached)
+                found.hit.setdefault(reached[1].group, []).append(reached[1].point)
+        return found is not None and not missed
 
     draw_invocations(case, seed=seed, count=draws, enough=enough)
-    look = looks[0] if looks else _Look.at(case, calls, asker, excuses, groups)
-    return Survey(
-        overload=case.overload,
+    if found is None:
+        found, missed = _look(case, calls, asker, excuses, groups)
+    return replace(
+        found,
         draws=len(calls),
-        asked=look.asked,
-        accepted=look.accepted,
-        refusal=look.refusal,
         structures=len({call.structure_id for call in calls}),
-        hit=look.hit,
-        missed=[missed for _, missed in look.missed],
-        excused=look.excused,
-        ranks=dict(sorted(Counter(_rank(call) for call in calls).items())),
+        missed=[miss for _, miss in missed],
+        ranks=dict(sorted(Counter(map(_rank, calls)).items())),
     )
 
 
-@dataclass(kw_only=True)
-class _Look:
-    """What PyTorch says of some draws, and which points are still open after them."""
-
-    asked: int
-    accepted: int
-    refusal: str
-    hit: dict[str, list[str]]
-    missed: list[tuple[Point, Missed]]
-    excused: list[tuple[str, int]]
-
-    @classmethod
-    def at(
-        cls,
-        case: OperatorCase,
-        calls: Sequence[Invocation],
-        asker: Asker,
-        excuses: Sequence[Excuse],
-        groups: Collection[str] | None,
-    ) -> _Look:
-        """Ask PyTorch about `calls`, and about variants of them for the points that none hits."""
-        answers = asker.ask(calls)
-        refusals = Counter(answer.refusal for answer in answers if not answer.taken)
-        taken = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer.taken]
-        subject = SurveyedOperator(case.overload, tuple(call for call, _ in taken[:_FIRST]))
-        hit: dict[str, list[str]] = {}
-        unhit: list[tuple[str, Point]] = []
-        excused: list[tuple[str, int]] = []
-        ours = [(i, excuse) for i, excuse in enumerate(excuses) if excuse.concerns(case.overload)]
-        families = {**FAMILIES, "dynamic": _Dynamic([call for call, _ in taken], asker).points}
-        for group, points in families.items():
-            if groups is not None and group not in groups:
-                continue
-            for point in points(subject):
-                excuse = next((i for i, excuse in ours if excuse.covers(point.name)), None)
-                if any(point.hit(call) for call, _ in taken):
-                    hit.setdefault(group, []).append(point.name)
-                elif excuse is not None:
-                    excused.append((point.name, excuse))
-                else:
-                    unhit.append((group, point))
-        return cls(
-            asked=len(answers),
-            accepted=len(taken),
-            refusal=refusals.most_common(1)[0][0] if refusals else "",
-            hit=hit,
-            missed=_reachable(unhit, taken, asker),
-            excused=excused,
-        )
-
-    def see(self, call: Invocation) -> None:
-        """Look for the open points in one more draw."""
-        for found in [found for found in self.missed if found[0].hit(call)]:
-            self.missed.remove(found)
-            self.hit.setdefault(found[1].group, []).append(found[0].name)
+def _look(
+    case: OperatorCase,
+    calls: Sequence[Invocation],
+    asker: Asker,
+    excuses: Sequence[Excuse],
+    groups: Collection[str] | None,
+) -> tuple[Survey, list[tuple[Point, Missed]]]:
+    """What PyTorch says of `calls`, and of variants of them for the points that none hits."""
+    answers = asker.ask(calls)
+    refusals = Counter(answer.refusal for answer in answers if not answer.taken)
+    taken = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer.taken]
+    subject = SurveyedOperator(case.overload, tuple(call for call, _ in taken[:_FIRST]))
+    survey = Survey(
+        overload=case.overload,
+        asked=len(answers),
+        accepted=len(taken),
+        refusal=refusals.most_common(1)[0][0] if refusals else "",
+    )
+    unhit: list[tuple[str, Point]] = []
+    ours = [(i, excuse) for i, excuse in enumerate(excuses) if excuse.concerns(case.overload)]
+    families: dict[str, PointFamily] = {
+        **FAMILIES,
+        "dynamic": partial(_dynamic, [call for call, _ in taken], asker),
+    }
+    for group, points in {**FAMILIES, "dynamic": dynamic}.items():
+        for point in points(subject) if groups is None or group in groups else ():
+            excuse = next((i for i, excuse in ours if excuse.covers(point.name)), None)
+            if any(point.hit(call) for call, _ in taken):
+                survey.hit.setdefault(group, []).append(point.name)
+            elif excuse is not None:
+                survey.excused.append((point.name, excuse))
+            else:
+                unhit.append((group, point))
+    return survey, _reachable(unhit, taken, asker)
 
 
 def _rank(call: Invocation) -> int:
@@ -204,12 +179,12 @@ def _reachable(
     missed: dict[str, tuple[Point, Missed]] = {}
     bases = _varied([call for call, _ in taken])
     answered = dict(taken)
-    for start in range(0, len(bases), _BASES_AT_ONCE):
+    for some in _batches(bases):
         questions = [
             (group, point, base, variant)
             for group, point in unhit
             if point.name not in missed
-            for base in bases[start : start + _BASES_AT_ONCE]
+            for base in some
             for variant in point.variants(base)
         ]
         answers = asker.ask([variant for *_, variant in questions])
@@ -225,32 +200,20 @@ def _varied(calls: Sequence[Invocation]) -> list[Invocation]:
     # Of empty tensors kernels check little.
     full = [call for call in calls if all(spec.numel for spec in call.tensors())] or calls
     ordered = sorted(full, key=lambda call: not all(spec.numel > 1 for spec in call.tensors()))
-    by_rank: dict[int, list[Invocation]] = {}
+    by_rank: defaultdict[int, list[Invocation]] = defaultdict(list)
     for call in ordered:
-        by_rank.setdefault(_rank(call), []).append(call)
-    found: list[Invocation] = []
-    while len(found) < _BASES and any(by_rank.values()):
-        for members in by_rank.values():
-            if members:
-                found.append(members.pop(0))
-    return found[:_BASES]
+        by_rank[_rank(call)].append(call)
+    in_turn = chain.from_iterable(zip_longest(*by_rank.values()))
+    return [call for call in in_turn if call is not None][:_BASES]
 
 
-class _Dynamic:
+def _batches(calls: Sequence[Invocation]) -> Iterator[Sequence[Invocation]]:
+    return (calls[start : start + _BASES_AT_ONCE] for start in range(0, len(calls), _BASES_AT_ONCE))
+
+
+def _dynamic(calls: Sequence[Invocation], asker: Asker, subject: SurveyedOperator) -> Iterator[Point]:
     """The point that a call stays valid with other sizes, which PyTorch must be asked."""
-
-    def __init__(self, calls: Sequence[Invocation], asker: Asker) -> None:
-        self._calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
-        self._asker = asker
-
-    def points(self, subject: SurveyedOperator) -> Iterator[Point]:
-        """That one, where some tensor has a size that could change."""
-        if self._calls:
-            found = self._found()
-            yield Point(name=DYNAMIC, hit=lambda call: found, variants=lambda base: self._calls[:1])
-
-    def _found(self) -> bool:
-        return any(
-            any(self._asker.resizable(self._calls[start : start + _BASES_AT_ONCE]))
-            for start in range(0, len(self._calls), _BASES_AT_ONCE)
-        )
+    calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
+    if calls:
+        found = any(any(asker.resizable(some)) for some in _batches(calls))
+        yield Point(name=DYNAMIC, hit=lambda call: found, variants=lambda base: calls[:1])

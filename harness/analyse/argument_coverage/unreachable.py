@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,13 +18,7 @@ class BadExceptions(Exception):
 
 @dataclass(frozen=True)
 class Excuse:
-    """One entry.
-
-    Attributes:
-        overloads: Globs of dotted names.
-        points: Globs of names of points.
-        reason: Why they are not drawn.
-    """
+    """One entry: globs of dotted names, globs of names of points, and why these are not drawn."""
 
     overloads: tuple[str, ...]
     points: tuple[str, ...]
@@ -33,24 +26,16 @@ class Excuse:
 
     def concerns(self, overload: str) -> bool:
         """Whether it excuses points of that operator."""
-        return _any(overload, self.overloads)
+        return any(fnmatch.fnmatchcase(overload, glob) for glob in self.overloads)
 
     def covers(self, point: str) -> bool:
         """Whether it excuses that point, of the operators that it concerns."""
-        return _any(point, self.points)
-
-
-def _any(name: str, globs: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+        return any(fnmatch.fnmatchcase(point, glob) for glob in self.points)
 
 
 @cache
 def excuses() -> tuple[Excuse, ...]:
-    """Those of `cases/unreachable.toml`.
-
-    Raises:
-        BadExceptions: the file is wrong.
-    """
+    """Those of `cases/unreachable.toml`."""
     return read(cases_directory() / "unreachable.toml")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from harness.analyse.argument_coverage.point import Point, SurveyedOperator, family, specs, with_specs
+from harness.analyse.argument_coverage.shape_points import reshaped
 from harness.core import (
     INT_RANGE,
     PRECISION,
@@ -16,7 +18,6 @@ from harness.core import (
     Literal,
     Recipe,
     TensorSpec,
-    contiguous_strides,
     is_float,
     values,
 )
@@ -27,8 +28,11 @@ INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")
 _SMALLEST_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 _LARGEST = {dtype: max(v for v in values.special_floats(dtype) if v < np.inf) for dtype in PRECISION}
 
+_Test: TypeAlias = Callable[[str], bool]
+_Example: TypeAlias = Callable[[str], float]
+
 #: Class of floating-point numbers → an example in `dtype`.
-_FLOATS = {
+_FLOATS: dict[str, _Example] = {
     "NaN": lambda dtype: float("nan"),
     "+inf": lambda dtype: float("inf"),
     "-inf": lambda dtype: float("-inf"),
@@ -38,7 +42,7 @@ _FLOATS = {
     "half": lambda dtype: 2.5,
     "tie": lambda dtype: 1.0,
 }
-_INTS = {
+_INTS: dict[str, _Example] = {
     "negative": lambda dtype: -1,
     "zero": lambda dtype: 0,
     "positive": lambda dtype: 1,
@@ -63,7 +67,7 @@ def classes(spec: TensorSpec) -> frozenset[str]:
     """The classes of which the tensor has a number."""
     if not spec.numel:
         return frozenset()
-    held, found = computed(spec), set()
+    held = computed(spec)
     if is_float(spec.dtype):
         finite = held[np.isfinite(held)]
         size = np.abs(finite)
@@ -88,8 +92,7 @@ def classes(spec: TensorSpec) -> frozenset[str]:
         }
     else:
         tests = {"true": held.any(), "false": not held.all()}
-    found = {name for name, true in tests.items() if true}
-    return frozenset(found)
+    return frozenset(name for name, true in tests.items() if true)
 
 
 def is_index(spec: TensorSpec) -> bool:
@@ -118,28 +121,20 @@ def number_classes(subject: SurveyedOperator) -> Iterator[Point]:
         )
 
 
-def _class(name: str, word: str, example: object, of: object) -> Point:
+def _class(name: str, word: str, example: _Example, of: _Test) -> Point:
     flag = word.removesuffix(" integer")
     return Point(
         name=f"{name} {word}",
-        hit=lambda call: any(of(s.dtype) and flag in classes(s) for s in specs(call, name)),  # type: ignore[operator]
+        hit=lambda call: any(of(s.dtype) and flag in classes(s) for s in specs(call, name)),
         variants=lambda base: _holding(name, word, example, of, base),
     )
 
 
-def _holding(name: str, word: str, example: object, of: object, base: Invocation) -> Iterator[Invocation]:
+def _holding(name: str, word: str, example: _Example, of: _Test, base: Invocation) -> Iterator[Invocation]:
     if word == "negative integer" and any(s.dtype.startswith("uint") for s in specs(base, name)):
         return
-    if any(of(s.dtype) and s.numel > 1 and not is_index(s) for s in specs(base, name)):  # type: ignore[operator]
-        yield with_specs(
-            base,
-            (name,),
-            lambda s: (
-                replace(s, values=Literal((example(s.dtype),) * s.storage_size))  # type: ignore[operator]
-                if of(s.dtype)  # type: ignore[operator]
-                else s
-            ),
-        )
+    if any(of(s.dtype) and s.numel > 1 and not is_index(s) for s in specs(base, name)):
+        yield with_specs(base, (name,), lambda s: _filled(s, example(s.dtype)) if of(s.dtype) else s)
 
 
 @family("indices")
@@ -149,12 +144,16 @@ def indices(subject: SurveyedOperator) -> Iterator[Point]:
         if not any(is_index(s) for sample in subject.samples for s in specs(sample, name)):
             continue
         for word, hit, change in (
-            ("repeated", _repeats, partial(_all_at, 0)),
-            ("negative", lambda s: bool((computed(s) < 0).any()), partial(_all_at, -1)),
-            ("first", lambda s: bool((computed(s) == 0).any()), partial(_all_at, 0)),
-            ("last", lambda s: bool((computed(s) == _extent(s) - 1).any()), _at_end),
-            ("fewer than places", lambda s: 0 < s.numel < _extent(s), _shortened),
-            ("none", lambda s: not s.numel, _emptied),
+            ("repeated", _repeats, partial(_filled, value=0)),
+            ("negative", lambda s: (computed(s) < 0).any(), partial(_filled, value=-1)),
+            ("first", lambda s: (computed(s) == 0).any(), partial(_filled, value=0)),
+            (
+                "last",
+                lambda s: (computed(s) == _extent(s) - 1).any(),
+                lambda s: _filled(s, _extent(s) - 1),
+            ),
+            ("fewer than places", lambda s: 0 < s.numel < _extent(s), partial(_with_last, 1)),
+            ("none", lambda s: not s.numel, partial(_with_last, 0)),
             ("int32", lambda s: s.dtype == "int32", lambda s: replace(s, dtype="int32")),
         ):
             yield Point(
@@ -180,19 +179,9 @@ def _repeats(spec: TensorSpec) -> bool:
     return spec.numel > 1 and len(np.unique(computed(spec))) < spec.numel
 
 
-def _all_at(place: int, spec: TensorSpec) -> TensorSpec:
-    return replace(spec, values=Literal((place,) * spec.storage_size))
+def _filled(spec: TensorSpec, value: Any) -> TensorSpec:
+    return replace(spec, values=Literal((value,) * spec.storage_size))
 
 
-def _at_end(spec: TensorSpec) -> TensorSpec:
-    return _all_at(_extent(spec) - 1, spec)
-
-
-def _shortened(spec: TensorSpec) -> TensorSpec:
-    shape = (*spec.shape[:-1], 1)
-    return replace(spec, shape=shape, strides=contiguous_strides(shape), offset=0)
-
-
-def _emptied(spec: TensorSpec) -> TensorSpec:
-    shape = (*spec.shape[:-1], 0)
-    return replace(spec, shape=shape, strides=contiguous_strides(shape), offset=0)
+def _with_last(size: int, spec: TensorSpec) -> TensorSpec:
+    return reshaped(spec, (*spec.shape[:-1], size))
