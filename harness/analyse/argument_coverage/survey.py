@@ -152,10 +152,7 @@ def _look(
     )
     unhit: list[tuple[str, Point]] = []
     ours = [(i, excuse) for i, excuse in enumerate(excuses) if excuse.concerns(case.overload)]
-    families: dict[str, PointFamily] = {
-        **FAMILIES,
-        "dynamic": partial(_dynamic, [call for call, _ in taken], asker),
-    }
+    dynamic: PointFamily = partial(_dynamic, [call for call, _ in taken], asker)
     for group, points in {**FAMILIES, "dynamic": dynamic}.items():
         for point in points(subject) if groups is None or group in groups else ():
             excuse = next((i for i, excuse in ours if excuse.covers(point.name)), None)
