@@ -48,7 +48,6 @@ class Converted:
     """Groups inside one model.
 
     Attributes:
-        model: The whole.
         members: Of its parts, in order.
         convert_ms: Each case's share.
         rule: What the user's rules contributed to every member; "" for nothing.
@@ -84,8 +83,6 @@ class NotConverted:
     """Groups without a valid model.
 
     Attributes:
-        members: The groups.
-        failure: Why they have none.
         converted: The model that the check rejects; None where there is none.
         rule: What the user's rules contributed.
     """
@@ -108,13 +105,9 @@ def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Ac
 
 
 class BatchExport:
-    """Exports with one converter.
+    """Exports with one started converter, and the user's rules that it was started with.
 
-    Args:
-        settings: Of the task.
-        converter: Started.
-        book: The user's rules that the converter was started with.
-        announce: Takes each `Step` before the step is taken.
+    `announce` takes each `Step` before the step is taken.
     """
 
     def __init__(

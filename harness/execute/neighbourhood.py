@@ -31,10 +31,7 @@ def sensitivity(invocation: Invocation, outputs: Sequence[str]) -> tuple[Sensiti
 
     Args:
         invocation: The case.
-        outputs: Dtypes of its outputs.
-
-    Returns:
-        One for each output; None for an output that float64 has no answer for, and as a whole.
+        outputs: Dtypes of its outputs; the result has None for one that float64 has no answer for.
     """
     tensors = build_tensors(invocation)
     truth = in_float64(invocation, tensors)
@@ -142,7 +139,7 @@ def _moved(
         tensors: Its inputs.
         dtype: Whose last places; the moved tensors are in float64 then. None for each tensor's own.
         signs: Seed of the directions.
-        steps: How many places.
+        steps: In last places.
     """
     random = np.random.Generator(np.random.PCG64(signs))
 

@@ -48,8 +48,6 @@ class Exportable:
         Args:
             exported: The invocation.
             cases: What is run with it; dimensions in which they differ from it may be left dynamic.
-            outputs: How many tensors the call returns.
-            index: Of its group.
             tensors: Example inputs in place of those that the invocation describes.
         """
         return cls(
@@ -113,11 +111,7 @@ def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic:
 def export_alone(
     converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
 ) -> onnx.ModelProto:
-    """The model of one structure by itself.
-
-    Raises:
-        Exception: the converter's own.
-    """
+    """The model of one structure by itself."""
     return converter.convert(export_request([structure], opset=opset, dynamic=dynamic))
 
 

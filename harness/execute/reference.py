@@ -24,7 +24,6 @@ class Reference:
     """A case that PyTorch accepts; an `harness.compare.nearness.Oracle`.
 
     Attributes:
-        invocation: The case.
         feeds: Its tensors as arrays, before the call.
         expected: PyTorch's outputs.
     """
@@ -49,11 +48,7 @@ class Reference:
         return not all(spec.is_contiguous for spec in self.invocation.tensors())
 
     def on_contiguous_inputs(self) -> Reference:
-        """The same call on row-major copies of the inputs.
-
-        Raises:
-            Exception: PyTorch's own, where it rejects them.
-        """
+        """The same call on row-major copies of the inputs."""
         tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
         outputs = call_invocation(self.invocation, tensors)
         return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
@@ -127,9 +122,6 @@ def _in_float64(
     least_scale: int = 0,
 ) -> tuple[Array | None, ...] | None:
     """The same call with floating tensors in float64, or None where PyTorch has no such call.
-
-    Float64 is PyTorch's default dtype meanwhile: it decides in what integers are divided, and what dtype a
-    sequence of Python floats has.
 
     Args:
         invocation: The case.

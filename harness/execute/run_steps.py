@@ -5,14 +5,17 @@ They need no PyTorch, since goldens are run with them, too. The steps before are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import onnx
 
 from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
 from harness.core import Array
 from harness.run import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,7 @@ def emitted_opset(model: onnx.ModelProto) -> int | None:
 
 
 def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
-    """Whether a model has the opset that was asked for.
-
-    Raises:
-        ValueError: it has another.
-    """
+    """Raises `ValueError` where a model has another opset than was asked for."""
     emitted = emitted_opset(model)
     if opset is not None and emitted != opset:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
@@ -59,16 +58,13 @@ def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
 def check_model(
     model: onnx.ModelProto, opset: int | None, outputs: Sequence[str] | int, what: str = "program"
 ) -> None:
-    """Whether a model is valid ONNX, at the opset asked for, with the outputs of what was exported.
+    """Raises unless a model is valid ONNX, at the opset asked for, with the outputs of what was exported.
 
     Args:
         model: As the converter emitted it.
         opset: That was asked for; None for the converter's own.
         outputs: Names of the outputs; their number where names may be the converter's own.
         what: What was exported, for the message.
-
-    Raises:
-        Exception: it is not; the message says in what way.
     """
     check_opset(model, opset)
     found = [output.name for output in model.graph.output]
@@ -81,12 +77,9 @@ def check_model(
 def shape_ranges(
     model: onnx.ModelProto, names: Sequence[str], shapes: Iterable[Sequence[tuple[int, ...]]]
 ) -> dict[str, ShapeRange]:
-    """The sizes that a dynamic model will be run with.
+    """The sizes that a dynamic model will be run with, for those of `names` that it has as inputs.
 
-    Args:
-        model: Inputs that it lacks are left out.
-        names: Graph inputs.
-        shapes: Of each case, what is fed to each of `names`; the first case's are the typical ones.
+    `shapes` has of each case what is fed to each of `names`; the first case's are the typical ones.
     """
     present = {value.name for value in model.graph.input}
     return {
@@ -118,31 +111,13 @@ def narrowing(name: str, backend: Backend, dtypes: Iterable[str]) -> str:
 def load_step(
     backend: Backend, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None
 ) -> BackendSession | StepFailure:
-    """Load a model, or say why that fails.
-
-    Raises:
-        DeviceLost: see there.
-    """
-    try:
-        return backend.load(model, shapes)
-    except DeviceLost:
-        raise
-    except Exception as error:
-        return _failure(Stage.LOAD, error)
+    """Load a model, or say why that fails, unless the device is lost."""
+    return _attempt(Stage.LOAD, lambda: backend.load(model, shapes))
 
 
 def run_step(session: BackendSession, feeds: Mapping[str, Array]) -> tuple[Array, ...] | StepFailure:
-    """Run a loaded model once, or say why that fails.
-
-    Raises:
-        DeviceLost: see there.
-    """
-    try:
-        return tuple(session.run(feeds))
-    except DeviceLost:
-        raise
-    except Exception as error:
-        return _failure(Stage.RUN, error)
+    """Run a loaded model once, or say why that fails, unless the device is lost."""
+    return _attempt(Stage.RUN, lambda: tuple(session.run(feeds)))
 
 
 def outputs_or_failure(
@@ -151,17 +126,12 @@ def outputs_or_failure(
     feeds: Mapping[str, Array],
     shapes: Mapping[str, ShapeRange] | None = None,
 ) -> tuple[Array, ...] | StepFailure:
-    """What a backend makes of a model: both steps.
-
-    Raises:
-        DeviceLost: see there.
-    """
+    """What a backend makes of a model: both steps."""
     session = load_step(backend, model, shapes)
     if isinstance(session, StepFailure):
         return session
     if not session.runnable:
-        built = RuntimeError("it cannot run on this machine")
-        return StepFailure(Stage.LOAD, Outcome.BUILT, built)
+        return StepFailure(Stage.LOAD, Outcome.BUILT, RuntimeError("it cannot run on this machine"))
     return run_step(session, feeds)
 
 
@@ -171,17 +141,18 @@ def outputs_of(
     feeds: Mapping[str, Array],
     shapes: Mapping[str, ShapeRange] | None = None,
 ) -> tuple[Array, ...]:
-    """The same for a model that is known to run.
-
-    Raises:
-        Exception: the backend's own.
-    """
+    """The same for a model that is known to run; else the backend's own exception is raised."""
     found = outputs_or_failure(backend, model, feeds, shapes)
     if isinstance(found, StepFailure):
         raise found.error
     return found
 
 
-def _failure(stage: Stage, error: Exception) -> StepFailure:
-    unsupported = isinstance(error, UnsupportedModel)
-    return StepFailure(stage, Outcome.UNSUPPORTED if unsupported else Outcome.ERROR, error)
+def _attempt(stage: Stage, step: Callable[[], _T]) -> _T | StepFailure:
+    try:
+        return step()
+    except DeviceLost:
+        raise
+    except Exception as error:
+        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedModel) else Outcome.ERROR
+        return StepFailure(stage, outcome, error)

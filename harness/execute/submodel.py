@@ -42,15 +42,9 @@ def outer_names(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str]) -> onnx.ModelProto:
-    """The part of `model` that computes `outputs`.
+    """The part of `model` that computes `outputs`, with the same names and metadata, in the same order.
 
-    Args:
-        model: Left as it is.
-        inputs: Graph inputs to keep, used or not: a case has all of its inputs.
-        outputs: Graph outputs to keep.
-
-    Returns:
-        A model with the same nodes, names and metadata, in the same order.
+    `inputs` are kept, used or not: a case has all of its inputs.
     """
     graph = model.graph
     wanted_inputs, wanted_outputs = set(inputs), set(outputs)
@@ -76,11 +70,7 @@ def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str
 
 
 def owners(model: onnx.ModelProto, names: Iterable[str]) -> dict[str, set[str]]:
-    """Which graph outputs depend on the nodes called `names`.
-
-    Returns:
-        Node name → names of graph outputs; unknown names are left out.
-    """
+    """Node name → the graph outputs that depend on it, for those of `names` that are known."""
     consumers: dict[str, list[int]] = {}
     nodes = list(model.graph.node)
     for i, node in enumerate(nodes):

@@ -41,12 +41,7 @@ class WorkerFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended.
-
-    Attributes:
-        outcome: `CRASH` or `TIMEOUT`.
-        message: In what words.
-    """
+    """How a worker ended: `CRASH` or `TIMEOUT`, and in what words."""
 
     outcome: Outcome
     message: str
@@ -90,11 +85,7 @@ class Supervisor:
         return self._worker.pid
 
     def run(self, task: Task) -> Iterator[list[Result]]:
-        """Carry out `task`: one `Result` per case and backend, in lists as they come.
-
-        Raises:
-            WorkerFailed: no worker can be started.
-        """
+        """Carry out `task`: one `Result` per case and backend, in lists as they come."""
         stack = [task]
         while stack:
             current = stack.pop()
@@ -135,11 +126,7 @@ class Supervisor:
         return [found[i] for i in range(len(bases))]
 
     def serve_alone(self, task: WorkerTask) -> Iterator[Any]:
-        """As `serve`, in a worker of its own: what PyTorch keeps of one export can make the next one fail.
-
-        Raises:
-            WorkerFailed: no worker can be started.
-        """
+        """As `serve`, in a worker of its own: what PyTorch keeps of one export can make the next one fail."""
         if self._worker.served:
             self._worker.stop()
         return self.serve(task)
@@ -193,6 +180,7 @@ def _after_death(
     hit = (step.backend,) if step.backend else task.backends
     suspects = list(dict.fromkeys(group for group, _ in step.cases))
     guilty: list[Result] = []
+    split: list[set[int]] = []
     if len(suspects) == 1:
         guilty = [
             Result(
@@ -208,7 +196,6 @@ def _after_death(
             if (case, backend) not in done
         ]
         done = done | {(r.case, r.backend) for r in guilty}
-        split: list[set[int]] = []
     else:
         middle = len(suspects) // 2
         split = [set(suspects[:middle]), set(suspects[middle:])]
@@ -224,11 +211,11 @@ def _after_death(
     tasks = []
     for left, groups in pending.items():
         for part in [*split, None]:
-            chosen = [
+            chosen = tuple(
                 g
                 for g in groups
                 if (g.index in part if part is not None else not any(g.index in s for s in split))
-            ]
+            )
             if chosen:
-                tasks.append(replace(task, groups=tuple(chosen), backends=left))
+                tasks.append(replace(task, groups=chosen, backends=left))
     return guilty, tasks

@@ -68,12 +68,7 @@ class Task:
 
 @dataclass(frozen=True)
 class ResizeTask:
-    """Invocations to find other valid sizes for, for dynamic exports.
-
-    Attributes:
-        bases: Index → invocation.
-        count: Variants wanted of each.
-    """
+    """Invocations to find other valid sizes for, for dynamic exports: `count` variants of each base."""
 
     handler: ClassVar[str] = "harness.execute.resize:carry_out"
 
@@ -139,22 +134,15 @@ class Started:
 
 @dataclass(frozen=True)
 class Noted:
-    """A converter has been started of which a person should know something.
-
-    Attributes:
-        note: A line.
-    """
+    """A converter has been started of which a person should know something: a line."""
 
     note: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The task is over; with `lost` it is not done, and the process must not be used again.
-
-    Attributes:
-        lost: That a device is lost, or what went wrong within the harness.
-    """
+    """The task is over; with `lost`, that a device is or what went wrong within the harness, it is not done,
+    and the process must not be used again."""
 
     lost: str = ""
 

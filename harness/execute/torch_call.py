@@ -29,11 +29,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 
 def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that the call returns for `tensors` in place of the invocation's.
-
-    Raises:
-        Exception: PyTorch's own, where it rejects them.
-    """
+    """The tensors that the call returns for `tensors` in place of the invocation's; PyTorch may reject it."""
     # Random operators repeat, so that a case is the same wherever it runs.
     # (`torch.manual_seed` seeds every kind of device and formats a stack trace for each.)
     torch.default_generator.manual_seed(0)
@@ -81,9 +77,3 @@ def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
     return tuple(to_numpy(t) if t.dtype in (torch.float64, torch.complex128) else None for t in outputs)
-
-
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        return tensor.to(torch.complex128)
-    return tensor.double() if tensor.is_floating_point() else tensor

@@ -19,11 +19,7 @@ from harness.run import BACKENDS, Backend, DeviceLost
 
 
 def start_worker(send: Send) -> Callable[[WorkerTask], None]:
-    """What carries out tasks in this process.
-
-    Args:
-        send: Takes the messages of a task's handler, and at last `Finished`.
-    """
+    """What carries out tasks in this process; `send` takes a handler's messages, and at last `Finished`."""
     # One thread a process: the harness runs as many processes as the user asks for.
     torch.set_num_threads(1)
     # Operators are judged as their family files say, whoever started the fork server.
@@ -40,11 +36,7 @@ StartedConverter: TypeAlias = "tuple[Converter, RuleBook | None]"
 
 
 class WorkerProcess:
-    """What a task has of the process that carries it out: started converters and backends, and the way back.
-
-    Args:
-        send: Sends a plain value to whoever gave the task.
-    """
+    """What a task has of the process that carries it out: started converters and backends, a way back."""
 
     def __init__(self, send: Send) -> None:
         self.send = send

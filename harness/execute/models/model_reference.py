@@ -140,12 +140,7 @@ class RoundingOracle:
 
 
 class ModelReference(RoundingOracle):
-    """One run of a model in PyTorch.
-
-    Attributes:
-        invocation: Its inputs.
-        feeds: The same inputs, as arrays.
-    """
+    """One run of a model in PyTorch; `feeds` are the inputs of the invocation, as arrays."""
 
     def __init__(
         self,
@@ -176,12 +171,7 @@ def quiet_call() -> Iterator[None]:
 
 
 def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:
-    """Run a model in PyTorch on the CPU.
-
-    Raises:
-        ValueError: no output is a tensor.
-        Exception: PyTorch's own, or the model's.
-    """
+    """Run a model in PyTorch on the CPU; raises `ValueError` where no output is a tensor."""
     tensors = build_tensors(invocation)
     feeds = tuple(to_numpy(t) for t in tensors)
     with quiet_call():
@@ -192,12 +182,7 @@ def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs everything in float64, and perturbs what operators compute.
-
-    Args:
-        roundoff: The largest relative change; 0 for none.
-        seed: Of the changes.
-    """
+    """Runs everything in float64, and changes what operators compute by up to `roundoff` of it."""
 
     def __init__(self, roundoff: float, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

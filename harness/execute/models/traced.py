@@ -41,11 +41,7 @@ class _Path(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def path(model: LoadedModel, invocation: Invocation) -> list[str]:
-    """The operators that PyTorch calls for these inputs, with the weights that they take.
-
-    Raises:
-        Exception: PyTorch's own, or the model's.
-    """
+    """The operators that PyTorch calls for these inputs, with the weights that they take."""
     tensors = build_tensors(invocation)
     with quiet_call(), _Path(model.program) as noted:
         model.program(*tensors)
