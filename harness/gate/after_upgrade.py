@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +19,7 @@ from harness.gate.golden.golden_store import MANIFEST_FILE, Manifest, read_set
 from harness.gate.golden.verify import GoldenDifference, verify
 from harness.gate.run_diff import version_changes
 from harness.generate import load_cases
-from harness.record import ResultsError, read_run_info
+from harness.record import ResultsError, installed_versions, read_run_info
 from harness.run import BACKENDS
 
 
@@ -96,26 +95,19 @@ def _versions(manifest: Manifest) -> dict[str, tuple[str, str]]:
         **{f"converter {name}": version for name, version in manifest.converters.items()},
         **{f"backend {name}": version for name, version in manifest.backends.items()},
     }
-    now = {name: _installed(name) for name in manifest.versions}
+    installed = installed_versions(manifest.versions)
+    now = {name: installed.get(name, "") for name in manifest.versions}
     for name in manifest.converters:
         try:
             now[f"converter {name}"] = find_converter(name).version()
         except UnknownName:
             now[f"converter {name}"] = ""
     for name in manifest.backends:
+        now[f"backend {name}"] = ""
         if _runs(name):
             entry, argument = BACKENDS.find(name)
             now[f"backend {name}"] = entry.version(argument)
-        else:
-            now[f"backend {name}"] = ""
     return version_changes(before, now)
-
-
-def _installed(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 #: What pytest ends with where every item had its turn.

@@ -46,7 +46,8 @@ def column_numbers(column: pa.ChunkedArray, vocabulary: Vocabulary[str]) -> Numb
     encoded = column.combine_chunks().fill_null("").dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
-    return vocabulary.numbers(encoded.dictionary.to_pylist())[_plain(encoded.indices)]
+    indices: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return vocabulary.numbers(encoded.dictionary.to_pylist())[indices]
 
 
 def combined_numbers(columns: list[Numbers], vocabulary: Vocabulary[tuple[int, ...]]) -> Numbers:
@@ -59,7 +60,3 @@ def combined_numbers(columns: list[Numbers], vocabulary: Vocabulary[tuple[int, .
     _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
     words = zip(*(column[first].tolist() for column in columns), strict=True)
     return vocabulary.numbers(words)[inverse]
-
-
-def _plain(indices: pa.Array) -> Numbers:
-    return np.asarray(indices.to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,19 +42,18 @@ class Selection:
             ResultsError: the run cannot be read, or holds nothing under a name that was asked for; near
                 ones are named.
         """
-        for name, wanted in self._asked():
+        for name, wanted in vars(self).items():
+            if not wanted:
+                continue
             known = sorted(set(store.read(results_dir, [name])[name].to_pylist()) - {""})
             chosen = [value for word in wanted for value in _named(results_dir, name, word, known)]
             condition = pc.field(name).isin(chosen)
             where = condition if where is None else where & condition
         return store.read(results_dir, columns, where)
 
-    def _asked(self) -> list[tuple[str, tuple[str, ...]]]:
-        # Blames, outcomes and stages are checked where they are typed: that a run has none is an answer.
-        return [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name)]
-
 
 def _named(results_dir: Path, column: str, word: str, known: Sequence[str]) -> list[str]:
+    # These are checked where they are typed: that a run has none is an answer.
     if column in ("blame", "outcome", "stage"):
         return [word]
     if column == "overload":

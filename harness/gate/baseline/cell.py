@@ -81,7 +81,7 @@ class BaselineCell:
     @property
     def passing(self) -> int:
         """How many structures have a case that passed."""
-        return ulps.structures(self.ulps)
+        return sum(count for _, count in self.ulps)
 
     @property
     def failed(self) -> int:
@@ -142,8 +142,10 @@ def together(cells: Sequence[BaselineCell]) -> BaselineCell:
     """One cell of those of one operator that differ in dtype."""
     failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
     other: Counter[str] = Counter()
+    errors: Counter[float] = Counter()
     for cell in cells:
         other.update(dict(cell.other))
+        errors.update(dict(cell.ulps))
         for failure in cell.failures:
             failures[failure.kind].append(failure)
     return replace(
@@ -153,7 +155,7 @@ def together(cells: Sequence[BaselineCell]) -> BaselineCell:
         structures=sum(cell.structures for cell in cells),
         digest="",
         passed=sum(cell.passed for cell in cells),
-        ulps=ulps.summed(cell.ulps for cell in cells),
+        ulps=tuple(sorted(errors.items())),
         failing=sum(cell.failing for cell in cells),
         failures=tuple(
             Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), "")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,8 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
                 f"{_said(new.options.get(name))}, and it covers only a part: leave out --{name}, or "
                 "update all of the baseline at once"
             )
-    for name in _depended_on(kept.values()):
+    sides = {f"{kind} {name}" for key in kept for kind, name in (("converter", key[2]), ("backend", key[3]))}
+    for name in sorted({*_COMMON, *sides}):
         before, now = old.versions.get(name), new.versions.get(name)
         if before is not None and now is not None and before != now:
             raise ResultsError(
@@ -185,14 +186,6 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
                 "part: update all of the baseline at once, or write another one"
             )
     return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options)
-
-
-def _depended_on(cells: Iterable[BaselineCell]) -> list[str]:
-    """What has a version that the outcomes of `cells` depend on."""
-    found = set(_COMMON)
-    for cell in cells:
-        found |= {f"converter {cell.converter}", f"backend {cell.backend}"}
-    return sorted(found)
 
 
 def _said(value: JSON) -> str:

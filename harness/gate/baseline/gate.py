@@ -83,13 +83,6 @@ class CellDifference:
     rules: tuple[str, str] | None = None
     case_id: str = ""
 
-    @property
-    def message(self) -> str:
-        """One line for a person."""
-        cell = self.cell
-        mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
-        return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}: {self.what}"
-
 
 class Draws(StrEnum):
     """How two runs came to their cases."""
@@ -163,7 +156,7 @@ def _exactly(before: BaselineCell, now: BaselineCell) -> Iterator[CellDifference
             yield said(
                 BaselineFinding.REGRESSION if lost > slack else BaselineFinding.NEW_FAILURE, failure, words
             )
-        elif not slack and expected is not None and _others(expected, failure):
+        elif not slack and expected and expected.cases == failure.cases and expected.digest != failure.digest:
             worse = True
             yield said(BaselineFinding.REGRESSION, failure, f"{words}, but other ones")
     if lost > slack and not worse:
@@ -251,11 +244,6 @@ def probability(few: int, of_few: int, many: int, of_many: int) -> float:
         math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1)
     )
     return ways / math.comb(total, events)
-
-
-def _others(before: Failure, now: Failure) -> bool:
-    """Whether as many cases fail alike as did, and not the same ones."""
-    return before.cases == now.cases and before.digest != now.digest
 
 
 def _rules(before: BaselineCell, now: BaselineCell) -> tuple[str, str] | None:

@@ -40,24 +40,6 @@ def counted(errors: Iterable[float | None]) -> Ulps:
     return tuple(sorted(Counter(bound(error) for error in errors).items()))
 
 
-def summed(several: Iterable[Ulps]) -> Ulps:
-    """The structures of several cells."""
-    total: Counter[float] = Counter()
-    for ulps in several:
-        total.update(dict(ulps))
-    return tuple(sorted(total.items()))
-
-
-def structures(ulps: Ulps) -> int:
-    """How many there are: those of which some case passed."""
-    return sum(count for _, count in ulps)
-
-
-def beyond(ulps: Ulps, least: float) -> int:
-    """How many have an error of more than `least` ULP, which is one of the bounds."""
-    return sum(count for limit, count in ulps if limit > least)
-
-
 def largest(ulps: Ulps) -> float:
     """The bound that all keep to; 0.5 where there is none."""
     return max((limit for limit, _ in ulps), default=ROUNDED)
@@ -73,4 +55,8 @@ def growths(before: Ulps, now: Ulps, factor: float) -> Iterator[tuple[float, int
         others have not shrunk.
     """
     for limit in sorted({ROUNDED, *(limit for limit, _ in before)}):
-        yield limit, beyond(before, limit), beyond(now, factor * limit)
+        yield limit, _beyond(before, limit), _beyond(now, factor * limit)
+
+
+def _beyond(ulps: Ulps, least: float) -> int:
+    return sum(count for limit, count in ulps if limit > least)

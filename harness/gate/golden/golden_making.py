@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,6 +26,7 @@ from harness.execute import (
 from harness.gate.golden.golden import Answers, Ending, Golden, GoldenKey
 from harness.gate.golden.golden_selection import drawn, free_outputs, select, settled
 from harness.gate.golden.model import standalone
+from harness.gate.golden.verify import known_memory
 from harness.generate import OperatorCase, load_cases
 
 
@@ -158,17 +159,8 @@ def _shrinks(arguments: Mapping[str, Any]) -> bool:
 
 
 def _memory(judge: Judge) -> AbstractContextManager[None]:
-    return _known_memory() if anything in judge.rules.values() else nullcontext()
-
-
-@contextmanager
-def _known_memory() -> Iterator[None]:
-    """Uninitialised memory has known values, lest an exporter make constants of what happens to be there."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
+    # Lest an exporter make constants of what happens to be in uninitialised memory.
+    return known_memory() if anything in judge.rules.values() else nullcontext()
 
 
 @cache

@@ -67,43 +67,24 @@ def record(
     """
     with ExitStack() as stack:
         processes = {name: stack.enter_context(IsolatedCalls(timeout=timeout)) for name in backends}
-        return _record(
-            directory,
-            overloads,
-            processes,
-            _manifest(processes, converter_names, seed, count),
-            complete=complete,
-            timeout=timeout,
-            progress=progress,
-        )
-
-
-def _record(
-    directory: Path,
-    overloads: Sequence[str],
-    processes: Mapping[str, IsolatedCalls],
-    manifest: Manifest,
-    *,
-    complete: bool,
-    timeout: float,
-    progress: Callable[[Iterable[str]], Iterable[str]],
-) -> Recorded:
-    goldens: dict[str, tuple[Golden, ...]] = {}
-    endings: dict[GoldenKey, Ending] = {}
-    if not complete and (directory / MANIFEST_FILE).exists():
-        goldens, endings = _kept(directory, manifest, set(overloads))
-    made, lost = _make(progress(overloads), manifest, endings, timeout)
-    found = disputed([golden for held in made.values() for golden in held], timeout=timeout)
-    for name, held in list(made.items()):
-        made[name] = undisputed(held, found)
-        if not made[name]:
-            lost[name] = "PyTorch disagrees with itself about every call that was chosen"
-            del made[name]
-    goldens |= made
-    for backend, process in processes.items():
-        for golden in (golden for held in made.values() for golden in held):
-            for converter in golden.models:
-                endings[golden.case_id, converter, backend] = ending_of(golden, converter, backend, process)
+        manifest = _manifest(processes, converter_names, seed, count)
+        goldens: dict[str, tuple[Golden, ...]] = {}
+        endings: dict[GoldenKey, Ending] = {}
+        if not complete and (directory / MANIFEST_FILE).exists():
+            goldens, endings = _kept(directory, manifest, set(overloads))
+        made, lost = _make(progress(overloads), manifest, endings, timeout)
+        found = disputed([golden for held in made.values() for golden in held], timeout=timeout)
+        for name, held in list(made.items()):
+            made[name] = undisputed(held, found)
+            if not made[name]:
+                lost[name] = "PyTorch disagrees with itself about every call that was chosen"
+                del made[name]
+        goldens |= made
+        for backend, process in processes.items():
+            for golden in (golden for held in made.values() for golden in held):
+                for converter in golden.models:
+                    ending = ending_of(golden, converter, backend, process)
+                    endings[golden.case_id, converter, backend] = ending
     registry = load_cases()
     families = {name: registry[name].family for name in goldens}
     return Recorded(write_set(directory, goldens, endings, families, manifest), lost, tuple(found))

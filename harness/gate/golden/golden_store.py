@@ -63,12 +63,6 @@ class Manifest:
     goldens: Mapping[str, Mapping[str, Listed]] = field(default_factory=dict)
     format: int = FORMAT
 
-    def holding(self, files: Mapping[str, str], goldens: Mapping[str, Mapping[str, Listed]]) -> Manifest:
-        """The same with other files and goldens, in a stable order."""
-        return dataclasses.replace(
-            self, files=dict(sorted(files.items())), goldens=dict(sorted(goldens.items()))
-        )
-
     @property
     def json(self) -> str:
         """As the file holds it: a line per golden, so that a difference shows which changed."""
@@ -174,7 +168,9 @@ def write_set(
     for stale in (*directory.glob("data/*.parquet"), *directory.glob("outcomes/*.tsv")):
         if stale.relative_to(directory).as_posix() not in files:
             stale.unlink()
-    manifest = manifest.holding(files, listed)
+    manifest = dataclasses.replace(
+        manifest, files=dict(sorted(files.items())), goldens=dict(sorted(listed.items()))
+    )
     with replacing(directory / MANIFEST_FILE) as temporary:
         temporary.write_text(manifest.json, encoding="utf-8", newline="\n")
     return manifest

@@ -51,7 +51,7 @@ def standalone(
 class _Renamer:
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
-        self._values = self._nodes = self._dims = 0
+        self._values = self._nodes = 0
         self._dim_names: dict[str, str] = {}
 
     def graph(self, graph: onnx.GraphProto) -> None:

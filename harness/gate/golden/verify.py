@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -165,10 +166,16 @@ def undisputed(goldens: Iterable[Golden], found: Iterable[GoldenDifference]) -> 
     return tuple(golden for golden in goldens if golden.case_id not in ids)
 
 
-def _today_with_other_memory(golden: Golden) -> Said:
-    # What is allocated is filled with NaN or the largest integer then.
+@contextmanager
+def known_memory() -> Iterator[None]:
+    """What is allocated within is filled with NaN or the largest integer."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        return today(golden)
+        yield
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def _today_with_other_memory(golden: Golden) -> Said:
+    with known_memory():
+        return today(golden)

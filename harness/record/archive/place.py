@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
@@ -117,7 +117,7 @@ class Location:
         for name in names:
             with self._doing("remove", name), suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
-        parents = {parent for name in names for parent in _parents(name)}
+        parents = {str(parent) for name in names for parent in PurePosixPath(name).parents[:-1]}
         for parent in sorted(parents, reverse=True):
             if directory and f"{parent}/".startswith(f"{directory}/"):
                 # Object stores have no directories to remove.
@@ -140,9 +140,3 @@ class Location:
         except Exception as error:
             where = self.named(name) if name else self.url
             raise ResultsError(f"cannot {what} {where}: {reason(error)}") from None
-
-
-def _parents(name: str) -> Iterator[str]:
-    while "/" in name:
-        name = name.rpartition("/")[0]
-        yield name
