@@ -325,10 +325,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)
     for label in _idle_rules(config):
-        terminalreporter.write_line(
-            f"ERROR: no case of the run called the rule {label}",
-            red=True,
-        )
+        terminalreporter.write_line(f"ERROR: no case of the run called the rule {label}", red=True)
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")

@@ -184,9 +184,37 @@ def selecting(*names: str) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def names_option(flag: str, parameter: str, help_text: str) -> Callable[[_Command], _Command]:
+    """A repeatable option for names, which the function gets as `parameter`."""
+    return click.option(flag, parameter, multiple=True, metavar="NAME", help=help_text)
+
+
+def directory_option(
+    flag: str, help_text: str, default: str | None = None, *, name: str | None = None, **more: Any
+) -> Callable[[_Command], _Command]:
+    """An option for a directory, which need not exist; the function gets it as `name`, or as `flag` says."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    flags = [flag] if name is None else [flag, name]
+    shows = default is not None
+    return click.option(*flags, type=kind, default=default, show_default=shows, help=help_text, **more)
+
+
+def file_option(flag: str, help_text: str) -> Callable[[_Command], _Command]:
+    """An option for a file to write."""
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option(flag, type=kind, metavar="FILE", help=help_text)
+
+
+def rules_option(help_text: str) -> Callable[[_Command], _Command]:
+    """``--rules FILE``, repeatable: files with conversion functions."""
+    kind = click.Path(exists=True, dir_okay=False, path_type=Path)
+    words = f"{help_text} Repeatable. Default: the run's own files."
+    return click.option("--rules", multiple=True, type=kind, metavar="FILE", help=words)
+
+
 def op_option(help_text: str) -> Callable[[_Command], _Command]:
     """``--op NAME``, repeatable, which the function gets as `ops`."""
-    return click.option("--op", "ops", multiple=True, metavar="NAME", help=f"{help_text} Repeatable.")
+    return names_option("--op", "ops", f"{help_text} Repeatable.")
 
 
 def timeout_option(default: float, help_text: str) -> Callable[[_Command], _Command]:

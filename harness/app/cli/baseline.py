@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._shared import emit, example, json_option, print_json, run_argument, statuses
+from harness.app.cli._shared import (
+    directory_option,
+    emit,
+    example,
+    json_option,
+    print_json,
+    run_argument,
+    statuses,
+)
 
 
 @click.command(
@@ -17,12 +25,8 @@ from harness.app.cli._shared import emit, example, json_option, print_json, run_
     + statuses("0")
 )
 @run_argument
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="golden/baseline",
-    show_default=True,
-    help="Where to write. An existing baseline keeps what the run does not cover.",
+@directory_option(
+    "--out", "Where to write. An existing baseline keeps what the run does not cover.", "golden/baseline"
 )
 @click.option("--replace", is_flag=True, help="Keep nothing of an existing baseline.")
 @json_option

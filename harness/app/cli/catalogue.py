@@ -8,7 +8,16 @@ import click
 from rich.text import Text
 
 from harness.analyse import known_issues
-from harness.app.cli._shared import emit, example, find_run, json_option, line, print_json, statuses
+from harness.app.cli._shared import (
+    emit,
+    example,
+    file_option,
+    find_run,
+    json_option,
+    line,
+    print_json,
+    statuses,
+)
 from harness.core import count
 from harness.present import catalogue, markdown
 from harness.record import reason
@@ -22,12 +31,7 @@ from harness.record import reason
     + statuses("0")
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write to FILE. Default: the terminal.",
-)
+@file_option("--out", "Write to FILE. Default: the terminal.")
 @json_option
 def command(runs: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """Write a catalogue of the distinct defects that runs found, with blame and smallest case.

@@ -7,25 +7,26 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._shared import emit, example, json_option, line, print_json, runs_in, statuses
+from harness.app.cli._shared import (
+    directory_option,
+    emit,
+    example,
+    json_option,
+    line,
+    print_json,
+    runs_in,
+    statuses,
+)
 
 
 @click.command(
     epilog=example(
-        "conformance dashboard results/* --out site/",
-        "conformance dashboard DATASET --out site/ --json",
+        "conformance dashboard results/* --out site/", "conformance dashboard DATASET --out site/ --json"
     )
     + statuses("0; 1 if no run could be shown")
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="site",
-    show_default=True,
-    metavar="DIR",
-    help="Where to write the site. An existing site is replaced.",
-)
+@directory_option("--out", "Where to write the site. An existing site is replaced.", "site", metavar="DIR")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool) -> None:

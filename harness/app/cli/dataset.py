@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from harness.app.cli._shared import emit, example, json_option, line, print_json, statuses
+from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, statuses
 from harness.core import count, plain
 from harness.record import (
     Addition,
@@ -158,13 +158,7 @@ def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_j
 @_dataset
 @click.argument("names", nargs=-1, metavar="[RUN_ID]...")
 @_last
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="results",
-    show_default=True,
-    help="Where to make a directory for each run.",
-)
+@directory_option("--out", "Where to make a directory for each run.", "results")
 @click.option("--set-aside", is_flag=True, help="Move damaged runs to DATASET/set-aside/.")
 @json_option
 @click.pass_context

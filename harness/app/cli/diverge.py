@@ -8,15 +8,7 @@ import click
 from rich.text import Text
 
 from harness.analyse import DivergeTask
-from harness.app.cli._shared import (
-    emit,
-    example,
-    json_option,
-    line,
-    print_json,
-    statuses,
-    timeout_option,
-)
+from harness.app.cli._shared import emit, example, json_option, line, print_json, statuses, timeout_option
 
 
 @click.command(

@@ -10,9 +10,11 @@ from rich.text import Text
 from harness.app.cli._shared import (
     emit,
     example,
+    file_option,
     find_run,
     json_option,
     line,
+    names_option,
     print_json,
     require_backends,
     require_converters,
@@ -31,35 +33,14 @@ from harness.record import layout, newest
 )
 @click.argument("operator")
 @click.option("--skeleton", is_flag=True, help="Print rule skeletons even if no conversion is missing.")
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the skeletons to FILE, for `pytest harness --rules FILE`. Implies --skeleton.",
-)
+@file_option("--out", "Write the skeletons to FILE, for `pytest harness --rules FILE`. Implies --skeleton.")
 @click.option("--run", metavar="DIR", help="The run. Default: the newest in results/.")
 @click.option("--try", "retry", is_flag=True, help="Try everything now, and take no outcome from a run.")
 @click.option(
-    "--examples",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Calls to draw and try.",
+    "--examples", type=click.IntRange(min=1), default=8, show_default=True, help="Calls to draw and try."
 )
-@click.option(
-    "--backend",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="Only this one. Repeatable. Default: all.",
-)
-@click.option(
-    "--converter",
-    "converters",
-    multiple=True,
-    metavar="NAME",
-    help="Only this one. Repeatable. Default: all.",
-)
+@names_option("--backend", "backends", "Only this one. Repeatable. Default: all.")
+@names_option("--converter", "converters", "Only this one. Repeatable. Default: all.")
 @json_option
 @click.pass_context
 def command(

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._shared import op_option, operators_matching, require_backends, require_converters
+from harness.app.cli._shared import (
+    directory_option,
+    names_option,
+    op_option,
+    operators_matching,
+    require_backends,
+    require_converters,
+)
 from harness.core import UnknownName
 from harness.gate import (
     CheckedGolden,
@@ -30,14 +37,8 @@ _DEFAULT = "golden"
 #: Lines of each kind that are printed unless all are asked for.
 _SHOWN = 20
 
-_directory = click.option(
-    "--golden",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=_DEFAULT,
-    show_default=True,
-    help="The directory of the goldens.",
-)
+_directory = directory_option("--golden", "The directory of the goldens.", _DEFAULT, name="directory")
+_converters = names_option("--converter", "converters", "Use its models. Repeatable.")
 _op = op_option("An operator, overload or glob.")
 _all = click.option("--all", "show_all", is_flag=True, help=f"Print every line, not the first {_SHOWN}.")
 
@@ -49,16 +50,14 @@ def command() -> None:
 
 @command.command()
 @_op
-@click.option(
+@directory_option(
     "--out",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=_DEFAULT,
-    show_default=True,
-    help="Where to write. With --op, the goldens of other operators there are kept.",
+    "Where to write. With --op, the goldens of other operators there are kept.",
+    _DEFAULT,
+    name="directory",
 )
-@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Record its outcomes. Repeatable.")
-@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Use its models. Repeatable.")
+@names_option("--backend", "backends", "Record its outcomes. Repeatable.")
+@_converters
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option("--count", type=click.IntRange(1), default=3, show_default=True, help="Goldens per operator.")
 def record(
@@ -114,10 +113,8 @@ def record(
 @command.command("check")
 @_op
 @_directory
-@click.option(
-    "--backend", "backends", multiple=True, metavar="NAME", help="Where to run them, or `all`. Repeatable."
-)
-@click.option("--converter", "converters", multiple=True, metavar="NAME", help="Use its models. Repeatable.")
+@names_option("--backend", "backends", "Where to run them, or `all`. Repeatable.")
+@_converters
 @click.option("--timeout", type=float, default=20.0, show_default=True, help="Seconds for each model.")
 @_all
 def check_command(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._shared import emit, example, json_option, line, print_json, statuses
+from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, statuses
 from harness.core import count, listed, plain
 
 _SHARD = ("index", "count", "state", "operators", "unfinished")
@@ -22,13 +22,7 @@ _SHARD = ("index", "count", "state", "operators", "unfinished")
     + statuses("0 if all shards are there and whole; 1 if something is missing")
 )
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SHARD_RUN...")
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="RUN",
-    help="Where to write the run.",
-)
+@directory_option("--out", "Where to write the run.", required=True, metavar="RUN")
 @click.option(
     "--allow-different-versions",
     is_flag=True,

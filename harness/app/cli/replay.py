@@ -17,6 +17,7 @@ from harness.app.cli._shared import (
     example,
     find_run,
     json_option,
+    names_option,
     print_json,
     statuses,
     timeout_option,
@@ -42,20 +43,8 @@ _MOST = 64
 )
 @click.argument("case", metavar="CASE_ID|FILE")
 @click.option("--run", metavar="DIR", help="The run that has the case. Default: the newest in results/.")
-@click.option(
-    "--converter",
-    "converters",
-    multiple=True,
-    metavar="NAME",
-    help="Use this one instead of the recorded one. Repeatable.",
-)
-@click.option(
-    "--backend",
-    "backends",
-    multiple=True,
-    metavar="NAME",
-    help="Use this one instead of the recorded one. Repeatable.",
-)
+@names_option("--converter", "converters", "Use this one instead of the recorded one. Repeatable.")
+@names_option("--backend", "backends", "Use this one instead of the recorded one. Repeatable.")
 @click.option("--opset", type=int, metavar="N", help="Opset to emit, instead of the recorded one.")
 @timeout_option(60.0, "Seconds per step.")
 @json_option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import json_option, run_option
+from harness.app.cli._shared import json_option, rules_option, run_option
 
 if TYPE_CHECKING:
     from harness.analyse import ReproducibleFailure, ScriptResult
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 )
 @click.option("--backend", metavar="NAME", help="The same for the backend.")
 @click.option("--original", is_flag=True, help="Take the case as it was drawn, even if it was shrunk.")
-@click.option(
-    "--rules",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Conversion functions that took part. Repeatable. Default: the run's own files.",
-)
+@rules_option("Conversion functions that took part.")
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, as its tracker wants it.")
 @click.option(
     "--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md."

@@ -10,7 +10,14 @@ import click
 from rich.console import Console
 
 from harness.analyse import PER_FAILURE, RecordedFailure, failures, shrink_run
-from harness.app.cli._shared import json_option, op_option, operators_matching, run_argument, timeout_option
+from harness.app.cli._shared import (
+    json_option,
+    op_option,
+    operators_matching,
+    rules_option,
+    run_argument,
+    timeout_option,
+)
 from harness.core import count
 from harness.generate import Corpus
 from harness.present import minimal_report as report
@@ -38,13 +45,7 @@ from harness.record import read_run_info, resolve_case, rule_files
     help="Seconds for each failure.",
 )
 @timeout_option(60.0, "Seconds per step of an evaluation.")
-@click.option(
-    "--rules",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Conversion functions that RUN tried. Repeatable. Default: the run's own files.",
-)
+@rules_option("Conversion functions that RUN tried.")
 @click.option("--again", is_flag=True, help="Shrink again what is shrunk already.")
 @json_option
 def command(

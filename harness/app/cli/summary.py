@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._shared import example, json_option, print_json, run_argument, statuses
+from harness.app.cli._shared import example, file_option, json_option, print_json, run_argument, statuses
 from harness.core import json_text
 from harness.record import layout
 
@@ -26,12 +26,7 @@ from harness.record import layout
     help="Compare with a baseline, a run or a git revision, as `conformance diff` does.",
 )
 @click.option("--chat", is_flag=True, help="Print a chat message, as the JSON that webhooks expect.")
-@click.option(
-    "--chat-out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Also write the chat message to FILE.",
-)
+@file_option("--chat-out", "Also write the chat message to FILE.")
 @click.option("--link", default="", metavar="URL", help="Link of the dashboard, for the message.")
 @json_option
 def command(

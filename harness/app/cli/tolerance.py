@@ -9,6 +9,7 @@ import click
 from rich.text import Text
 
 from harness.app.cli._shared import (
+    directory_option,
     emit,
     example,
     find_run,
@@ -38,12 +39,11 @@ from harness.record import Selection, read_run_info
 @click.option(
     "--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run."
 )
-@click.option(
+@directory_option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where to write tolerance.csv, .json and .parquet. Default: the run's directory, unless an option "
+    "Where to write tolerance.csv, .json and .parquet. Default: the run's directory, unless an option "
     "selects some rows.",
+    metavar="DIR",
 )
 @click.option(
     "--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all."

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from harness.app.cli._shared import (
+    directory_option,
     emit,
     example,
     json_option,
@@ -29,20 +30,8 @@ from harness.app.cli._shared import (
     + statuses("0 if nothing is worse, or if you accept the changes; 1 if something is worse"),
 )
 @op_option("Only these operators.")
-@click.option(
-    "--baseline",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="golden/baseline",
-    show_default=True,
-    help="The baseline to compare with.",
-)
-@click.option(
-    "--golden",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="golden",
-    show_default=True,
-    help="The goldens to compare with, if there are any.",
-)
+@directory_option("--baseline", "The baseline to compare with.", "golden/baseline")
+@directory_option("--golden", "The goldens to compare with, if there are any.", "golden")
 @click.option("--results-dir", type=click.Path(path_type=Path), help="Where to write the run.")
 @click.option("--accept", is_flag=True, help="Accept the changes: record the baseline and the goldens again.")
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
