@@ -86,8 +86,6 @@ class ModelOutcome:
     """What became of one run of a model with one backend.
 
     Attributes:
-        verdict: As the record has it.
-        case: Which run.
         growth: How errors grew; None where nothing could be compared.
         traced: Where tracing is to blame.
         divergence: Where a wrong result begins; None where that was not looked for or not found.
@@ -151,17 +149,16 @@ def _look_for_divergences(unit: ModelUnit, supervisor: Supervisor, found: _Found
     if not unit.settings.blame:
         return
     for backend in unit.backends:
-        wrong = [
+        wrong = (
             key
             for key, result in sorted(found.results.items())
             if key[1] == backend and result.outcome is Outcome.MISMATCH and key not in found.traced
-        ]
-        if not wrong:
-            continue
-        try:
-            found.divergences[wrong[0]] = locate(unit, backend, wrong[0][0], supervisor)
-        except ModelProblem as problem:
-            found.unfound[wrong[0]] = str(problem)
+        )
+        if key := next(wrong, None):
+            try:
+                found.divergences[key] = locate(unit, backend, key[0], supervisor)
+            except ModelProblem as problem:
+                found.unfound[key] = str(problem)
 
 
 def _once(task: ModelTask, supervisor: Supervisor, found: _Found) -> tuple[Death | None, Step | None]:
@@ -178,7 +175,7 @@ def _once(task: ModelTask, supervisor: Supervisor, found: _Found) -> tuple[Death
                     backend=backend,
                     stage=Stage.REFERENCE,
                     outcome=Outcome.ERROR,
-                    blame="unknown",
+                    blame=UNKNOWN,
                     message=message.message,
                 )
         elif isinstance(message, Step):
@@ -228,7 +225,8 @@ def _outcome(
     message, blame, mark = result.message, result.blame, signature(result)
     evidence = []
     if traced is not None:
-        mark = _mark(traced, result)
+        refused = result.stage is Stage.CONVERT
+        mark = f"{traced.what} depends on the data" if refused else f"specialised by tracing: {traced.what}"
         message, blame = f"{mark}: {traced.evidence}\n{message}", "converter"
         evidence.append(traced.evidence)
     if failed and case.change:
@@ -259,13 +257,6 @@ def _outcome(
         message=message,
     )
     return ModelOutcome(verdict, case, grown, traced, divergence)
-
-
-def _mark(traced: Traced, result: Result) -> str:
-    """How failures of tracing are called, whatever they show in."""
-    if result.stage is Stage.CONVERT:
-        return f"{traced.what} depends on the data"
-    return f"specialised by tracing: {traced.what}"
 
 
 def write_details(results_dir: Path, outcomes: Iterable[ModelOutcome]) -> None:

@@ -17,9 +17,9 @@ class Options:
 
     Attributes:
         ops: Overloads, packets or globs; empty for every operator case.
-        converters: Names; empty for the defaults.
+        converters: Empty for the defaults.
         backends: Names, or ``all``; empty for the defaults that can run here.
-        dtypes: Names; empty for all.
+        dtypes: Empty for all.
         examples: Cases per operator, converter and shape mode.
         values: Value draws per exported structure.
         seed: Of the draws.

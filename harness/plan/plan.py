@@ -33,8 +33,6 @@ class Plan:
     Attributes:
         units: In a stable order.
         sources: Words of the sources asked; none where a recorded run is replayed.
-        converters: Names taken part.
-        backends: Names taken part.
         unavailable: (kind, name, why) of what is registered and cannot run here.
         rules: Labels of the rules that are tried.
         shard: The part that `units` are; None for all.
@@ -53,6 +51,9 @@ class Plan:
     models: tuple[ModelUnit, ...] = ()
 
 
+_PROBLEMS = (UnknownName, schema.UnknownOperator, CaseFileError, RuleProblem, ResultsError, ModelProblem)
+
+
 def make_plan(options: Options) -> Plan:
     """Resolve names, probe what they name, and list the units.
 
@@ -62,14 +63,7 @@ def make_plan(options: Options) -> Plan:
     """
     try:
         return _make_plan(options)
-    except (
-        UnknownName,
-        schema.UnknownOperator,
-        CaseFileError,
-        RuleProblem,
-        ResultsError,
-        ModelProblem,
-    ) as error:
+    except _PROBLEMS as error:
         raise UsageProblem(str(error)) from None
 
 
@@ -81,10 +75,15 @@ def _make_plan(options: Options) -> Plan:
             raise UnknownName("dtype", dtype, (*ALL, *WIDE_UNSIGNED, *COMPLEX))
     unavailable = _unavailable()
     rules = [rule for file in options.rules for rule in load_rules(file)]
-    _check_rules(rules)
+    for rule in rules:
+        if find_converter(rule.converter).create_with_rules is None:
+            raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
     converter_names = (
-        options.converters or _converters_of(rules) or tuple(e.name for e in CONVERTERS.defaults())
+        options.converters
+        or tuple(rule.converter for rule in rules)
+        or tuple(e.name for e in CONVERTERS.defaults())
     )
+    converter_names = tuple(dict.fromkeys(converter_names))
     if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(load_cases()))))
     for name in converter_names:
@@ -96,11 +95,11 @@ def _make_plan(options: Options) -> Plan:
         return Plan(
             units=(),
             sources=(),
-            converters=tuple(dict.fromkeys(converter_names)),
+            converters=converter_names,
             backends=backend_names,
             unavailable=unavailable,
             rules=_labels(rules, converter_names),
-            models=_model_units(options, tuple(dict.fromkeys(converter_names)), backend_names),
+            models=_model_units(options, converter_names, backend_names),
         )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
@@ -108,7 +107,7 @@ def _make_plan(options: Options) -> Plan:
     units = tuple(
         unit
         for overload in _choose_operators(options, asked)
-        for converter in dict.fromkeys(converter_names)
+        for converter in converter_names
         for unit in _units(options, asked, overload, converter, backend_names)
     )
     if not units:
@@ -116,14 +115,17 @@ def _make_plan(options: Options) -> Plan:
         raise UsageProblem(f"nothing to run: {why}")
     whole = _whole(units, shard)
     if shard is not None:
-        units = tuple(unit for unit in units if unit.overload in whole[shard.index - 1])
+        own = whole[shard.index - 1]
+        units = tuple(unit for unit in units if unit.overload in own)
+        # Only rules that are for an operator of the shard are sure to be called.
+        rules = [rule for rule in rules if rule.overload in own]
     return Plan(
         units=units,
         sources=words,
-        converters=tuple(dict.fromkeys(converter_names)),
+        converters=converter_names,
         backends=backend_names,
         unavailable=unavailable,
-        rules=_labels(_own(rules, whole, shard), converter_names),
+        rules=_labels(rules, converter_names),
         shard=shard,
         whole=whole,
     )
@@ -145,24 +147,9 @@ def _whole(units: Sequence[Unit], shard: Shard | None) -> tuple[Mapping[str, str
     return tuple({overload: words[overload] for overload in part} for part in parts)
 
 
-def _own(rules: Sequence[Rule], whole: Sequence[Mapping[str, str]], shard: Shard | None) -> list[Rule]:
-    """Of a shard's rules those that are for an operator of it: only these are sure to be called."""
-    return [rule for rule in rules if shard is None or rule.overload in whole[shard.index - 1]]
-
-
 def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
     """Of the rules that a case is to use."""
     return tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in names))
-
-
-def _converters_of(rules: Sequence[Rule]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(rule.converter for rule in rules))
-
-
-def _check_rules(rules: Sequence[Rule]) -> None:
-    for rule in rules:
-        if find_converter(rule.converter).create_with_rules is None:
-            raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
 
 
 def _check_numbers(options: Options) -> None:
@@ -240,12 +227,9 @@ def _units(
     converter: str,
     backend_names: tuple[str, ...],
 ) -> list[Unit]:
-    modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
-    if options.replay is not None:
-        modes = ("static", "dynamic")
     case = OPERATOR_CASES.get(overload)
     units = []
-    for mode in modes:
+    for mode in ("static", "dynamic") if options.replay is not None else _modes(options):
         replay = None
         if options.replay is not None:
             replay = tuple(r for r in options.replay if _is_replayed(r, options, overload, mode))
@@ -265,17 +249,25 @@ def _units(
                 dtypes=options.dtypes or None,
                 sources=tuple(asked),
                 replay=replay,
-                settings=Settings(
-                    opset=options.opset,
-                    batch_size=options.batch_size,
-                    public_api=options.public_api,
-                    dynamic=mode == "dynamic",
-                    rules=options.rules,
-                    blame=options.blame,
-                ),
+                settings=replace(_settings(options, mode), batch_size=options.batch_size),
             )
         )
     return units
+
+
+def _modes(options: Options) -> tuple[str, ...]:
+    return ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
+
+
+def _settings(options: Options, mode: str) -> Settings:
+    """What a task of a model hangs on; `batch_size` is of operators alone."""
+    return Settings(
+        opset=options.opset,
+        public_api=options.public_api,
+        dynamic=mode == "dynamic",
+        rules=options.rules,
+        blame=options.blame,
+    )
 
 
 def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str) -> bool:
@@ -303,12 +295,7 @@ _OF_OPERATORS = {
 def _model_units(
     options: Options, converters: tuple[str, ...], backends: tuple[str, ...]
 ) -> tuple[ModelUnit, ...]:
-    """One unit per model, converter and kind of export, in a stable order.
-
-    Raises:
-        UnknownName: no registered model has such a name.
-        ModelProblem: a file is not there, or an option does not go with models.
-    """
+    """One unit per model, converter and kind of export, in a stable order."""
     for name, option in _OF_OPERATORS.items():
         if getattr(options, name):
             raise ModelProblem(
@@ -319,22 +306,15 @@ def _model_units(
         check_word(word)
         if names.setdefault(model_name(word), word) != word:
             raise ModelProblem(f"{names[model_name(word)]} and {word} have one name: run one after the other")
-    modes = ("static", "dynamic") if options.shapes == "both" else (options.shapes,)
     return tuple(
         ModelUnit(
             word=word,
             converter=converter,
             backends=backends,
             shape_mode=mode,
-            settings=Settings(
-                opset=options.opset,
-                public_api=options.public_api,
-                dynamic=mode == "dynamic",
-                rules=options.rules,
-                blame=options.blame,
-            ),
+            settings=_settings(options, mode),
         )
         for word in dict.fromkeys(options.models)
         for converter in converters
-        for mode in modes
+        for mode in _modes(options)
     )

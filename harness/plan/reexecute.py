@@ -24,14 +24,7 @@ from harness.run import BACKENDS
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """Invocations, and where they are to be run.
-
-    Attributes:
-        cases: What to run.
-        converters: Names; empty for the default.
-        backends: Names; empty for the default.
-        opset: To emit; None for the converter's own.
-    """
+    """Invocations, and where they are to be run: the defaults where no converters or backends are named."""
 
     cases: tuple[Replayed, ...]
     converters: tuple[str, ...] = ()
@@ -132,11 +125,7 @@ def _named(documents: Sequence[tuple[int, Any]], key: str) -> tuple[str, ...]:
 
 
 def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
-    """Run everything again, in a worker process.
-
-    Raises:
-        harness.plan.plan.UsageProblem: a converter or backend that does not exist or cannot run here.
-    """
+    """Run everything again, in a worker process. Raises as `make_plan` does."""
     plan = make_plan(
         Options(replay=again.cases, converters=again.converters, backends=again.backends, opset=again.opset)
     )
@@ -148,13 +137,7 @@ def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What one case gives.
-
-    Attributes:
-        expected: PyTorch's outputs.
-        truth: The same call in float64; None for an output, or as a whole, where there is none.
-        got: The backend's.
-    """
+    """What one case gives: PyTorch's outputs, those in float64 as in `Reference.truth`, and the backend's."""
 
     expected: tuple[Array, ...]
     truth: tuple[Array | None, ...] | None
@@ -162,11 +145,7 @@ class Outputs:
 
 
 def outputs(case: Replayed, converter: str, backend: str, opset: int | None = None) -> Outputs:
-    """Run one case in this process: for a case that got to the comparison in a worker process.
-
-    Raises:
-        Exception: whatever the converter or the backend raises.
-    """
+    """Run one case in this process: for a case that got to the comparison in a worker process."""
     exported = case.exported or case.invocation
     reference = run_reference(case.invocation)
     structure = Exportable.of(exported, [case.invocation], outputs=len(reference.expected))

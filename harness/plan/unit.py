@@ -27,8 +27,6 @@ class Unit:
     """What to run and where to send it.
 
     Attributes:
-        overload: Dotted name.
-        converter: Name.
         backends: Names; one export serves all.
         shape_mode: ``static`` or ``dynamic``.
         seed: Of the draws.
@@ -37,7 +35,6 @@ class Unit:
         dtypes: Restrict to these; None for all that the operator takes.
         sources: Where invocations come from, in the order in which they are run.
         replay: Recorded invocations to run in place of those; None to ask the sources.
-        settings: How tasks are carried out.
     """
 
     overload: str
@@ -61,12 +58,7 @@ class Unit:
 def run_unit(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None] = lambda said: None
 ) -> Iterator[list[Verdict]]:
-    """Find and run the cases of `unit`.
-
-    Args:
-        unit: What to do.
-        supervisor: Its worker process does it.
-        notice: Told what the sources have to say to a person.
+    """Find and run the cases of `unit`; `notice` is called with what the sources have to say to a person.
 
     Yields:
         Verdicts as they come, failures at the end, when it is known whose they are; over all, one per case
@@ -77,9 +69,8 @@ def run_unit(
         LookupError: an unknown converter or backend.
         harness.record.layout.ResultsError: a source's file cannot be read.
     """
-    parts = find_groups(unit, supervisor, notice)
     # A source at a time, so that what failed before is through before the rest begins.
-    for name, groups in parts:
+    for name, groups in find_groups(unit, supervisor, notice):
         yield from run_part(unit, supervisor, name, groups)
 
 
@@ -90,17 +81,9 @@ def run_part(
     groups: tuple[Group, ...],
     chosen: Mapping[tuple[str, ...], tuple[Group, ...]] | None = None,
 ) -> Iterator[list[Verdict]]:
-    """Run the cases that a unit has of one source.
+    """Run the cases that a unit has of one source; yields as `run_unit` does.
 
-    Args:
-        unit: What they are of.
-        supervisor: Its worker process runs them.
-        source: Name.
-        groups: The cases.
-        chosen: Backends → those of `groups` to run with them; None for all with all.
-
-    Yields:
-        As `run_unit` does.
+    `chosen` has by backends those of `groups` to run with them; None for all with all.
     """
     operator = OPERATOR_CASES.get(unit.overload)
     family = operator.family if operator else ""

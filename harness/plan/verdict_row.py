@@ -20,18 +20,9 @@ def verdict_of(
     converter: str,
     converter_version: str,
 ) -> Verdict:
-    """The verdict on one case with one backend.
+    """The verdict on one case with one backend, whose version and device the supervisor knows.
 
-    Args:
-        result: What became of it.
-        invocation: The case.
-        exported: What was exported for it.
-        supervisor: Knows the backend's version and device.
-        source: Where the case is from.
-        family: The operator case's; "" where there is none.
-        shape_mode: ``static`` or ``dynamic``.
-        converter: Name.
-        converter_version: Its version.
+    `family` is the operator case's, "" where there is none; `shape_mode` is ``static`` or ``dynamic``.
     """
     backend = supervisor.backends.get(result.backend)
     comparison = result.comparison

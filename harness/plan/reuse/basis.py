@@ -59,7 +59,7 @@ def basis(units: Sequence[Unit], sources: Sequence[str], timeout: float, memory_
         units: Of the run; their settings are the same.
         sources: Words of the sources asked.
         timeout: Seconds per step.
-        memory_limit: Bytes.
+        memory_limit: Bytes of memory.
     """
     found = {
         SOURCE: _source(),

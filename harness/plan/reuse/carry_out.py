@@ -38,20 +38,7 @@ def run_reusing(
     library: Library,
     now: RunInfo,
 ) -> Iterator[list[Verdict]]:
-    """As `harness.plan.unit.run_unit`, with what earlier runs have.
-
-    Args:
-        unit: What to do.
-        supervisor: Its worker process does what is not taken over.
-        notice: Told what the sources have to say to a person.
-        library: The earlier runs.
-        now: This run.
-
-    Raises:
-        harness.execute.supervisor.WorkerFailed: see `run_unit`, as for the next two.
-        LookupError: an unknown converter or backend.
-        harness.record.layout.ResultsError: a record or a source's file cannot be read.
-    """
+    """As `harness.plan.unit.run_unit`, with what earlier runs have; `now` is this run."""
     earlier = {backend: _recorded(unit, backend, library, now, notice) for backend in unit.backends}
     if not any(rows for _, rows in earlier.values()):
         yield from run_unit(unit, supervisor, notice)
@@ -65,11 +52,9 @@ def run_reusing(
             backend: _reusable(source, groups, run, rows, now) if run is not None else {}
             for backend, (run, rows) in earlier.items()
         }
-        reused = [
-            replace(row, source=source) for found in taken.values() for rows in found.values() for row in rows
-        ]
-        if reused:
-            yield reused
+        members = [row for found in taken.values() for rows in found.values() for row in rows]
+        if members:
+            yield [replace(row, source=source) for row in members]
         left: defaultdict[tuple[str, ...], list[Group]] = defaultdict(list)
         for group in groups:
             backends = tuple(b for b in unit.backends if group.index not in taken[b])
@@ -94,11 +79,8 @@ def _recorded(
         except ResultsError as error:
             notice(Notice("reuse", f"nothing of {run.directory} reused: {error}"))
             continue
-        own = [
-            replace(row, reused_from=row.reused_from or run.info.run_id)
-            for row in rows
-            if row.backend == backend
-        ]
+        run_id = run.info.run_id
+        own = [replace(r, reused_from=r.reused_from or run_id) for r in rows if r.backend == backend]
         if own and not drawing(run.info, now):
             return run, own
         if own:
@@ -132,15 +114,10 @@ def _whole(
     # What was kept of failures may have changed since: then what is drawn beside it is another remainder.
     found = find_groups(replace(unit, sources=reading), supervisor, said.append) if reading else []
     read = {
-        (
-            source,
-            invocation.case_id,
-            group.exported.case_id,
-            group.exported.json if unit.settings.dynamic else "",
-        )
+        (source, invocation.case_id, g.exported.case_id, g.exported.json if unit.settings.dynamic else "")
         for source, groups in found
-        for group in groups
-        for _, invocation in group.cases
+        for g in groups
+        for _, invocation in g.cases
     }
     names = {source.name for source in reading}
     if read != {case for case in recorded if case[0] in names}:

@@ -22,14 +22,7 @@ _UNKNOWN = (None, "", "unknown")
 
 @dataclass(frozen=True)
 class VerdictScope:
-    """What verdicts are of.
-
-    Attributes:
-        overload: Dotted name.
-        converter: Name.
-        backend: Name.
-        rules: Whether the user's rules take part.
-    """
+    """What verdicts are of; `rules` says whether the user's take part."""
 
     overload: str
     converter: str
@@ -42,11 +35,7 @@ def differences(
 ) -> Differences:
     """All that differs of what a verdict hangs on; whose defect a failure is hangs on `witnesses` too.
 
-    Args:
-        then: The earlier run.
-        now: This run.
-        place: Of the verdict.
-        then_rules: Of the earlier run's rules, where it is not its basis that says which took part.
+    `then_rules` is of the earlier run's rules, where it is not its basis that says which took part.
     """
     backend = BACKENDS.find(place.backend)[0]
     runtimes = runtime_distributions() if backend.distributions is None else backend.distributions
@@ -86,13 +75,7 @@ def _differing(
 
 
 def said(then: RunInfo, now: RunInfo, places: Collection[VerdictScope]) -> list[str]:
-    """What keeps verdicts of an earlier run from being reused, a line each.
-
-    Args:
-        then: The earlier run.
-        now: This run.
-        places: All that this run has.
-    """
+    """What keeps verdicts of an earlier run from being reused in `places`, all of this run; a line each."""
     if SOURCE not in then.basis:
         return [f"{then.run_id} is a record of an older harness, which does not say what it rests on"]
     affected: dict[tuple[str, str | None, str | None], set[VerdictScope]] = {}
@@ -117,16 +100,11 @@ def said(then: RunInfo, now: RunInfo, places: Collection[VerdictScope]) -> list[
         lines.append(f"operator cases changed: nothing of {', '.join(names[:4])}{more} reused")
     if rules:
         lines.append("rules changed: nothing that was run with them reused")
-    if not affected:
-        for name, (a, b) in witnesses(then, now).items():
-            lines.append(
-                f"{_change(then.run_id, name, a, b)}: failures are run again, for whose defect they are"
-            )
-    for name, (a, b) in drawing(then, now).items():
-        lines.append(
-            f"{_change(then.run_id, name, a, b)}: cases are drawn anew, and those reused that are the same"
-        )
-    return lines
+    again = "failures are run again, for whose defect they are"
+    anew = "cases are drawn anew, and those reused that are the same"
+    changes = [(item, again) for item in witnesses(then, now).items() if not affected]
+    changes += [(item, anew) for item in drawing(then, now).items()]
+    return [*lines, *(f"{_change(then.run_id, name, a, b)}: {what}" for (name, (a, b)), what in changes)]
 
 
 def _who(name: str, places: Collection[VerdictScope]) -> str:
@@ -146,11 +124,5 @@ def _change(run_id: str, name: str, a: str | None, b: str | None) -> str:
 
 
 def _is_digest(name: str) -> bool:
-    return name.startswith(PLUGIN) or name in (
-        SOURCE,
-        RULES,
-        "further packages",
-        "environment variables",
-        "processor",
-        "graphics card",
-    )
+    digests = (SOURCE, RULES, GRAPHICS, "further packages", "environment variables", "processor")
+    return name.startswith(PLUGIN) or name in digests
