@@ -67,15 +67,9 @@ class Family:
         self.name = name
 
     def _add(
-        self,
-        overload: str,
-        dtypes: Sequence[str],
-        arguments: Callable[[Draw], Arguments],
-        judge: Judge,
+        self, name: str, dtypes: Sequence[str], arguments: Callable[[Draw], Arguments], judge: Judge
     ) -> None:
-        overload = normalise(overload)
-        if overload.count(".") == 1:
-            overload += ".default"
+        overload = _overload(name)
         if overload in OPERATOR_CASES:
             raise ValueError(
                 f"{overload} is declared twice: {OPERATOR_CASES[overload].family} and {self.name}"
@@ -114,8 +108,7 @@ class Family:
                 (``approximate=lambda d: d.choose("none", "tanh")``).
         """
         for overload in overloads:
-            name = normalise(overload)
-            name = name if name.count(".") == 2 else f"{name}.default"
+            name = _overload(overload)
             self._add(
                 name,
                 dtypes,
@@ -134,6 +127,11 @@ class Family:
             return function
 
         return register
+
+
+def _overload(name: str) -> str:
+    name = normalise(name)
+    return name if name.count(".") > 1 else f"{name}.default"
 
 
 def judge_of(invocation: Invocation) -> Judge:

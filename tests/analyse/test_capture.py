@@ -22,7 +22,7 @@ from harness.core.tensors import build_tensor
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.reference import run_reference
 from harness.generate.case_library import cases_directory, load_cases
-from harness.generate.regressions import Corpus, read_file
+from harness.generate.regressions import Corpus, read_contents
 
 pytestmark = pytest.mark.slowest(19)
 
@@ -117,7 +117,7 @@ def test_a_captured_corpus_runs_and_its_failures_are_found(
     done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    entries = read_file(tmp_path / "small.jsonl")
+    entries = read_contents(tmp_path / "small.jsonl").entries
     assert said["entries"] == len(entries) > 8
     assert all(entry.origin == "captured" and "small" in entry.note for entry in entries)
     calls = {use["overload"]: use["calls"] for use in said["models"][0]["operators"]}
@@ -143,7 +143,7 @@ def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) 
     save.save_directory(tmp_path, old)
     save.save_directory(tmp_path, new)
     corpus = Corpus([tmp_path])
-    kept = [entry for name in corpus.overloads() for entry in corpus.entries(name)]
+    kept = [entry for name in corpus.overloads() for entry in corpus.read(name).entries]
     assert sorted(e.line for e in kept) == sorted(e.line for e in (failure, *new))
 
 
@@ -167,7 +167,7 @@ def test_what_is_wrong_with_a_word_is_said_in_one_line(word: str, said: str) -> 
 
 def test_the_committed_corpus_is_of_calls_that_pytorch_takes() -> None:
     corpus = Corpus([cases_directory() / "corpus"])
-    entries = [entry for name in corpus.overloads() for entry in corpus.entries(name)]
+    entries = [entry for name in corpus.overloads() for entry in corpus.read(name).entries]
     captured = [entry for entry in entries if entry.origin == "captured"]
     assert len(captured) > 1000
     assert {entry.overload for entry in captured} <= load_cases().keys()

@@ -274,7 +274,7 @@ def test_a_run_that_fails_shrinks_what_failed(tmp_path: Path) -> None:
     minimals = {(m.overload, m.stage, m.outcome, m.signature) for m in read_minimal(run)}
     assert minimals == {(f.overload, f.stage, f.outcome, f.signature) for f in failures(run)}
     # The next run begins with them.
-    kept = Corpus.default(tmp_path).entries("aten.avg_pool2d.default")
+    kept = Corpus.default(tmp_path).read("aten.avg_pool2d.default").entries
     assert {m.minimal_id for m in read_minimal(run)} == {
         entry.invocation.case_id for entry in kept if entry.origin == "minimal"
     }

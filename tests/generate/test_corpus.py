@@ -10,7 +10,7 @@ import pytest
 from harness_runs import unary
 
 from harness.compare.verdict import Outcome, Stage
-from harness.generate.regressions import Corpus, CorpusEntry, CorpusWarning, read_file
+from harness.generate.regressions import Corpus, CorpusEntry, read_contents
 from harness.record.layout import ResultsError
 
 FAILURE = CorpusEntry(
@@ -33,9 +33,9 @@ def test_entries_are_read_back_as_they_were_added(tmp_path: Path) -> None:
     corpus = Corpus([tmp_path / "committed", tmp_path / "local"])
     for entry in (FAILURE, CAPTURED):
         corpus.add(entry)
-    assert corpus.entries("aten.celu.default") == (FAILURE, CAPTURED)
+    assert corpus.read("aten.celu.default").entries == (FAILURE, CAPTURED)
     assert corpus.overloads() == ("aten.celu.default",)
-    assert read_file(tmp_path / "local" / "aten.celu.default.jsonl") == (FAILURE, CAPTURED)
+    assert read_contents(tmp_path / "local" / "aten.celu.default.jsonl").entries == (FAILURE, CAPTURED)
     assert not (tmp_path / "committed").exists()
 
 
@@ -46,14 +46,14 @@ def test_an_entry_replaces_the_one_that_says_the_same_of_the_same_case(tmp_path:
     resized = replace(FAILURE, exported=CAPTURED.exported)
     for entry in (FAILURE, elsewhere, resized, again):
         corpus.add(entry)
-    assert corpus.entries("aten.celu.default") == (elsewhere, resized, again)
+    assert corpus.read("aten.celu.default").entries == (elsewhere, resized, again)
 
 
 def test_what_is_local_counts_more_than_what_is_committed(tmp_path: Path) -> None:
     Corpus([tmp_path / "committed"]).add(replace(FAILURE, note="old"))
     corpus = Corpus([tmp_path / "committed", tmp_path / "local"])
     corpus.add(replace(FAILURE, note="new"))
-    assert [entry.note for entry in corpus.entries("aten.celu.default")] == ["new"]
+    assert [entry.note for entry in corpus.read("aten.celu.default").entries] == ["new"]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_a_damaged_line_is_named_skipped_and_kept(line: str, wrong: str, tmp_pat
     file = tmp_path / "aten.celu.default.jsonl"
     file.write_text(f"\n{FAILURE.line}\n{line}\n", encoding="utf-8")
     corpus = Corpus([tmp_path])
-    with pytest.warns(CorpusWarning) as warned:
-        assert corpus.entries("aten.celu.default") == (FAILURE,)
-    (message,) = (str(w.message) for w in warned)
+    contents = corpus.read("aten.celu.default")
+    assert contents.entries == (FAILURE,)
+    (message,) = contents.damaged
     assert message.startswith(f"{file}:3 is no corpus entry and was skipped")
     assert wrong in message
     assert "\n" not in message
@@ -88,8 +88,8 @@ def test_a_damaged_line_is_named_skipped_and_kept(line: str, wrong: str, tmp_pat
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"cannot read the corpus file .*none\.jsonl: No such file"):
-        read_file(tmp_path / "none.jsonl")
-    assert Corpus([tmp_path / "none"]).entries("aten.celu.default") == ()
+        read_contents(tmp_path / "none.jsonl")
+    assert Corpus([tmp_path / "none"]).read("aten.celu.default").entries == ()
     assert Corpus([tmp_path / "none"]).overloads() == ()
 
 
@@ -105,7 +105,7 @@ def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
         process.start()
     for process in processes:
         process.join()
-    assert len(Corpus([tmp_path]).entries("aten.celu.default")) == 80
+    assert len(Corpus([tmp_path]).read("aten.celu.default").entries) == 80
     assert not list(tmp_path.glob(".*.tmp"))
 
 

@@ -14,7 +14,7 @@ from harness_runs import output, record_of, rows, run_harness, unary
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.generate.case_library import cases_directory
-from harness.generate.regressions import Corpus, CorpusEntry, CorpusWarning, read_file
+from harness.generate.regressions import Corpus, CorpusEntry, read_contents
 from harness.generate.regressions.corpus_store import LOCAL
 
 #: avg_pool2d ignores its divisor in both exporters.
@@ -53,7 +53,7 @@ class Place:
 
     def rows(self, run: int | None = None) -> list[dict[str, Any]]:
         """Of a session, by its number from 1; the last by default; without what is committed."""
-        committed = {entry.invocation.case_id for entry in COMMITTED.entries(FAILING)}
+        committed = {entry.invocation.case_id for entry in COMMITTED.read(FAILING).entries}
         found = [r for r in rows(self.directory / f"run{run or self.runs}") if r["case_id"] not in committed]
         return [row | {"case": (row["case_id"], row["exported_invocation"])} for row in found]
 
@@ -77,7 +77,7 @@ def test_a_run_keeps_its_smallest_failures(twice: Place) -> None:
     first = twice.rows(1)
     assert {row["source"] for row in first} == {"generated"}
     failed = {row["case_id"] for row in first if row["outcome"] != "pass"}
-    entries = twice.corpus.entries(FAILING)
+    entries = twice.corpus.read(FAILING).entries
     assert 1 <= len(entries) <= 16
     assert {entry.invocation.case_id for entry in entries} <= failed
     kinds = Counter((entry.stage, entry.outcome, entry.backend, entry.signature) for entry in entries)
@@ -86,7 +86,7 @@ def test_a_run_keeps_its_smallest_failures(twice: Place) -> None:
 
 
 def test_what_failed_is_run_first_next_time(twice: Place) -> None:
-    kept = {entry.invocation.case_id for entry in twice.corpus.entries(FAILING)}
+    kept = {entry.invocation.case_id for entry in twice.corpus.read(FAILING).entries}
     second = twice.rows(2)
     assert {row["case_id"] for row in second[: len(kept)]} == kept
     assert {row["case_id"] for row in second if row["source"] == "corpus"} == kept
@@ -100,7 +100,7 @@ def test_what_two_sources_have_is_run_once(twice: Place) -> None:
 
 @pytest.mark.thorough
 def test_a_failure_comes_back_with_another_seed(twice: Place) -> None:
-    kept = twice.corpus.entries(FAILING)
+    kept = twice.corpus.read(FAILING).entries
     twice.run("--op", "avg_pool2d", *BOTH, "--examples", "4", "--seed", "9", "-n", "1")
     back = [row for row in twice.rows() if row["source"] == "corpus"]
     assert {row["case_id"] for row in back} == {entry.invocation.case_id for entry in kept}
@@ -118,7 +118,7 @@ def test_what_no_longer_fails_is_dropped_and_counted(place: Place) -> None:
     done = place.run("--op", "celu", "--source", "corpus", status=pytest.ExitCode.OK)
     assert "corpus: kept 0 failures to run first next time, dropped 1 that no longer fail" in done.stdout
     # What was not tried may fail as it did.
-    assert place.corpus.entries("aten.celu.default") == tuple(kept)
+    assert place.corpus.read("aten.celu.default").entries == tuple(kept)
     # Four entries are one case.
     assert [(row["case_id"], row["source"]) for row in place.rows()] == [
         (HEALED.invocation.case_id, "corpus")
@@ -131,7 +131,7 @@ def test_a_replay_leaves_the_corpus_alone(place: Place, tmp_path: Path) -> None:
     record = record_of(tmp_path / "record", [HEALED.invocation])
     place.run("--replay", record, status=pytest.ExitCode.OK)
     assert {row["source"] for row in place.rows()} == {"replay"}
-    assert place.corpus.entries("aten.celu.default") == (HEALED,)
+    assert place.corpus.read("aten.celu.default").entries == (HEALED,)
 
 
 @pytest.mark.thorough
@@ -159,8 +159,9 @@ def test_a_file_is_run_as_it_is_and_a_damaged_line_is_named_once(place: Place) -
     assert done.stdout.count(damaged) == 1, output(done)
     # Nothing is kept of a run that the corpus took no part in.
     assert not (place.directory / LOCAL).exists()
-    with pytest.warns(CorpusWarning, match="found.jsonl:2 is no corpus entry"):
-        assert len(read_file(file)) == 2
+    contents = read_contents(file)
+    assert len(contents.entries) == 2
+    assert "found.jsonl:2 is no corpus entry" in contents.damaged[0]
 
 
 @pytest.mark.parametrize(

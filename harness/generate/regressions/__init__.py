@@ -4,22 +4,7 @@ One JSON object per line, one file per overload, in directories: a file is read,
 committed like any other.
 """
 
-from harness.generate.regressions.corpus_entry import ORIGINS, CorpusEntry, InvalidEntry
-from harness.generate.regressions.corpus_store import (
-    Corpus,
-    CorpusContents,
-    CorpusWarning,
-    read_contents,
-    read_file,
-)
+from harness.generate.regressions.corpus_entry import CorpusEntry
+from harness.generate.regressions.corpus_store import Corpus, CorpusContents, read_contents
 
-__all__ = [
-    "ORIGINS",
-    "Corpus",
-    "CorpusContents",
-    "CorpusEntry",
-    "CorpusWarning",
-    "InvalidEntry",
-    "read_contents",
-    "read_file",
-]
+__all__ = ["Corpus", "CorpusContents", "CorpusEntry", "read_contents"]

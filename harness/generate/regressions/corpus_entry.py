@@ -9,9 +9,6 @@ from typing import Any, Literal, TypeAlias
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, as_data, of_json
 
-#: Why an invocation is kept: a run found that it fails, shrinking left it, a model makes the call.
-ORIGINS = ("failure", "minimal", "captured")
-
 #: Two entries with the same key are one: case id, exported case id, converter, backend.
 CorpusKey: TypeAlias = tuple[str, str, str, str]
 
@@ -27,7 +24,8 @@ class CorpusEntry:
     Attributes:
         invocation: What to run.
         exported: What to export, where a dynamic export is to be run at other sizes; None for a static one.
-        origin: One of `ORIGINS`.
+        origin: Why it is kept: ``failure`` (of a run), ``minimal`` (shrinking left it), ``captured`` (a model
+            makes the call).
         note: Of a person or a tool, for people.
         converter: With what a failure failed; "" for what is no failure, as are the next two.
         backend: On what it failed.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,10 +17,6 @@ _SUFFIX = ".jsonl"
 
 #: Below the directory in which the harness is started, like Hypothesis's ``.hypothesis``.
 LOCAL = Path(".conformance") / "corpus"
-
-
-class CorpusWarning(UserWarning):
-    """A line of a corpus file was skipped."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,7 @@ def read_contents(path: Path) -> CorpusContents:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"cannot read the corpus file {path}: {reason(error)}") from None
-    entries: list[CorpusEntry] = []
-    damaged: list[str] = []
+    entries, damaged = [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -57,15 +51,6 @@ def read_contents(path: Path) -> CorpusContents:
         except InvalidEntry as error:
             damaged.append(f"{path}:{number} is no corpus entry and was skipped ({error}); mend or delete it")
     return CorpusContents(tuple(entries), tuple(damaged))
-
-
-def read_file(path: Path) -> tuple[CorpusEntry, ...]:
-    """The entries of one file, of any overloads; a damaged line is warned of and skipped.
-
-    Raises:
-        ResultsError: the file cannot be read.
-    """
-    return _warned(read_contents(path))
 
 
 class Corpus:
@@ -95,16 +80,8 @@ class Corpus:
         files = (file for directory in self.directories for file in directory.glob(f"*{_SUFFIX}"))
         return tuple(sorted({file.name.removesuffix(_SUFFIX) for file in files}))
 
-    def entries(self, overload: str) -> tuple[CorpusEntry, ...]:
-        """The entries of one operator; of several with one key, the last. A damaged line is warned of.
-
-        Raises:
-            ResultsError: a file cannot be read.
-        """
-        return _warned(self.read(overload))
-
     def read(self, overload: str) -> CorpusContents:
-        """As `entries`, and what could not be read beside.
+        """The entries of one operator; of several with one key, the last.
 
         Raises:
             ResultsError: a file cannot be read.
@@ -182,9 +159,3 @@ def _damaged_lines(path: Path) -> list[str]:
             except InvalidEntry:
                 damaged.append(line)
     return damaged
-
-
-def _warned(contents: CorpusContents) -> tuple[CorpusEntry, ...]:
-    for line in contents.damaged:
-        warnings.warn(line, CorpusWarning, stacklevel=3)
-    return contents.entries

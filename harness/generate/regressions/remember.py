@@ -60,14 +60,8 @@ class Memory:
         for verdict in verdicts:
             if verdict.outcome in _HEALED:
                 exported = _exported(verdict)
-                self._healed.add(
-                    (
-                        verdict.case_id,
-                        exported.case_id if exported else "",
-                        verdict.converter,
-                        verdict.backend,
-                    )
-                )
+                exported_id = exported.case_id if exported else ""
+                self._healed.add((verdict.case_id, exported_id, verdict.converter, verdict.backend))
             elif verdict.outcome.is_failure:
                 self._add_failure(_entry(verdict))
 

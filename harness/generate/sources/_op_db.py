@@ -142,11 +142,11 @@ def _spread(found: Mapping[str, Sequence[Invocation]], count: int) -> tuple[Invo
             if left and share[dtype] < len(found[dtype]):
                 share[dtype] += 1
                 left -= 1
-    chosen = []
-    for dtype, number in share.items():
-        cases = found[dtype]
-        chosen += [cases[i * len(cases) // number] for i in range(number)]
-    return tuple(chosen)
+    return tuple(
+        found[dtype][i * len(found[dtype]) // number]
+        for dtype, number in share.items()
+        for i in range(number)
+    )
 
 
 # The database
@@ -179,9 +179,8 @@ def _index(composite: bool) -> tuple[dict[str, list[int]], set[str]]:
         dtype = next((d for d in ALL if d in known), None)
         called: set[str] = set()
         if dtype is not None:
-            see = partial(_note, called)
             for run in _calls(entry, dtype, 0):
-                _watched(run, see, composite)
+                _watched(run, partial(_note, called), composite)
         for name in called:
             calling[name].append(entry)
     return calling, {name for name in calling if _is_functional(name)}
@@ -287,10 +286,8 @@ def _invocation(
 ) -> Invocation:
     names = [argument.name for argument in target._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
-    return Invocation(
-        wanted.overload,
-        tuple((name, _argument(given[name], wanted)) for name in names if name in given),
-    )
+    arguments = tuple((name, _argument(given[name], wanted)) for name in names if name in given)
+    return Invocation(wanted.overload, arguments)
 
 
 def _argument(value: Any, wanted: Wanted) -> Argument:
@@ -298,15 +295,8 @@ def _argument(value: Any, wanted: Wanted) -> Argument:
         return _tensor(value, wanted)
     if isinstance(value, list | tuple):
         return tuple(_argument(element, wanted) for element in value)
-    for kind, names in (
-        ("dtype", torch.dtype),
-        ("layout", torch.layout),
-        ("memory_format", torch.memory_format),
-    ):
-        if isinstance(value, names):
-            return Enumerated(kind, str(value).removeprefix("torch."))
-    if isinstance(value, torch.device):
-        return Enumerated("device", str(value))
+    if isinstance(value, torch.dtype | torch.layout | torch.memory_format | torch.device):
+        return Enumerated(type(value).__name__, str(value).removeprefix("torch."))
     if value is None or isinstance(value, bool | int | float | complex | str):
         return value
     raise _Unwanted(f"{type(value).__name__} is no argument of an invocation")

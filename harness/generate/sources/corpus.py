@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.core import Invocation
-from harness.generate.regressions import Corpus, CorpusContents, CorpusEntry, read_contents
+from harness.generate.regressions import Corpus, CorpusContents, read_contents
 from harness.generate.sources.source import Notice, Request, SourceFinding, grouped
 
 
@@ -34,11 +34,7 @@ class FromCorpus:
     """
 
     directories: tuple[Path, ...]
-
-    @property
-    def name(self) -> str:
-        """See `harness.generate.sources.source.Source`."""
-        return "corpus"
+    name = "corpus"
 
     @property
     def corpus(self) -> Corpus:
@@ -51,8 +47,7 @@ class FromCorpus:
 
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
-        contents = self.corpus.read(request.overload)
-        return SourceFinding(grouped(_chosen(contents.entries, request)), _notices(contents))
+        return _finding(self.corpus.read(request.overload), request)
 
 
 @dataclass(frozen=True)
@@ -64,11 +59,7 @@ class FromFile:
     """
 
     path: Path
-
-    @property
-    def name(self) -> str:
-        """See `harness.generate.sources.source.Source`."""
-        return "corpus"
+    name = "corpus"
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""
@@ -76,8 +67,7 @@ class FromFile:
 
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
-        contents = _file(self.path)
-        return SourceFinding(grouped(_chosen(contents.entries, request)), _notices(contents))
+        return _finding(_file(self.path), request)
 
 
 @cache
@@ -86,18 +76,15 @@ def _file(path: Path) -> CorpusContents:
     return read_contents(path)
 
 
-def _chosen(entries: tuple[CorpusEntry, ...], request: Request) -> list[tuple[Invocation, Invocation | None]]:
+def _finding(contents: CorpusContents, request: Request) -> SourceFinding:
     """The entries of the operator, kind of export and dtypes in question, each case once."""
     found: dict[tuple[str, ...], tuple[Invocation, Invocation | None]] = {}
-    for entry in entries:
+    for entry in contents.entries:
         if (
             entry.overload == request.overload
             and (entry.exported is not None) == request.dynamic
             and (request.dtypes is None or entry.invocation.dtype in request.dtypes)
         ):
             found.setdefault(entry.key[:2], (entry.invocation, entry.exported))
-    return list(found.values())
-
-
-def _notices(contents: CorpusContents) -> tuple[Notice, ...]:
-    return tuple(Notice("damaged", line) for line in contents.damaged)
+    notices = tuple(Notice("damaged", line) for line in contents.damaged)
+    return SourceFinding(grouped(list(found.values())), notices)

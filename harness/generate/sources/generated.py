@@ -7,20 +7,14 @@ from dataclasses import dataclass
 
 from harness.generate.draws import DrawnCase, draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.generate.sources.source import Request, SourceFinding, Structure, resized
-
-#: Sizes that a dynamic export is run with beside the exported ones.
-_SHAPES_PER_EXPORT = 3
+from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
 
 
 @dataclass(frozen=True)
 class Generated:
     """Draws, where the operator has a case."""
 
-    @property
-    def name(self) -> str:
-        """See `harness.generate.sources.source.Source`."""
-        return "generated"
+    name = "generated"
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""
@@ -33,8 +27,8 @@ class Generated:
         if not request.dynamic:
             drawn = _draw(request, -(-request.examples // request.values), request.values)
             return SourceFinding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
-        drawn = _draw(request, -(-request.examples // (1 + _SHAPES_PER_EXPORT)), 1)
-        return SourceFinding(resized(request, [d.invocations[0] for d in drawn], _SHAPES_PER_EXPORT))
+        drawn = _draw(request, -(-request.examples // (1 + SIZES_PER_EXPORT)), 1)
+        return SourceFinding(resized(request, [d.invocations[0] for d in drawn]))
 
 
 def _draw(request: Request, structures: int, values: int) -> list[DrawnCase]:

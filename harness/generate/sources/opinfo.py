@@ -14,13 +14,10 @@ from functools import cache
 from harness.core import OP_DB_MODULE, IsolatedCalls, ProcessDied, Unavailable
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources import _op_db
-from harness.generate.sources.source import Notice, Request, SourceFinding, grouped, resized
+from harness.generate.sources.source import SIZES_PER_EXPORT, Notice, Request, SourceFinding, grouped, resized
 
 #: Seconds that one operator may take; with the index of all of `op_db` about ten are usual.
 _PATIENCE = 240.0
-
-#: Sizes that a dynamic export is run with beside the exported ones.
-_SHAPES_PER_EXPORT = 3
 
 
 def probe() -> Unavailable | None:
@@ -41,10 +38,7 @@ class OpInfo:
     Others are captured too, but nothing says which results of theirs are random or undefined.
     """
 
-    @property
-    def name(self) -> str:
-        """See `harness.generate.sources.source.Source`."""
-        return "opinfo"
+    name = "opinfo"
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""
@@ -70,8 +64,8 @@ class OpInfo:
         notices = tuple(Notice("uncovered", name) for name in captured.others if name not in OPERATOR_CASES)
         if not request.dynamic:
             return SourceFinding(grouped([(i, None) for i in captured.invocations]), notices)
-        bases = captured.invocations[: -(-request.examples // (1 + _SHAPES_PER_EXPORT))]
-        return SourceFinding(resized(request, bases, _SHAPES_PER_EXPORT), notices)
+        bases = captured.invocations[: -(-request.examples // (1 + SIZES_PER_EXPORT))]
+        return SourceFinding(resized(request, bases), notices)
 
 
 def _captured(wanted: _op_db.Wanted) -> _op_db.Captured | str:

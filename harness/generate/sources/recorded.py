@@ -36,10 +36,8 @@ def read_replay(results_dir: Path, wanted: Sequence[str] = ()) -> tuple[Replayed
     Raises:
         ResultsError: no such run or case, or the record is damaged.
     """
-    where = None
-    if wanted:
-        ids = [store.resolve_case(results_dir, case) for case in wanted]
-        where = pc.field("case_id").isin(ids)
+    ids = [store.resolve_case(results_dir, case) for case in wanted]
+    where = pc.field("case_id").isin(ids) if ids else None
     rows = store.read(results_dir, ["case_id", "invocation", "exported_invocation"], where)
     found: dict[tuple[str, str], Replayed] = {}
     for row in rows.to_pylist():
@@ -58,11 +56,7 @@ class FromRecord:
     """Replays what it is given, whatever is requested."""
 
     replayed: tuple[Replayed, ...]
-
-    @property
-    def name(self) -> str:
-        """See `harness.generate.sources.source.Source`."""
-        return "replay"
+    name = "replay"
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""
@@ -70,6 +64,4 @@ class FromRecord:
 
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
-        return SourceFinding(
-            grouped([(recorded.invocation, recorded.exported) for recorded in self.replayed])
-        )
+        return SourceFinding(grouped([(r.invocation, r.exported) for r in self.replayed]))

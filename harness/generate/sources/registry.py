@@ -1,4 +1,4 @@
-"""Where invocations come from: one file per source; `base.py` is the protocol.
+"""Where invocations come from: one file per source; `source.py` has the protocol.
 
 A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
 ``corpus:FILE``.

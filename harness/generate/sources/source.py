@@ -84,9 +84,7 @@ class Source(Protocol):
         """
 
 
-def grouped(
-    pairs: Sequence[tuple[Invocation, Invocation | None]],
-) -> tuple[Structure, ...]:
+def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Structure, ...]:
     """Invocations put together by what is exported for them, in the order of their first.
 
     Args:
@@ -103,12 +101,16 @@ def grouped(
     )
 
 
-def resized(request: Request, bases: Sequence[Invocation], count: int) -> tuple[Structure, ...]:
-    """Dynamic exports of `bases`, each with at most `count` other sizes.
+#: Sizes that a dynamic export is run with beside the exported ones.
+SIZES_PER_EXPORT = 3
+
+
+def resized(request: Request, bases: Sequence[Invocation]) -> tuple[Structure, ...]:
+    """Dynamic exports of `bases`, each with at most `SIZES_PER_EXPORT` other sizes.
 
     A case whose sizes cannot change has nothing dynamic to test and is left out.
     """
-    variants = request.resize(bases, count)
+    variants = request.resize(bases, SIZES_PER_EXPORT)
     return tuple(
         Structure(base, (base, *found)) for base, found in zip(bases, variants, strict=True) if found
     )
