@@ -12,12 +12,12 @@ from .capture.use import (
     render_capture as render_capture,
 )
 from .divergence.divergence_account import (
+    Divergence as Divergence,
     divergence_entries as divergence_entries,
     divergence_lines as divergence_lines,
 )
 from .divergence.divergence_task import DivergeTask as DivergeTask
-from .divergence.first_divergence import Divergence as Divergence
-from .divergence.search import find_divergence as find_divergence
+from .divergence.first_divergence import find_divergence as find_divergence
 from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
 from .explain.of_model import ModelError as ModelError, operators_of as operators_of

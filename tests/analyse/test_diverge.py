@@ -6,9 +6,9 @@ import onnx
 import pytest
 from planted_models import RULES
 
-from harness.analyse.divergence.divergence_account import divergence_entries, divergence_lines
+from harness.analyse.divergence.divergence_account import Divergence, divergence_entries, divergence_lines
 from harness.analyse.divergence.divergence_task import DivergeTask
-from harness.analyse.divergence.first_divergence import Divergence, diverge
+from harness.analyse.divergence.first_divergence import diverge
 from harness.convert.converter import find_converter
 from harness.convert.rules.rule_book import RuleBook
 from harness.execute.models.model_loading import ModelProblem, load_model

@@ -55,7 +55,7 @@ def run_alone(
 ) -> list[Alone]:
     """Each operator of a region on the values that PyTorch gives it there."""
     with quiet_call():
-        env = graph.compute(region, get)
+        env = graph.compute(region.nodes, get)
 
     def value(node: Node) -> Any:
         return env[node] if node in env else get(node)
@@ -72,8 +72,6 @@ def _one(
     opset: int | None,
 ) -> Alone:
     overload = str(node.target)
-    args = torch.fx.map_arg(node.args, value)
-    kwargs = torch.fx.map_arg(node.kwargs, value)
     tensors: list[torch.Tensor] = []
 
     def describe(tensor: torch.Tensor, place: str) -> TensorSpec:
@@ -82,7 +80,9 @@ def _one(
 
     try:
         assert isinstance(node.target, OpOverload)
-        invocation = invocation_of(node.target, args, kwargs, describe)
+        invocation = invocation_of(
+            node.target, torch.fx.map_arg(node.args, value), torch.fx.map_arg(node.kwargs, value), describe
+        )
     except CannotKeep as reason:
         return Alone(overload, None, "error", str(reason))
     try:

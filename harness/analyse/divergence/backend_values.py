@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import ml_dtypes
 import numpy as np
@@ -54,13 +54,7 @@ class BackendValues(Protocol):
 class OfWholeModel:
     """Values of the model as it was exported, whose values are named like the nodes of the PyTorch graph.
 
-    Args:
-        model: The export.
-        graph: What it was translated from.
-        backend: Runs it.
-        feeds: Its inputs.
-        sizes: See `PyTorchGraph.sizes`.
-        budget: Bytes of checkpoints to a slice.
+    `sizes` is from `PyTorchGraph.sizes`; a slice holds `budget` bytes of checkpoints.
     """
 
     def __init__(
@@ -117,9 +111,8 @@ class OfWholeModel:
             produced = [name for node in part for name in node.output if name]
             wanted = [n for n in produced if n in after or self._node_name(n) in self._producer]
             outputs = self._run(part, wanted, held)
-            yield Slice(
-                {self._node_name(n): a for n, a in outputs.items() if self._node_name(n) in self._producer}
-            )
+            named = {self._node_name(name): array for name, array in outputs.items()}
+            yield Slice({name: array for name, array in named.items() if name in self._producer})
             held = {name: array for name, array in {**held, **outputs}.items() if name in after}
 
     def _run(
@@ -148,13 +141,7 @@ class OfWholeModel:
 class OfExportedSlices:
     """Values of slices of the PyTorch graph that are exported one by one, with any converter.
 
-    Args:
-        graph: The model.
-        converter: Exports.
-        backend: Runs.
-        sizes: See `PyTorchGraph.sizes`.
-        budget: Bytes of checkpoints to a slice.
-        opset: To emit; None for the converter's own.
+    `sizes` and `budget` are as for `OfWholeModel`; `opset` is None for the converter's own.
     """
 
     def __init__(
@@ -190,19 +177,15 @@ class OfExportedSlices:
     def slices(self) -> Iterator[Slice]:
         """See `BackendValues`."""
         known = set(self.checkpoints)
-        last: dict[str, int] = {}
-        for i, part in enumerate(self._parts):
-            for node in part:
-                last.update({source.name: i for source in node.all_input_nodes})
+        last = {s.name: i for i, part in enumerate(self._parts) for n in part for s in n.all_input_nodes}
         held: dict[str, torch.Tensor] = {}
         for i, part in enumerate(self._parts):
             names = [node.name for node in part if node.name in known]
             try:
                 done = Slice(self._run(part, names, held))
             except Exception as error:
-                lines = str(error).strip().splitlines()
-                said = f"{type(error).__name__}: {lines[0] if lines else ''}"
-                done = Slice(self._computed(part, names, held), f"{part[0].name} … {part[-1].name}: {said}")
+                said = f"{part[0].name} … {part[-1].name}: {first_line(error)}"
+                done = Slice(self._computed(part, names, held), said)
             yield done
             found = done.values
             strides = self._graph.strides
@@ -239,16 +222,13 @@ class OfExportedSlices:
         """A part as a program; what it takes beside weights, which are its own."""
         graph, root = torch.fx.Graph(), torch.nn.Module()
         inside, copies = set(part), dict[Node, Node]()
-        sources: list[Node] = []
         outer = dict.fromkeys(s for node in part for s in node.all_input_nodes if s not in inside)
-        for source in outer:
-            if source.op == "call_function" or self._graph.is_input(source):
-                copies[source] = graph.placeholder(source.name)
-                sources.append(source)
-        for source in outer:
-            if source not in copies:
-                root.register_buffer(source.name, self._graph.value(source))
-                copies[source] = graph.get_attr(source.name)
+        sources = [s for s in outer if s.op == "call_function" or self._graph.is_input(s)]
+        for source in sources:
+            copies[source] = graph.placeholder(source.name)
+        for source in (s for s in outer if s not in copies):
+            root.register_buffer(source.name, self._graph.value(source))
+            copies[source] = graph.get_attr(source.name)
         for node in part:
             copies[node] = graph.node_copy(node, lambda n: copies[n])
         graph.output(tuple(copies[node] for node in part if node.name in names))
@@ -257,13 +237,14 @@ class OfExportedSlices:
     def _computed(
         self, part: Sequence[Node], names: Sequence[str], held: Mapping[str, torch.Tensor]
     ) -> dict[str, Array]:
-        env: dict[Node, Any] = {}
-        for node in part:
-            env[node] = self._graph.call(
-                node,
-                lambda n: env[n] if n in env else held[n.name] if n.name in held else self._graph.value(n),
-            )
+        env = self._graph.compute(part, lambda n: held[n.name] if n.name in held else self._graph.value(n))
         return {node.name: to_numpy(env[node]) for node in part if node.name in names}
+
+
+def first_line(error: Exception) -> str:
+    """The error's type and the first line of its words."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def to_torch(array: Array, strides: tuple[int, ...] | None = None) -> torch.Tensor:

@@ -17,15 +17,13 @@ from harness.core import PRECISION, Array, output_tensors
 from harness.execute import Move, RoundingOracle, quiet_call, to_numpy
 from harness.generate import OPERATOR_CASES
 
+#: Elements that are compared at once.
+_PIECE = 1 << 21
+
 
 @dataclass(frozen=True)
 class Departure:
-    """A value that its inputs do not explain.
-
-    Attributes:
-        region: What computes it in PyTorch.
-        comparison: With what PyTorch makes of the same inputs.
-    """
+    """A value that its inputs do not explain, compared with what PyTorch makes of the same inputs."""
 
     region: Region
     comparison: OutputComparison
@@ -45,7 +43,7 @@ def check(
             of its largest element, which costs a fraction.
     """
     with quiet_call():
-        value = graph.compute(region, get)[region.node]
+        value = graph.compute(region.nodes, get)[region.node]
     expected = to_numpy(value)
     if expected.dtype == got.dtype and expected.shape == got.shape and _is_close(expected, got, thorough):
         return None
@@ -65,11 +63,9 @@ def judged(
     @contextmanager
     def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
         def compute(move: Move) -> Sequence[torch.Tensor]:
-            moved = {
-                node: move(value.double()) if _is_floating(value := get(node)) else value
-                for node in region.sources
-            }
-            return output_tensors(graph.compute(region, moved.__getitem__)[region.node])
+            given = {node: get(node) for node in region.sources}
+            moved = {node: move(v.double()) if _is_floating(v) else v for node, v in given.items()}
+            return output_tensors(graph.compute(region.nodes, moved.__getitem__)[region.node])
 
         yield compute
 
@@ -111,10 +107,7 @@ def _is_close(expected: Array, got: Array, thorough: bool) -> bool:
     e, g = expected.reshape(-1), got.reshape(-1)
     scale, worst = 0.0, 0.0
     for start in range(0, max(e.size, 1), _PIECE):
-        piece, other = (
-            e[start : start + _PIECE].astype(np.float64),
-            g[start : start + _PIECE].astype(np.float64),
-        )
+        piece, other = (array[start : start + _PIECE].astype(np.float64) for array in (e, g))
         same = (piece == other) | (np.isnan(piece) & np.isnan(other))
         with np.errstate(all="ignore"):
             error = np.where(same, 0.0, np.abs(other - piece))
@@ -126,7 +119,3 @@ def _is_close(expected: Array, got: Array, thorough: bool) -> bool:
         scale = max(scale, float(np.abs(finite).max(initial=0.0)))
         worst = max(worst, float(error.max(initial=0.0)))
     return thorough or worst <= float(tolerance.allowed(np.asarray(scale)))
-
-
-#: Elements that are compared at once.
-_PIECE = 1 << 21

@@ -1,11 +1,94 @@
-"""A divergence for people, as data, and as an entry of the corpus."""
+"""A divergence as a value, for people, as data, and as entries of the corpus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from harness.analyse.divergence.first_divergence import Divergence
+from harness.analyse.divergence.alone import Alone
+from harness.execute import Growth
 from harness.generate import CorpusEntry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """What was found.
+
+    Attributes:
+        change: In what the run's inputs differ from the example; "" for the example.
+        kind: ``none`` where the result is right; ``operator`` where a value departs; ``accumulated`` where
+            none does; ``optimisation`` where none does and the backend is right without its optimisations;
+            ``unknown`` where none does of those that could be compared.
+        problem: What is wrong with the end result; "" where it is right.
+        module: Of the departure: the module, by its path.
+        operators: The operators that it is the result of, the last first.
+        node: Of the PyTorch graph.
+        detail: How the value differs.
+        alone: The operators by themselves.
+        checked: Values compared, of the `checkpoints` that could be.
+        not_run: Slices that could not be exported or run by themselves, in words.
+        growth: How errors grew over the whole; None where that cannot be said.
+    """
+
+    model: str
+    converter: str
+    backend: str
+    change: str
+    kind: str
+    problem: str
+    module: str = ""
+    operators: tuple[str, ...] = ()
+    node: str = ""
+    onnx_node: str = ""
+    detail: str = ""
+    alone: tuple[Alone, ...] = ()
+    checked: int = 0
+    checkpoints: int = 0
+    not_run: tuple[str, ...] = ()
+    growth: Growth | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Whose fault it is, in a sentence."""
+        if self.kind == "none":
+            return "Nothing diverges."
+        if self.kind == "unknown":
+            return f"Nothing that could be compared departs: {self.checked} of {self.checkpoints} values."
+        if self.kind == "accumulated":
+            return (
+                "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due "
+                "to how the whole graph is optimised."
+            )
+        if self.kind == "optimisation":
+            return (
+                f"No operator departs by itself, and without its graph optimisations {self.backend} is "
+                "right: it optimises the whole graph wrongly."
+            )
+        where = f" in {self.module}" if self.module else ""
+        wrong = [alone.overload for alone in self.alone if alone.outcome == "mismatch"]
+        unknown = [alone.overload for alone in self.alone if alone.outcome == "error"]
+        first = f"First divergence: {self.operators[0]}{where}"
+        if self.onnx_node:
+            first += f" (ONNX node {self.onnx_node})"
+        if wrong:
+            return f"{first}. {' and '.join(wrong)} is wrong by itself, on the inputs that it has there."
+        if unknown:
+            return f"{first}. {' and '.join(unknown)} cannot be run by itself."
+        if len(self.operators) > 1:
+            return (
+                f"{first}. Its {len(self.operators)} operators are right by themselves: fusing them is wrong."
+            )
+        return f"{first}. It is right by itself: what goes wrong is how it is exported among others."
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        data = {**asdict(self), "verdict": self.verdict}
+        for alone, entry in zip(self.alone, data["alone"], strict=True):
+            invocation = alone.invocation
+            entry["case_id"] = invocation.case_id if invocation is not None else ""
+            entry["invocation"] = invocation.json if invocation is not None else ""
+        return data
 
 
 def divergence_lines(found: Divergence) -> Iterator[str]:

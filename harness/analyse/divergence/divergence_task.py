@@ -20,7 +20,7 @@ class DivergeTask:
         case: Index of the run.
     """
 
-    handler: ClassVar[str] = "harness.analyse.divergence.search:carry_out"
+    handler: ClassVar[str] = "harness.analyse.divergence.first_divergence:carry_out"
 
     word: str
     converter: str

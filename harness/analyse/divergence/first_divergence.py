@@ -15,32 +15,44 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from harness.analyse.capture.call_capture import CannotKeep, functional
-from harness.analyse.divergence.alone import Alone, run_alone
-from harness.analyse.divergence.backend_values import BackendValues, OfExportedSlices, OfWholeModel, to_torch
+from harness.analyse.divergence.alone import run_alone
+from harness.analyse.divergence.backend_values import (
+    BackendValues,
+    OfExportedSlices,
+    OfWholeModel,
+    first_line,
+    to_torch,
+)
 from harness.analyse.divergence.departure import Departure, check
+from harness.analyse.divergence.divergence_account import Divergence
 from harness.analyse.divergence.divergence_task import DivergeTask
-from harness.analyse.divergence.graph import PyTorchGraph, Region, readers
+from harness.analyse.divergence.graph import PyTorchGraph, Region
 from harness.compare import CLOSE, Stage, compare
 from harness.convert import Converter, HasProgram
-from harness.core import Array, OpOverload, build_tensors
+from harness.core import OpOverload, UnknownName, build_tensors
 from harness.execute import (
-    Growth,
+    Death,
     LoadedModel,
     ModelProblem,
     Move,
+    NoModel,
     RoundingOracle,
     Step,
+    Supervisor,
+    WorkerProcess,
     cases_of,
     export_of,
     feeds_of,
     growth,
+    load_model,
     quiet_call,
     run_model,
 )
@@ -48,99 +60,6 @@ from harness.run import Backend, HasPlain
 
 #: Bytes of checkpoints to a slice.
 BUDGET = 256 * 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Divergence:
-    """What was found.
-
-    Attributes:
-        model: Its name.
-        converter: Name.
-        backend: Name.
-        change: In what the run's inputs differ from the example; "" for the example.
-        kind: ``none`` where the result is right; ``operator`` where a value departs; ``accumulated`` where
-            none does; ``optimisation`` where none does and the backend is right without its optimisations;
-            ``unknown`` where none does of those that could be compared.
-        problem: What is wrong with the end result; "" where it is right.
-        module: Of the departure: the module, by its path.
-        operators: The operators that it is the result of, the last first.
-        node: The node of the PyTorch graph.
-        onnx_node: The ONNX node.
-        detail: How the value differs.
-        alone: The operators by themselves.
-        checked: Values compared.
-        checkpoints: Values that could be.
-        not_run: Slices that could not be exported or run by themselves, in words.
-        growth: How errors grew over the whole; None where that cannot be said.
-    """
-
-    model: str
-    converter: str
-    backend: str
-    change: str
-    kind: str
-    problem: str
-    module: str = ""
-    operators: tuple[str, ...] = ()
-    node: str = ""
-    onnx_node: str = ""
-    detail: str = ""
-    alone: tuple[Alone, ...] = ()
-    checked: int = 0
-    checkpoints: int = 0
-    not_run: tuple[str, ...] = ()
-    growth: Growth | None = None
-
-    @property
-    def verdict(self) -> str:
-        """Whose fault it is, in a sentence."""
-        if self.kind == "none":
-            return "Nothing diverges."
-        if self.kind == "unknown":
-            return f"Nothing that could be compared departs: {self.checked} of {self.checkpoints} values."
-        if self.kind == "accumulated":
-            return (
-                "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due "
-                "to how the whole graph is optimised."
-            )
-        if self.kind == "optimisation":
-            return (
-                f"No operator departs by itself, and without its graph optimisations {self.backend} is "
-                "right: it optimises the whole graph wrongly."
-            )
-        where = f" in {self.module}" if self.module else ""
-        wrong = [alone.overload for alone in self.alone if alone.outcome == "mismatch"]
-        unknown = [alone.overload for alone in self.alone if alone.outcome == "error"]
-        first = f"First divergence: {self.operators[0]}{where}"
-        if self.onnx_node:
-            first += f" (ONNX node {self.onnx_node})"
-        if wrong:
-            return f"{first}. {' and '.join(wrong)} is wrong by itself, on the inputs that it has there."
-        if unknown:
-            return f"{first}. {' and '.join(unknown)} cannot be run by itself."
-        if len(self.operators) > 1:
-            return (
-                f"{first}. Its {len(self.operators)} operators are right by themselves: fusing them is wrong."
-            )
-        return f"{first}. It is right by itself: what goes wrong is how it is exported among others."
-
-    def to_data(self) -> dict[str, Any]:
-        """As JSON."""
-        data = asdict(self)
-        data["verdict"] = self.verdict
-        for alone, entry in zip(self.alone, data["alone"], strict=True):
-            invocation = alone.invocation
-            entry["case_id"] = invocation.case_id if invocation is not None else ""
-            entry["invocation"] = invocation.json if invocation is not None else ""
-        return data
-
-
-class _Plain(RoundingOracle):
-    """PyTorch's results without float64's beside them."""
-
-    def __init__(self, expected: tuple[Array, ...]) -> None:
-        super().__init__(expected, (), wide=_no_runs)
 
 
 @contextlib.contextmanager
@@ -159,6 +78,10 @@ class _Scan:
     held: dict[str, torch.Tensor] = field(default_factory=dict)
     checked: int = 0
     not_run: list[str] = field(default_factory=list)
+
+    def value(self, graph: PyTorchGraph, node: Node) -> Any:
+        """What the backend made of a checkpoint, and else the graph's own."""
+        return self.held[node.name] if node.name in self.held else graph.value(node)
 
 
 def diverge(
@@ -199,17 +122,14 @@ def diverge(
         request = export_of(model, task.settings.dynamic, task.settings.opset)
         if isinstance(converter, HasProgram):
             exported = converter.program(request)
-            proto = exported.model_proto
-            program = exported.exported_program
+            proto, program = exported.model_proto, exported.exported_program
         else:
-            proto = converter.convert(request)
-            program = _captured(model, inputs)
+            proto, program = converter.convert(request), _captured(model, inputs)
         assert program is not None
     except Exception as error:
-        lines = str(error).strip().splitlines()
         raise ModelProblem(
             f"{model.name} cannot be exported with {task.converter}, so that no value can be compared: "
-            f"{type(error).__name__}: {lines[0] if lines else ''}"
+            f"{first_line(error)}"
         ) from error
     alive()
     session = backend.load(proto, None)
@@ -228,7 +148,7 @@ def diverge(
     # What is far off is found at a fraction of the cost; only then is every element looked at, and the end
     # result judged by what roundings explain, which takes several runs in float64.
     scan = _scan(graph, values, alive, thorough=False)
-    comparison = compare(CLOSE, _Plain(reference.expected), got)
+    comparison = compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got)
     grown = None
     if scan.departure is None:
         comparison = compare(reference.judge, reference, got)
@@ -256,12 +176,8 @@ def diverge(
             if compare(reference.judge, reference, plain).problem is None:
                 kind = "optimisation"
         return Divergence(kind=kind, **common)
-    region = scan.departure.region
-    wrong = scan.departure.comparison
-
-    def get(node: Node) -> Any:
-        return scan.held[node.name] if node.name in scan.held else graph.value(node)
-
+    region, wrong = scan.departure.region, scan.departure.comparison
+    get = partial(scan.value, graph)
     return Divergence(
         kind="operator",
         module=region.module,
@@ -294,9 +210,9 @@ def _scan(graph: PyTorchGraph, values: BackendValues, alive: Callable[[], None],
         regions[name] = graph.region(nodes[name], known)
         known.add(name)
     order = {name: place for place, name in enumerate(values.checkpoints)}
-    last = readers(tuple(regions.values()))
+    last = {source.name: place for place, region in enumerate(regions.values()) for source in region.sources}
     scan = _Scan()
-    get = lambda node: scan.held[node.name] if node.name in scan.held else graph.value(node)  # noqa: E731
+    get = partial(scan.value, graph)
     for part in values.slices():
         alive()
         if part.failure:
@@ -314,3 +230,33 @@ def _scan(graph: PyTorchGraph, values: BackendValues, alive: Callable[[], None],
                     scan.held.pop(source.name, None)
             alive()
     return scan
+
+
+def find_divergence(task: DivergeTask, supervisor: Supervisor) -> Divergence:
+    """Where a run of a model goes wrong.
+
+    Raises:
+        ModelProblem: that cannot be found out; the message says why.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        LookupError: an unknown converter or backend.
+    """
+    # All messages are taken: what is left in the pipe would be taken for an answer to the next task.
+    for message in list(supervisor.serve_alone(task)):
+        if isinstance(message, NoModel):
+            raise ModelProblem(message.message)
+        if isinstance(message, Death):
+            raise ModelProblem(f"the search for the first divergence ended: {message.message}")
+        if isinstance(message, Divergence):
+            return message
+    raise ModelProblem("the search for the first divergence gave no answer")
+
+
+def carry_out(task: DivergeTask, worker: WorkerProcess) -> None:
+    """Find the divergence in a worker, and send it."""
+    converter, _ = worker.converter(task.converter, task.settings)
+    backend = worker.start(task.backend)
+    worker.send(Step(Stage.REFERENCE, None, ()))
+    try:
+        worker.send(diverge(task, load_model(task.word), converter, backend, worker.send))
+    except (ModelProblem, UnknownName) as problem:
+        worker.send(NoModel(str(problem)))

@@ -79,18 +79,15 @@ class PyTorchGraph:
         """The graph of an exported program with values for its inputs."""
         signature = program.graph_signature
         state = {**program.state_dict, **program.constants}
-        supply = iter(inputs)
-        values: dict[str, Any] = {}
         named = {
             **signature.inputs_to_parameters,
             **signature.inputs_to_buffers,
             **signature.inputs_to_lifted_tensor_constants,
         }
-        for node in program.graph.nodes:
-            if node.op == "placeholder":
-                name = named.get(node.name)
-                values[node.name] = state[name].detach() if name is not None else next(supply)
-        given = [n.name for n in program.graph.nodes if n.op == "placeholder" and n.name not in named]
+        placeholders = [n.name for n in program.graph.nodes if n.op == "placeholder"]
+        given = [name for name in placeholders if name not in named]
+        values = {name: state[named[name]].detach() for name in placeholders if name in named}
+        values |= zip(given, inputs, strict=False)
         return cls(program.graph, values, program.graph_module, given)
 
     def is_input(self, node: Node) -> bool:
@@ -106,10 +103,7 @@ class PyTorchGraph:
     def sizes(self) -> dict[str, int]:
         """Node name → bytes of its value, of the nodes whose value is one tensor; runs the graph once."""
         sizes: dict[str, int] = {}
-        last_use: dict[Node, Node] = {}
-        for node in self.nodes:
-            for source in node.all_input_nodes:
-                last_use[source] = node
+        last_use = {source: node for node in self.nodes for source in node.all_input_nodes}
         env: dict[Node, Any] = {}
         with quiet_call():
             for node in self.nodes:
@@ -126,11 +120,7 @@ class PyTorchGraph:
         return sizes
 
     def call(self, node: Node, get: Callable[[Node], Any]) -> Any:
-        """The value of one call.
-
-        Raises:
-            Exception: PyTorch's own.
-        """
+        """The value of one call."""
         args = torch.fx.map_arg(node.args, get)
         kwargs = torch.fx.map_arg(node.kwargs, get)
         return node.target(*args, **kwargs)  # type: ignore[operator]
@@ -155,22 +145,9 @@ class PyTorchGraph:
         visit(node)
         return Region(node, tuple(nodes), tuple(sources))
 
-    def compute(self, region: Region, get: Callable[[Node], Any]) -> dict[Node, Any]:
-        """The values of a region's nodes, from those of its sources.
-
-        Raises:
-            Exception: PyTorch's own.
-        """
+    def compute(self, nodes: Iterable[Node], get: Callable[[Node], Any]) -> dict[Node, Any]:
+        """The values of nodes in their order, from those of what they read besides."""
         env: dict[Node, Any] = {}
-        for node in region.nodes:
+        for node in nodes:
             env[node] = self.call(node, lambda n: env[n] if n in env else get(n))
         return env
-
-
-def readers(regions: Sequence[Region]) -> dict[str, int]:
-    """Node name → place of the last region that reads it."""
-    last: dict[str, int] = {}
-    for i, region in enumerate(regions):
-        for source in region.sources:
-            last[source.name] = i
-    return last

@@ -33,14 +33,7 @@ _EXPORTED = {str(stage) for stage in (Stage.CHECK, Stage.LOAD, Stage.RUN, Stage.
 
 @dataclass(frozen=True)
 class WantedGraph:
-    """A case whose export is to be shown as what a converter makes of an operator.
-
-    Attributes:
-        overload: The operator.
-        converter: Name; with its version.
-        case_id: The case.
-        invocation: What was exported, JSON.
-    """
+    """A case whose export (of the JSON `invocation`) is shown as what a converter makes of an operator."""
 
     overload: str
     converter: str
@@ -52,12 +45,7 @@ class WantedGraph:
 def wanted_graphs(run: Path, overloads: Collection[str] | None = None) -> list[WantedGraph]:
     """Per operator and converter the plainest case that was exported: passing, float32, small, not empty.
 
-    Args:
-        run: The run.
-        overloads: Only these; None for all.
-
-    Raises:
-        ResultsError: the run cannot be read.
+    `overloads` is None for all.
     """
     best: dict[tuple[str, str], tuple[tuple[Any, ...], Mapping[str, Any]]] = {}
     for batch in store.read(run, list(_COLUMNS)).to_batches(max_chunksize=4096):
@@ -104,14 +92,7 @@ def _plainness(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list[Verdict]:
     """The smallest row of each failure of each operator, or that of its shrunk case.
 
-    Not where a user's rule took part: a script knows nothing of it.
-
-    Args:
-        run: The run.
-        overloads: Only these; None for all.
-
-    Raises:
-        ResultsError: the run cannot be read.
+    Not where a user's rule took part: a script knows nothing of it. `overloads` is None for all.
     """
     table = store.read(run, where=FAILED & (pc.field("rule") == "")).combine_chunks().sort_by("overload")
     minimals = read_minimal(run)
@@ -129,18 +110,16 @@ def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list
 def _of_operator(rows: pa.Table, minimals: Sequence[Minimal]) -> Iterator[Verdict]:
     places: dict[tuple[str, str, str], int] = {}
     columns = (rows[name].to_pylist() for name in ("case_id", "converter", "backend"))
-    for place, key in enumerate(zip(*columns, strict=True)):
-        places.setdefault(key, place)
+    for number, key in enumerate(zip(*columns, strict=True)):
+        places.setdefault(key, number)
     for group in failure_groups(rows, minimals):
         minimal = group.minimal
-        shrunk = places.get((minimal.case_id, minimal.converter, minimal.backend)) if minimal else None
-        if shrunk is not None:
-            yield next(to_verdicts(rows.slice(shrunk, 1)))
-        else:
+        place = places.get((minimal.case_id, minimal.converter, minimal.backend)) if minimal else None
+        if place is None:
             # Before any backend every backend has the same failure.
-            smallest = next(
+            place = next(
                 number
                 for (case_id, converter, backend), number in places.items()
                 if (case_id, converter) == (group.case_id, group.converter) and group.backend in ("", backend)
             )
-            yield next(to_verdicts(rows.slice(smallest, 1)))
+        yield next(to_verdicts(rows.slice(place, 1)))

@@ -1,30 +1,48 @@
-"""Writing the graphs and scripts of a run, in a process beside this one that may die or hang."""
+"""Writing the graphs and scripts of a run; each is made in a process that an operator may take down."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from harness.analyse.exhibits.exhibit_making import make_graph, make_script, one_thread
-from harness.analyse.exhibits.selection import wanted_failures, wanted_graphs
-from harness.core import IsolatedCalls
-from harness.record import append_line, read_graphs, read_minimal, read_run_info, read_scripts
+import onnx
+import onnx.printer
+import torch
+
+from harness.analyse.exhibits.selection import WantedGraph, wanted_failures, wanted_graphs
+from harness.analyse.repro.call import CallSource
+from harness.analyse.repro.failure import failure_of
+from harness.analyse.repro.script import write_script
+from harness.compare import Verdict
+from harness.convert import Converter, find_converter
+from harness.core import Invocation, IsolatedCalls
+from harness.execute import Exportable, emitted_opset, export_request, run_reference
+from harness.record import (
+    Graph,
+    Minimal,
+    RunInfo,
+    Script,
+    append_line,
+    read_graphs,
+    read_minimal,
+    read_run_info,
+    read_scripts,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: Characters of a graph's text at most: a page shows it.
+_LENGTH = 20_000
+
 
 @dataclass
 class Written:
-    """What was done.
-
-    Attributes:
-        graphs: How many graphs were written.
-        scripts: How many scripts were written.
-        failed: What could not be made → why, in a line.
-    """
+    """How many were written, and what could not be made → why, in a line."""
 
     graphs: int = 0
     scripts: int = 0
@@ -52,19 +70,18 @@ def write_evidence(
         ResultsError: the run cannot be read, or its directory not written.
     """
     info, minimals = read_run_info(run), read_minimal(run)
-    opset = info.options.get("opset")
+    given = info.options.get("opset")
+    opset = given if isinstance(given, int) else None
     done_graphs = set() if again else set(read_graphs(run))
     done_scripts = set() if again else set(read_scripts(run))
     written = Written()
-    with IsolatedCalls(timeout=timeout, prepare=one_thread) as process:
+    with IsolatedCalls(timeout=timeout, prepare=partial(torch.set_num_threads, 1)) as process:
         for graph in wanted_graphs(run, overloads):
             if (graph.overload, graph.converter) in done_graphs:
                 continue
             label = f"graph of {graph.overload} by {graph.converter}"
             progress(label)
-            made = _made(
-                process, written, label, make_graph, graph, opset if isinstance(opset, int) else None
-            )
+            made = _made(process, written, label, make_graph, graph, opset)
             if made is not None:
                 append_line(run, made)
                 written.graphs += 1
@@ -95,3 +112,43 @@ def _made(
     except Exception as error:
         written.failed[label] = (str(error).strip().splitlines() or [type(error).__name__])[0]
         return None
+
+
+def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
+    """Export a case and write the model as text; `opset` is None for the converter's own default."""
+    invocation = Invocation.from_json(wanted.invocation)
+    member = Exportable.of(invocation, outputs=len(run_reference(invocation).expected))
+    request = dataclasses.replace(
+        export_request([member], opset=opset, dynamic=False),
+        input_names=CallSource(invocation).names,
+        output_names=tuple(f"output{number}" for number in range(member.outputs)),
+    )
+    model = _converter(wanted.converter).convert(request)
+    for node in model.graph.node:
+        # Where a node comes from is long, and of the harness.
+        del node.metadata_props[:]
+        node.doc_string = ""
+    for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):
+        del value.metadata_props[:]
+    del model.metadata_props[:], model.graph.metadata_props[:]
+    text = onnx.printer.to_text(model)
+    return Graph(
+        overload=wanted.overload,
+        converter=wanted.converter,
+        converter_version=wanted.converter_version,
+        case_id=wanted.case_id,
+        opset=emitted_opset(model),
+        node_types=tuple(sorted({node.op_type for node in model.graph.node})),
+        text=text if len(text) <= _LENGTH else f"{text[:_LENGTH]}\n… {len(text) - _LENGTH:,} more characters",
+    )
+
+
+def make_script(run: Path, row: Verdict, minimals: list[Minimal], info: RunInfo) -> Script:
+    """Write a failure as a script."""
+    text = write_script(failure_of(run, row, minimals, info))
+    return Script(case_id=row.case_id, converter=row.converter, backend=row.backend, text=text)
+
+
+@cache
+def _converter(name: str) -> Converter:
+    return find_converter(name).create(False)
