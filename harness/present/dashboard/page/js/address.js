@@ -22,9 +22,9 @@
       ([, value]) => value !== "" && value !== null && value !== undefined,
     );
     words.sort(([a], [b]) => (a < b ? -1 : 1));
-    const query = words.map(([name, value]) => encodeURIComponent(name) + "=" + soft(value)).join("&");
+    const query = words.map(([name, value]) => `${encodeURIComponent(name)}=${soft(value)}`).join("&");
     const path = [view === "overview" ? "" : view, ...(parts || [])].map(encodeURIComponent).join("/");
-    return "#/" + path + (query ? "?" + query : "");
+    return `#/${path}${query ? `?${query}` : ""}`;
   }
 
   // What an address may hold as it is stays readable.

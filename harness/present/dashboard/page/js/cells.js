@@ -21,7 +21,7 @@
   }
 
   // A cell's place in its row; a dtype of "" is that of a whole column.
-  const key = (column, dtype) => column + "/" + dtype;
+  const key = (column, dtype) => `${column}/${dtype}`;
 
   // Sums of pairs of bucket and count.
   function tally(lists, buckets) {
@@ -58,17 +58,17 @@
       case "missing":
         return "? missing";
       case "whole":
-        return "✓ " + short(found.total);
+        return `✓ ${short(found.total)}`;
       case "none":
-        return "✕ 0/" + short(found.total);
+        return `✕ 0/${short(found.total)}`;
       case "unjudged":
-        return "◇ " + (Object.keys(found.outcomes).find((o) => o !== "skip") || "skip");
+        return `◇ ${Object.keys(found.outcomes).find((o) => o !== "skip") || "skip"}`;
       default:
-        return short(found.passes) + "/" + short(found.total);
+        return `${short(found.passes)}/${short(found.total)}`;
     }
   }
 
-  const short = (n) => (n >= 10000 ? Math.round(n / 1000) + "k" : String(n));
+  const short = (n) => (n >= 10000 ? `${Math.round(n / 1000)}k` : String(n));
 
   function shade(found) {
     const how = standing(found);
@@ -88,14 +88,9 @@
       default: {
         const rest = Object.entries(found.outcomes)
           .filter(([o]) => o !== "pass")
-          .map(([o, n]) => n + " " + o);
-        return (
-          found.passes +
-          " of " +
-          words.count(found.total, "case") +
-          " pass" +
-          (rest.length ? "; " + rest.join(", ") : "")
-        );
+          .map(([o, n]) => `${n} ${o}`);
+        const passing = `${found.passes} of ${words.count(found.total, "case")} pass`;
+        return [passing, rest.join(", ")].filter(Boolean).join("; ");
       }
     }
   }

@@ -3,6 +3,17 @@
   "use strict";
   const { load } = Conformance;
   const ABSENT = 0;
+  // Kinds of change, worst first, and how each is to be taken.
+  const KINDS = {
+    regressed: "worse",
+    "fails otherwise": "worse",
+    "error above bound": "worse",
+    "numerics moved": "",
+    improved: "better",
+    new: "",
+    gone: "",
+    flaky: "",
+  };
 
   // How the cases of a run ended: per chunk of cases the states (1 more than their numbers, 0 for absent) and errors.
   function unpack(ends, sizes) {
@@ -27,12 +38,12 @@
 
   // Calls `each({change, operator, column, dtype, id(), before, after, ulps})` for every case that changed.
   async function compare(index, a, b, each) {
-    const [before, after, states] = await load.all(["ends/" + a, "ends/" + b, "states"]);
+    const [before, after, states] = await load.all([`ends/${a}`, `ends/${b}`, "states"]);
     const numbers = [...new Set([...before.parts, ...after.parts].map((part) => part.chunk))].sort(
       (x, y) => x - y,
     );
     const chunks = new Map();
-    (await load.all(numbers.map((n) => "cases/" + n))).forEach((chunk, i) => chunks.set(numbers[i], chunk));
+    (await load.all(numbers.map((n) => `cases/${n}`))).forEach((chunk, i) => chunks.set(numbers[i], chunk));
     const sizes = new Map([...chunks].map(([n, chunk]) => [n, chunk.size]));
     const old = unpack(before, sizes);
     const now = unpack(after, sizes);
@@ -118,5 +129,5 @@
     return after > bounds.drift * Math.max(before, bounds.rounding) ? "error above bound" : "numerics moved";
   }
 
-  Conformance.changes = { compare };
+  Conformance.changes = { compare, KINDS };
 })();

@@ -6,7 +6,7 @@
 
   function colours() {
     const style = getComputedStyle(document.documentElement);
-    const of = (name) => style.getPropertyValue("--" + name).trim();
+    const of = (name) => style.getPropertyValue(`--${name}`).trim();
     return {
       ink: of("ink"),
       soft: of("soft"),
@@ -44,7 +44,7 @@
   // `option(colours, width)` is asked for whenever it is drawn. `label` says what a reader who cannot see it gets.
   function chart(height, label, option, click) {
     const box = el("div.chart", { role: "img", "aria-label": label });
-    box.style.height = height + "px";
+    box.style.height = `${height}px`;
     let drawn = null;
     let width = 0;
     const entry = { draw, stop };

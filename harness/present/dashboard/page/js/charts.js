@@ -59,14 +59,7 @@
                   .filter(([, n]) => n)
                   .map(
                     ([kind, n]) =>
-                      cells.GLYPHS[kind] +
-                      " " +
-                      words.number(n) +
-                      " " +
-                      cells.NAMES[kind] +
-                      " (" +
-                      words.percent(n, total) +
-                      ")",
+                      `${cells.GLYPHS[kind]} ${words.number(n)} ${cells.NAMES[kind]} (${words.percent(n, total)})`,
                   ),
               ].join("\n");
             },
@@ -162,7 +155,7 @@
                 [names[points[0].dataIndex], marks[points[0].dataIndex]].filter(Boolean).join(", "),
                 ...points
                   .filter((p) => p.value !== undefined && p.value !== null && p.value !== "-")
-                  .map((p) => p.seriesName + ": " + words.few(p.value) + unit),
+                  .map((p) => `${p.seriesName}: ${words.few(p.value)}${unit}`),
               ].join("\n"),
           },
           xAxis: chart.axis(c, {
@@ -208,8 +201,8 @@
       "0",
       ...bins
         .slice(1)
-        .map((end, i) => (bins[i] === 0 ? "≤ " + words.few(end) : words.few(bins[i]) + "–" + words.few(end))),
-      "> " + words.few(bins[bins.length - 1]),
+        .map((end, i) => (bins[i] === 0 ? `≤ ${words.few(end)}` : `${words.few(bins[i])}–${words.few(end)}`)),
+      `> ${words.few(bins[bins.length - 1])}`,
     ];
     return chart.chart(260, label, (c) => ({
       grid: { left: 8, right: 14, top: 48, bottom: 22, containLabel: true },

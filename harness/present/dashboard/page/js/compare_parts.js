@@ -2,21 +2,12 @@
 (function () {
   "use strict";
   const { el, words, controls } = Conformance;
-  const ORDER = [
-    "regressed",
-    "fails otherwise",
-    "error above bound",
-    "numerics moved",
-    "improved",
-    "new",
-    "gone",
-    "flaky",
-  ];
+  const ORDER = Object.keys(Conformance.changes.KINDS);
   // Cases of a line that are kept: of each kind some, and so many in all.
   const [OF_A_KIND, LISTED] = [8, 40];
 
   function gather(lines, one) {
-    const id = one.operator + "-" + one.column;
+    const id = `${one.operator}-${one.column}`;
     if (!lines.has(id))
       lines.set(id, { id, operator: one.operator, column: one.column, counts: {}, cases: [], total: 0 });
     const line = lines.get(id);
@@ -45,13 +36,13 @@
       controls.outcome(outcome, stage),
       open ? el("span.small.quiet", " left open") : null,
       signature ? el("div.mono.small.clip2", { title: signature }, signature) : null,
-      rule ? el("div.small.quiet", "rule: " + rule) : null,
+      rule ? el("div.small.quiet", `rule: ${rule}`) : null,
     );
   }
 
   function ulps(one) {
     if (!["numerics moved", "error above bound"].includes(one.change)) return "";
-    return words.few(one.ulps[0]) + " → " + words.few(one.ulps[1]);
+    return `${words.few(one.ulps[0])} → ${words.few(one.ulps[1])}`;
   }
 
   function versions(before, after) {
@@ -63,14 +54,11 @@
       el("h2", "Versions that changed"),
       controls.table(
         ["", words.when(before.started), words.when(after.started)],
-        changed.map((name) =>
-          el(
-            "tr",
-            el("th", { scope: "row" }, name),
-            el("td", before.versions[name] || "–"),
-            el("td", after.versions[name] || "–"),
-          ),
-        ),
+        changed.map((name) => [
+          el("th", { scope: "row" }, name),
+          before.versions[name] || "–",
+          after.versions[name] || "–",
+        ]),
       ),
     );
   }

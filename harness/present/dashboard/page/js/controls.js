@@ -23,7 +23,7 @@
       "aria-label": label,
       autocomplete: "off",
       spellcheck: "false",
-      oninput: function () {
+      oninput() {
         clearTimeout(waiting);
         waiting = setTimeout(() => change(field.value), 120);
       },
@@ -40,11 +40,11 @@
   function code(text, label, wrap) {
     const button = el(
       "button",
-      { type: "button", onclick: () => copy(text, button), "aria-label": "Copy " + label },
+      { type: "button", onclick: () => copy(text, button), "aria-label": `Copy ${label}` },
       "Copy",
     );
     return el(
-      "div.code" + (wrap ? ".wrap" : ""),
+      `div.code${wrap ? ".wrap" : ""}`,
       el("pre", { tabindex: "0", "aria-label": label }, text),
       button,
     );
@@ -94,7 +94,7 @@
   };
 
   function blame(word) {
-    return el("span.chip", { title: BLAMES[word] || "" }, "blame: " + (word || "unknown"));
+    return el("span.chip", { title: BLAMES[word] || "" }, `blame: ${word || "unknown"}`);
   }
 
   const GLYPHS = {
@@ -110,27 +110,99 @@
   };
 
   function outcome(word, stage) {
-    const at = stage && word !== "pass" && word !== "mismatch" ? word + " at " + stage : word;
+    const at = stage && word !== "pass" && word !== "mismatch" ? `${word} at ${stage}` : word;
     const kind = word === "pass" ? "good" : ["built", "narrowed", "skip"].includes(word) ? "quiet" : "bad";
     return el(
       "span.chip.strong",
-      el("span.glyph." + kind, { "aria-hidden": "true" }, GLYPHS[word] || "•"),
+      el(`span.glyph.${kind}`, { "aria-hidden": "true" }, GLYPHS[word] || "•"),
       at,
     );
   }
 
-  // A table to be read as it stands. `titles`: words, or th elements with what those need; `rows`: tr elements.
+  function tableRow(row) {
+    if (row instanceof Node) return row;
+    const cells = row.flat();
+    return el(
+      "tr",
+      cells.map((cell) => (/^T[DH]$/.test(cell?.tagName) ? cell : el("td", cell))),
+    );
+  }
+
+  // A table to be read as it stands. `titles`: words, or th elements with what those need; `rows`: tr elements,
+  // or their cells, of which all but th and td elements are put into a td.
   function table(titles, rows) {
     const head = titles
       .flat()
       .map((title) => (typeof title === "string" ? el("th", { scope: "col" }, title) : title));
     return el(
       "div.scroll",
-      el("table.plain", head.length ? el("thead", el("tr", head)) : null, el("tbody", rows)),
+      el("table.plain", head.length ? el("thead", el("tr", head)) : null, el("tbody", rows.map(tableRow))),
     );
   }
 
+  // `parts(one)` are the children of the line of one of `all`.
+  const list = (all, parts) =>
+    el(
+      "ul.list",
+      all.map((one, i) => el("li", parts(one, i))),
+    );
+
+  // The top of a view: its title, words about it, and what can be done with it.
+  const heading = (title, about, ...tools) =>
+    el("div.head", el("div", el("h1", title), el("p.about", about)), tools);
+
+  // A link to an operator's page; `kind`: classes of the link.
+  const operator = (kind, name, text, place, more) =>
+    el(`a.${kind}`, { href: Conformance.address.format("operator", [name], place), ...more }, text);
+
+  // The fields above a list.
+  const filters = (...fields) => el("div.filters", { role: "search", "aria-label": "Filters" }, fields);
+
+  const typing = (box) => box.contains(document.activeElement) && document.activeElement.type === "search";
+
+  // After the fields in `box` were made anew, the one of this label gets the focus.
+  function refocus(box, label) {
+    if (label)
+      [...box.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
+  }
+
+  // New fields for those in `box`; the focus stays.
+  function renew(box, fields) {
+    const label = box.contains(document.activeElement) ? document.activeElement.dataset.field : null;
+    Conformance.fill(box, fields);
+    refocus(box, label);
+  }
+
+  // The runs to choose from, newest first.
+  function runs(index) {
+    const { when } = Conformance.words;
+    const newest = index.runs.at(-1);
+    return index.runs
+      .map((run) => {
+        const partial = run.state === "complete" ? "" : " – partial";
+        return [run.id, when(run.started) + (run === newest ? " (newest)" : "") + partial];
+      })
+      .reverse();
+  }
+
   Object.assign(Conformance, {
-    controls: { select, search, check, code, copyButton, blame, outcome, table },
+    controls: {
+      select,
+      search,
+      check,
+      code,
+      copyButton,
+      blame,
+      outcome,
+      table,
+      list,
+      heading,
+      operator,
+      filters,
+      typing,
+      refocus,
+      renew,
+      runs,
+    },
   });
 })();

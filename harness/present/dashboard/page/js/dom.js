@@ -5,7 +5,7 @@
   // el("a.chip.strong", {href: "#/"}, "text", child, …), or without attributes: el("p", "text")
   function el(kind, ...rest) {
     const attributes = rest[0] && rest[0].constructor === Object ? rest.shift() : {};
-    const [tag, ...classes] = kind.split(".");
+    const [tag, ...classes] = kind.split(".").filter(Boolean);
     const element = document.createElement(tag);
     if (classes.length) element.className = classes.join(" ");
     for (const [name, value] of Object.entries(attributes)) {

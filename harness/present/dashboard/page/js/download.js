@@ -6,18 +6,16 @@
   function csv(rows) {
     if (!rows.length) return "";
     const names = Object.keys(rows[0]);
-    return (
-      [names, ...rows.map((row) => names.map((name) => row[name]))]
-        .map((line) => line.map(cell).join(","))
-        .join("\r\n") + "\r\n"
-    );
+    return `${[names, ...rows.map((row) => names.map((name) => row[name]))]
+      .map((line) => line.map(cell).join(","))
+      .join("\r\n")}\r\n`;
   }
 
   function cell(value) {
     let text = value === null || value === undefined ? "" : String(value);
     // A spreadsheet takes such text for a formula.
-    if (typeof value === "string" && /^[=+\-@\t]/.test(text)) text = "'" + text;
-    return /[",\r\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+    if (typeof value === "string" && /^[=+\-@\t]/.test(text)) text = `'${text}`;
+    return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   }
 
   function save(name, type, text) {
@@ -27,7 +25,7 @@
     link.click();
     link.remove();
     setTimeout(() => URL.revokeObjectURL(url), 1000);
-    say(name + " was saved");
+    say(`${name} was saved`);
   }
 
   // A menu: this view's rows as CSV and JSON, and the whole as files of the site.
@@ -39,18 +37,18 @@
         "div.chips",
         el(
           "button.chip",
-          { type: "button", onclick: () => save(name + ".csv", "text/csv", csv(rows())) },
+          { type: "button", onclick: () => save(`${name}.csv`, "text/csv", csv(rows())) },
           "What is shown: CSV",
         ),
         el(
           "button.chip",
           {
             type: "button",
-            onclick: () => save(name + ".json", "application/json", JSON.stringify(rows(), null, 1)),
+            onclick: () => save(`${name}.json`, "application/json", JSON.stringify(rows(), null, 1)),
           },
           "JSON",
         ),
-        (files || []).map(([words, path]) => el("a.chip", { href: "download/" + path, download: "" }, words)),
+        (files || []).map(([words, path]) => el("a.chip", { href: `download/${path}`, download: "" }, words)),
       ),
     );
   }
@@ -58,7 +56,7 @@
   function all(name) {
     return ["json", "csv", "parquet"].map((end, i) => [
       (i ? "" : "All: ") + { json: "JSON", csv: "CSV", parquet: "Parquet" }[end],
-      name + "." + end,
+      `${name}.${end}`,
     ]);
   }
 

@@ -6,10 +6,10 @@
   function card(group, overload, runName, open) {
     const path =
       names.listed(group.converters, 3) +
-      (group.backends.length ? " → " + names.listed(group.backends, 3) : "");
+      (group.backends.length ? ` → ${names.listed(group.backends, 3)}` : "");
     return el(
       "details.card",
-      { open, id: "case-" + group.case },
+      { open, id: `case-${group.case}` },
       el(
         "summary",
         controls.outcome(group.outcome, group.stage),
@@ -34,7 +34,7 @@
           ),
         )
       : null;
-    const at = "--run " + quoted("results/" + runName);
+    const at = `--run ${quoted(`results/${runName}`)}`;
     return [
       group.matters.length ? el("p", el("strong", group.matters.join("; "))) : null,
       said,
@@ -45,14 +45,8 @@
         el("p.mono", group.call),
       ),
       group.torch ? details("The call in PyTorch", controls.code(group.torch, "call"), false) : null,
-      group.rule
-        ? el(
-            "p",
-            "The conversion function ",
-            el("code", group.rule),
-            " took part: run it again with --rules.",
-          )
-        : null,
+      group.rule &&
+        el("p", "The conversion function ", el("code", group.rule), " took part: run it again with --rules."),
       group.rule
         ? null
         : group.script
@@ -60,59 +54,53 @@
           : el(
               "div",
               el("h3", "Repro script"),
-              controls.code(
-                "conformance repro " + group.case + " " + at + path(group),
-                "repro command",
-                true,
-              ),
+              controls.code(`conformance repro ${group.case} ${at}${path(group)}`, "repro command", true),
             ),
       el(
         "div",
         el("h3", "Rerun, or see all details"),
         controls.code(
-          "conformance replay " + group.case + " " + at + "\nconformance show " + group.case + " " + at,
+          `conformance replay ${group.case} ${at}\nconformance show ${group.case} ${at}`,
           "commands",
           true,
         ),
       ),
-      group.evidence
-        ? details(
-            "Why " +
-              (group.blame === "unknown" || !group.blame
-                ? "blame is undecided"
-                : "the " + group.blame + " is blamed"),
-            sentences(group.evidence),
-            false,
-          )
-        : null,
-      group.known.length
-        ? el(
-            "div",
-            el("h3", "Known upstream"),
-            el(
-              "ul.list",
-              group.known.map((issue) =>
-                el("li", outside(issue.link, short(issue.link)), el("span.grow", issue.note)),
-              ),
-            ),
-          )
-        : null,
+      group.evidence &&
+        details(
+          `Why ${
+            group.blame === "unknown" || !group.blame ? "blame is undecided" : `the ${group.blame} is blamed`
+          }`,
+          sentences(group.evidence),
+          false,
+        ),
+      group.known.length > 0 &&
+        el(
+          "div",
+          el("h3", "Known upstream"),
+          controls.list(group.known, (issue) => [
+            outside(issue.link, short(issue.link)),
+            el("span.grow", issue.note),
+          ]),
+        ),
     ];
   }
 
   const path = (group) =>
-    (group.where[0] ? " --converter " + quoted(group.where[0]) : "") +
-    (group.where[1] ? " --backend " + quoted(group.where[1]) : "");
+    (group.where[0] ? ` --converter ${quoted(group.where[0])}` : "") +
+    (group.where[1] ? ` --backend ${quoted(group.where[1])}` : "");
 
   // As a shell reads it: a name of a run may be anything.
-  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'");
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
 
   const short = (link) => link.replace(/^https:\/\/github\.com\//, "").replace(/\/(issues|pull)\//, " #");
 
   const details = (title, content, open) => el("details", { open }, el("summary", title), content);
 
   const sentences = (text) =>
-    el("ul", text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", sentence)));
+    el(
+      "ul",
+      text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", sentence)),
+    );
 
   Conformance.failureCard = { card, quoted };
 })();

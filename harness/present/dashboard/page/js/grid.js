@@ -36,7 +36,7 @@
     return { title: " ", columns, titleFormatter: () => el("span", { title: hint || title }, title) };
   }
 
-  // Places a table in `box`; `ready(table)` once it can be talked to.
+  // Places a table in `box`; it can be talked to when its promise `built` is kept.
   function grid(box, options) {
     const table = new window.Tabulator(box, {
       layout: "fitColumns",
@@ -49,9 +49,13 @@
       placeholder: "Nothing matches. Remove a filter.",
       ...options,
     });
+    table.built = new Promise((resolve) => table.on("tableBuilt", resolve));
     Conformance.gridKeys(box, table);
     return table;
   }
+
+  // Gives the rows that are meant a class.
+  const marking = (name, meant) => (row) => row.getElement().classList.toggle(name, meant(row.getData()));
 
   // The height that is left below what is above the table, so that the page itself need not scroll.
   function height(box, least) {
@@ -59,5 +63,5 @@
     return Math.max(least || 320, window.innerHeight - Math.min(top, window.innerHeight * 0.55) - 24);
   }
 
-  Conformance.grid = { grid, column, group, height };
+  Conformance.grid = { grid, column, group, marking, height };
 })();

@@ -17,7 +17,7 @@
   function fetchScript(name) {
     return new Promise(function (resolve, reject) {
       const script = document.createElement("script");
-      script.src = "data/" + name + ".js";
+      script.src = `data/${name}.js`;
       script.onload = function () {
         script.remove();
         const text = arrived.get(name);
@@ -25,13 +25,13 @@
         try {
           resolve(JSON.parse(text));
         } catch {
-          reject(new Error("data/" + name + ".js is damaged: build the site again"));
+          reject(new Error(`data/${name}.js is damaged: build the site again`));
         }
       };
       script.onerror = function () {
         script.remove();
         promises.delete(name);
-        reject(new Error("data/" + name + ".js is missing; copy the whole site, or build it again"));
+        reject(new Error(`data/${name}.js is missing; copy the whole site, or build it again`));
       };
       document.head.append(script);
     });

@@ -2,31 +2,11 @@
 (function () {
   "use strict";
   const { el, fill, address, controls, words, cells } = Conformance;
-  const OUTCOMES = [
-    "mismatch",
-    "crash",
-    "timeout",
-    "error",
-    "unsupported",
-    "built",
-    "narrowed",
-    "skip",
-    "pass",
-  ];
+  const OUTCOMES = "mismatch crash timeout error unsupported built narrowed skip pass".split(" ");
   const BLAMES = ["converter", "backend", "pytorch", "spec", "unknown"];
   const STAGES = ["reference", "convert", "check", "load", "run", "compare"];
-  const ALL = {
-    q: "",
-    family: "",
-    dtype: "",
-    column: "",
-    outcome: "",
-    blame: "",
-    stage: "",
-    standing: "",
-    since: "",
-    gaps: "",
-  };
+  const NAMES = "q family dtype column outcome blame stage standing since gaps".split(" ");
+  const ALL = Object.fromEntries(NAMES.map((name) => [name, ""]));
 
   const any = (list, empty) => [["", empty], ...list.map((one) => (Array.isArray(one) ? one : [one, one]))];
 
@@ -35,8 +15,8 @@
     const shown = index.runs[run];
     const columns = shown.columns.map((column) => words.arrow(index.columns[column]));
     const earlier = index.runs
-      .map((one, i) => [one.id, words.when(one.started), i])
-      .filter(([, , i]) => i !== run)
+      .filter((one) => one !== shown)
+      .map((one) => [one.id, words.when(one.started)])
       .reverse();
     const dtypes = index.dtypeOrder.map((number) => index.dtypes[number]);
     const { select } = controls;
@@ -53,25 +33,13 @@
       more(
         want,
         select("family", want.family, any(index.families.names, "all"), set("family")),
-        columns.length > 1
-          ? select("converter → backend", want.column, any(columns, "all"), set("column"))
-          : null,
+        columns.length > 1 && select("converter → backend", want.column, any(columns, "all"), set("column")),
         select("dtype", want.dtype, any(dtypes, "all"), set("dtype")),
         select("status", want.standing, any(Object.entries(cells.NAMES), "any"), set("standing")),
         select("outcome", want.outcome, any(OUTCOMES, "any"), set("outcome")),
         select("blame", want.blame, any(BLAMES, "any"), set("blame")),
         select("stage", want.stage, any(STAGES, "any"), set("stage")),
-        earlier.length
-          ? select(
-              "regressed since",
-              want.since,
-              any(
-                earlier.map(([id, text]) => [id, text]),
-                "–",
-              ),
-              set("since"),
-            )
-          : null,
+        earlier.length > 0 && select("regressed since", want.since, any(earlier, "–"), set("since")),
         controls.check(
           "unsupported only",
           Boolean(want.gaps),
@@ -100,7 +68,7 @@
     return el(
       "details.more",
       { open: used > 0 || window.innerWidth > 720 },
-      el("summary", used ? "Filters (" + used + ")" : "Filters"),
+      el("summary", used ? `Filters (${used})` : "Filters"),
       el("div", fields),
     );
   }
@@ -122,8 +90,7 @@
     }
     const label = box.contains(active) ? active.dataset.field : null;
     old.replaceWith(fresh);
-    if (label)
-      [...fresh.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
+    controls.refocus(box, label);
     return fresh;
   }
 

@@ -6,35 +6,15 @@
   // What is asked for, out of an address.
   function read(params) {
     const get = (name) => params.get(name) || "";
+    const names = "q family dtype column outcome blame stage standing since gaps sort rows dtypes";
     return {
-      q: get("q"),
-      family: get("family"),
-      dtype: get("dtype"),
-      column: get("column"),
-      outcome: get("outcome"),
-      blame: get("blame"),
-      stage: get("stage"),
-      standing: get("standing"),
-      since: get("since"),
-      gaps: get("gaps"),
-      sort: get("sort"),
-      rows: get("rows"),
-      dtypes: get("dtypes"),
+      ...Object.fromEntries(names.split(" ").map((name) => [name, get(name)])),
       fold: new Set(get("fold").split(",").filter(Boolean)),
     };
   }
 
-  const filtered = (want) =>
-    Boolean(
-      want.q ||
-      want.family ||
-      want.outcome ||
-      want.blame ||
-      want.stage ||
-      want.standing ||
-      want.since ||
-      want.gaps,
-    );
+  const FILTERS = ["q", "family", "outcome", "blame", "stage", "standing", "since", "gaps"];
+  const filtered = (want) => FILTERS.some((name) => want[name]);
 
   // The columns to show: [{column, dtype: number or ""}], a whole column first, then its dtypes.
   function leaves(index, run, matrix, want) {
@@ -85,12 +65,12 @@
         const one = row.get(cells.key(leaf.column, leaf.dtype));
         return one ? [one] : [];
       }
-      return [...row].filter(([key]) => key.startsWith(leaf.column + "/")).map(([, pairs]) => pairs);
+      return [...row].filter(([key]) => key.startsWith(`${leaf.column}/`)).map(([, pairs]) => pairs);
     }
 
     cell(operator, leaf) {
       if (this.matrix.missing.has(operator)) return "missing";
-      const key = operator + ":" + leaf.column + "/" + leaf.dtype;
+      const key = `${operator}:${leaf.column}/${leaf.dtype}`;
       if (!this.counted.has(key)) {
         const lists = this.pairs(operator, leaf);
         this.counted.set(key, lists.length ? cells.tally(lists, this.index.buckets) : null);
@@ -149,7 +129,7 @@
         if (!hits.length) return;
       }
       if (worse) {
-        const theirs = all.filter((leaf) => worse.get(operator)?.get(leaf.column + "/" + leaf.dtype));
+        const theirs = all.filter((leaf) => worse.get(operator)?.get(`${leaf.column}/${leaf.dtype}`));
         hits = hits ? hits.filter((leaf) => theirs.includes(leaf)) : theirs;
         if (!hits.length) return;
       }
@@ -217,7 +197,7 @@
     const chosen = select(rows, groups, want, worse);
     chosen.sort(compareBy(rows, groups, want.sort));
     const operators = chosen.map(({ operator, hits }) => ({
-      id: "o" + operator,
+      id: `o${operator}`,
       kind: "operator",
       operator,
       hits,
@@ -238,7 +218,7 @@
       const open = want.fold.has(family) !== openAtFirst;
       const theirs = families.get(family);
       listed.push({
-        id: "f" + family,
+        id: `f${family}`,
         kind: "family",
         name: family,
         open,
@@ -257,7 +237,7 @@
       if (!bad.has(one.change)) return;
       if (!found.has(one.operator)) found.set(one.operator, new Map());
       const row = found.get(one.operator);
-      for (const key of [one.column + "/" + one.dtype, one.column + "/"])
+      for (const key of [`${one.column}/${one.dtype}`, `${one.column}/`])
         row.set(key, (row.get(key) || 0) + 1);
     });
     return found;

@@ -9,7 +9,7 @@
       .replace(/^torch\.ops\./, "")
       .replace(/::/g, ".")
       .replace(/^["']|["',;]+$/g, "");
-    return plain.startsWith("aten.") ? plain : "aten." + plain;
+    return plain.startsWith("aten.") ? plain : `aten.${plain}`;
   }
 
   const packet = (name) => name.slice(0, name.lastIndexOf("."));
@@ -75,12 +75,10 @@
       .map(function (word) {
         if (!/[*?]/.test(word)) return (name) => name.includes(word);
         const pattern = new RegExp(
-          "^" +
-            word
-              .replace(/[.+^${}()|[\]\\]/g, "\\$&")
-              .replace(/\*/g, ".*")
-              .replace(/\?/g, ".") +
-            "$",
+          `^${word
+            .replace(/[.+^${}()|[\]\\]/g, "\\$&")
+            .replace(/\*/g, ".*")
+            .replace(/\?/g, ".")}$`,
         );
         return (name) =>
           [name, packet(name)].some((one) => pattern.test(one) || pattern.test(one.replace(/^aten\./, "")));
@@ -89,9 +87,7 @@
   }
 
   function listed(list, most) {
-    return (
-      list.slice(0, most).join(", ") + (list.length > most ? " and " + (list.length - most) + " more" : "")
-    );
+    return list.slice(0, most).join(", ") + (list.length > most ? ` and ${list.length - most} more` : "");
   }
 
   Conformance.names = { read, listed, find, packets, matcher, dotted };

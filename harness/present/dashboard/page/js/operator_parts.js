@@ -1,7 +1,7 @@
 // Parts of an operator's page: how it stands, what converters make of it, when it fails, how it went, its cases.
 (function () {
   "use strict";
-  const { el, words, cells, controls, charts, grid, address } = Conformance;
+  const { el, words, cells, controls, charts, grid } = Conformance;
 
   // −1 stands for an infinite error, which JSON lacks.
   const endless = (error) => words.few(error === -1 ? Infinity : error);
@@ -9,11 +9,9 @@
   // Converter → backend by dtype, as the matrix has it.
   function standing(index, run, rows, operator, at) {
     const columns = index.runs[run].columns;
+    const has = (found) => found && found !== "missing";
     const dtypes = index.dtypeOrder.filter((dtype) =>
-      columns.some(
-        (column) =>
-          rows.cell(operator, { column, dtype }) && rows.cell(operator, { column, dtype }) !== "missing",
-      ),
+      columns.some((column) => has(rows.cell(operator, { column, dtype }))),
     );
     const cell = function (column, dtype) {
       const found = rows.cell(operator, { column, dtype });
@@ -21,8 +19,8 @@
         at.column === words.arrow(index.columns[column]) &&
         at.dtype === (dtype === "" ? "" : index.dtypes[dtype]);
       return el(
-        "td" + (chosen ? ".at" : ""),
-        el("span.state." + cells.shade(found), { title: cells.sentence(found) }, cells.text(found)),
+        `td${chosen ? ".at" : ""}`,
+        el(`span.state.${cells.shade(found)}`, { title: cells.sentence(found) }, cells.text(found)),
       );
     };
     return el(
@@ -66,8 +64,8 @@
         el(
           "span.small",
           graph.converted === graph.cases
-            ? "converts all " + words.count(graph.cases, "case")
-            : "converts " + words.number(graph.converted) + " of " + words.count(graph.cases, "case"),
+            ? `converts all ${words.count(graph.cases, "case")}`
+            : `converts ${words.number(graph.converted)} of ${words.count(graph.cases, "case")}`,
         ),
       ),
       el(
@@ -75,27 +73,18 @@
         el(
           "dl.facts",
           graph.opsets.length ? [el("dt", "opset"), el("dd", graph.opsets.join(", "))] : null,
-          graph.nodes.length
-            ? [el("dt", "ONNX operators"), el("dd.mono", graph.nodes.join(" · "))]
-            : null,
+          graph.nodes.length ? [el("dt", "ONNX operators"), el("dd.mono", graph.nodes.join(" · "))] : null,
           graph.call ? [el("dt", "exported call"), el("dd.mono", graph.call)] : null,
         ),
-        refused
-          ? el(
-              "div",
-              el("h3", "Not converted"),
-              el(
-                "ul.list",
-                graph.refused.map(([said, n]) =>
-                  el(
-                    "li",
-                    el("span.small", words.count(n, "case")),
-                    el("span.grow.mono.clip2", { title: said }, said),
-                  ),
-                ),
-              ),
-            )
-          : null,
+        refused > 0 &&
+          el(
+            "div",
+            el("h3", "Not converted"),
+            controls.list(graph.refused, ([said, n]) => [
+              el("span.small", words.count(n, "case")),
+              el("span.grow.mono.clip2", { title: said }, said),
+            ]),
+          ),
         graph.text
           ? controls.code(graph.text, "ONNX graph")
           : el("p.quiet.small", "No graph is recorded; `conformance graphs RUN` writes them."),
@@ -107,35 +96,19 @@
   const BEFORE = new Set(["reference", "convert", "check"]);
 
   function findings(list) {
-    return el(
-      "ul.list",
-      list.map((one) =>
-        el(
-          "li",
-          el("strong.grow", one.sentence),
-          el(
-            "span.small",
-            words.number(one.fails) +
-              " of " +
-              words.number(one.cases) +
-              " with, " +
-              words.number(one.other_fails) +
-              " of " +
-              words.number(one.other_cases) +
-              " without",
-          ),
-          el(
-            "span.quiet.small",
-            one.outcome +
-              " at " +
-              one.stage +
-              ", " +
-              one.converter +
-              (BEFORE.has(one.stage) ? "" : " → " + one.backends.join(", ")),
-          ),
-        ),
+    return controls.list(list, (one) => [
+      el("strong.grow", one.sentence),
+      el(
+        "span.small",
+        `${words.number(one.fails)} of ${words.number(one.cases)} with, ` +
+          `${words.number(one.other_fails)} of ${words.number(one.other_cases)} without`,
       ),
-    );
+      el(
+        "span.quiet.small",
+        `${one.outcome} at ${one.stage}, ${one.converter}`,
+        BEFORE.has(one.stage) ? "" : ` → ${one.backends.join(", ")}`,
+      ),
+    ]);
   }
 
   // Share of cases that pass, run by run.
@@ -152,17 +125,15 @@
         ),
       };
     });
-    const runs = index.runs.map((run) => words.when(run.started));
     return [
-      index.runs.length > 1
-        ? charts.trend(
-            runs,
-            series,
-            index.runs.map((run) => (run.state === "complete" ? "" : "partial")),
-            "Lines: share of cases that pass, run by run; the table below has the numbers.",
-            "%",
-          )
-        : null,
+      index.runs.length > 1 &&
+        charts.trend(
+          index.runs.map((run) => words.when(run.started)),
+          series,
+          index.runs.map((run) => (run.state === "complete" ? "" : "partial")),
+          "Lines: share of cases that pass, run by run; the table below has the numbers.",
+          "%",
+        ),
       el(
         "details",
         { open: index.runs.length === 1 },
@@ -175,16 +146,13 @@
           index.runs
             .map((run, i) => [run, i])
             .reverse()
-            .map(([run, i]) =>
-              el(
-                "tr",
-                el("th", { scope: "row" }, words.when(run.started)),
-                columns.map(function (column) {
-                  const row = rows.find((one) => one[0] === i && one[1] === column);
-                  return el("td.number", row ? row[2] + "/" + row[3] : "–");
-                }),
-              ),
-            ),
+            .map(([run, i]) => [
+              el("th", { scope: "row" }, words.when(run.started)),
+              columns.map(function (column) {
+                const row = rows.find((one) => one[0] === i && one[1] === column);
+                return el("td.number", row ? `${row[2]}/${row[3]}` : "–");
+              }),
+            ]),
         ),
       ),
     ];
@@ -196,13 +164,9 @@
       one.rows.map((row, i) => ({ ...row, key: one.id + i, id: one.id, dtype: one.dtype, call: one.call })),
     );
     const link = (row) =>
-      el(
-        "a.link.mono",
-        { href: address.format("operator", [overload], { case: row.id }), tabindex: "-1" },
-        row.id,
-      );
+      controls.operator("link.mono", overload, row.id, { case: row.id }, { tabindex: "-1" });
     const ended = (row) =>
-      row.outcome + (row.outcome === "pass" || row.outcome === "mismatch" ? "" : " at " + row.stage);
+      row.outcome + (row.outcome === "pass" || row.outcome === "mismatch" ? "" : ` at ${row.stage}`);
     const several = new Set(rows.map((row) => row.converter + row.backend)).size > 1;
     queueMicrotask(function () {
       if (!box.isConnected) return;
@@ -212,42 +176,36 @@
         height: Math.min(420, 40 + 28 * Math.max(2, rows.length)),
         layout: "fitColumns",
         columns: [
-          { ...grid.column({ title: "case", field: "id", cell: link }), width: 126 },
+          grid.column({ title: "case", field: "id", cell: link, width: 126 }),
           ...(several
             ? [
-                {
-                  ...grid.column({
-                    title: "converter → backend",
-                    field: "backend",
-                    cell: (row) => row.converter + " → " + row.backend,
-                    sort: (row) => row.converter + row.backend,
-                  }),
+                grid.column({
+                  title: "converter → backend",
+                  field: "backend",
+                  cell: (row) => `${row.converter} → ${row.backend}`,
+                  sort: (row) => row.converter + row.backend,
                   width: 190,
-                },
+                }),
               ]
             : []),
-          { ...grid.column({ title: "dtype", field: "dtype", sort: (row) => row.dtype }), width: 84 },
-          { ...grid.column({ title: "ended", field: "outcome", cell: ended, sort: ended }), width: 148 },
-          {
-            ...grid.column({
-              title: "max ULP",
-              field: "ulp",
-              number: true,
-              cell: (row) => endless(row.ulp),
-              sort: (row) => (row.ulp < 0 ? Infinity : row.ulp),
-            }),
+          grid.column({ title: "dtype", field: "dtype", sort: (row) => row.dtype, width: 84 }),
+          grid.column({ title: "ended", field: "outcome", cell: ended, sort: ended, width: 148 }),
+          grid.column({
+            title: "max ULP",
+            field: "ulp",
+            number: true,
+            cell: (row) => endless(row.ulp),
+            sort: (row) => (row.ulp < 0 ? Infinity : row.ulp),
             width: 88,
-          },
-          {
-            ...grid.column({
-              title: "call",
-              field: "call",
-              cell: (row) => el("span.mono.op", { title: row.call }, row.call),
-            }),
+          }),
+          grid.column({
+            title: "call",
+            field: "call",
+            cell: (row) => el("span.mono.op", { title: row.call }, row.call),
             minWidth: 260,
-          },
+          }),
         ],
-        rowFormatter: (row) => row.getElement().classList.toggle("chosen", row.getData().id === chosen),
+        rowFormatter: grid.marking("chosen", (row) => row.id === chosen),
       });
     });
     return box;
@@ -262,21 +220,18 @@
       el("p.mono", one.call),
       controls.table(
         ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"],
-        one.rows.map((row) =>
-          el(
-            "tr",
-            el("th", { scope: "row" }, row.converter + " → " + row.backend),
-            el("td", row.shapes),
-            el("td", controls.outcome(row.outcome, row.stage)),
-            el("td", row.blame || "–"),
-            el("td.number", row.elements ? row.wrong + "/" + row.elements : "–"),
-            el("td.number", endless(row.abs)),
-            el("td.number", endless(row.ulp)),
-            el("td.mono.long", row.message || "–"),
-          ),
-        ),
+        one.rows.map((row) => [
+          el("th", { scope: "row" }, `${row.converter} → ${row.backend}`),
+          row.shapes,
+          controls.outcome(row.outcome, row.stage),
+          row.blame || "–",
+          el("td.number", row.elements ? `${row.wrong}/${row.elements}` : "–"),
+          el("td.number", endless(row.abs)),
+          el("td.number", endless(row.ulp)),
+          el("td.mono.long", row.message || "–"),
+        ]),
       ),
-      controls.code("conformance show " + one.id + " --run " + quoted("results/" + runName), "command", true),
+      controls.code(`conformance show ${one.id} --run ${quoted(`results/${runName}`)}`, "command", true),
     );
   }
 

@@ -58,7 +58,7 @@
       })
       .catch(function (error) {
         console.error(error);
-        fill(box, el("p.notice", "This view could not be shown: " + error.message));
+        fill(box, el("p.notice", `This view could not be shown: ${error.message}`));
       });
     document.title = titleOf(view, asked);
     if (moved) {
@@ -70,7 +70,7 @@
 
   function titleOf(view, asked) {
     const words_ = view === "operator" && asked.parts[0] ? asked.parts[0] : views[view].title;
-    return words_ + " · ATen → ONNX conformance";
+    return `${words_} · ATen → ONNX conformance`;
   }
 
   // In the order in which index.html loads them.
@@ -102,30 +102,19 @@
   }
 
   function tools(view, asked, run) {
-    const runs = index.runs
-      .map((one, i) => [
-        one.id,
-        words.when(one.started) +
-          (i === index.runs.length - 1 ? " (newest)" : "") +
-          (one.state === "complete" ? "" : " – partial"),
-      ])
-      .reverse();
+    const runs = controls.runs(index);
+    const choose = ({ target }) =>
+      address.change({ run: target.value === index.runs.at(-1).id ? "" : target.value }, true);
     const field =
-      runs.length > 1 && ["overview", "matrix"].includes(view)
-        ? el(
-            "select",
-            {
-              "aria-label": "Run",
-              onchange: (e) =>
-                address.change(
-                  { run: e.target.value === index.runs[index.runs.length - 1].id ? "" : e.target.value },
-                  true,
-                ),
-            },
-            runs.map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)),
-          )
-        : null;
+      runs.length > 1 &&
+      ["overview", "matrix"].includes(view) &&
+      el(
+        "select",
+        { "aria-label": "Run", onchange: choose },
+        runs.map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)),
+      );
     const dark = Conformance.theme.current() === "dark";
+    const label = dark ? "Light colours" : "Dark colours";
     fill(
       document.getElementById("tools"),
       field,
@@ -133,8 +122,8 @@
         "button",
         {
           type: "button",
-          "aria-label": dark ? "Light colours" : "Dark colours",
-          title: dark ? "Light colours" : "Dark colours",
+          "aria-label": label,
+          title: label,
           onclick: () => {
             Conformance.theme.toggle();
             tools(view, asked, run);
@@ -165,11 +154,11 @@
           { role: "note" },
           el(
             "strong",
-            words.count(index.aside.length, "run") +
-              (index.aside.length === 1 ? " was" : " were") +
-              " set aside. ",
+            words.count(index.aside.length, "run"),
+            index.aside.length === 1 ? " was" : " were",
+            " set aside. ",
           ),
-          index.aside.slice(0, 3).map((one) => one.name + ": " + one.message + ". "),
+          index.aside.slice(0, 3).map((one) => `${one.name}: ${one.message}. `),
           index.aside.length > 3 ? el("a", { href: "#/data" }, "All of them") : null,
         ),
       );
@@ -182,10 +171,10 @@
     const one = index.runs[run];
     const key = ["torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tensorrt"]
       .filter((name) => one.versions[name])
-      .map((name) => name + " " + one.versions[name]);
+      .map((name) => `${name} ${one.versions[name]}`);
     fill(
       document.getElementById("foot"),
-      "Run " + one.id + " · " + words.when(one.started) + " UTC · " + key.join(" · ") + " · ",
+      `Run ${one.id} · ${words.when(one.started)} UTC · ${key.join(" · ")} · `,
       el("a", { href: "#/data" }, "All versions and downloads"),
     );
   }

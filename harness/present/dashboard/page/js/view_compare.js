@@ -30,7 +30,7 @@
       };
       const b = at("b", index.runs.length - 1);
       const a = at("a", Math.max(0, b === index.runs.length - 1 ? b - 1 : index.runs.length - 1));
-      const key = a + "/" + b;
+      const key = `${a}/${b}`;
       this.params = asked.params;
       if (key !== this.key) {
         this.key = key;
@@ -51,14 +51,7 @@
 
     frame() {
       const { index, a, b } = this;
-      const options = index.runs
-        .map((run, i) => [
-          run.id,
-          words.when(run.started) +
-            (i === index.runs.length - 1 ? " (newest)" : "") +
-            (run.state === "complete" ? "" : " – partial"),
-        ])
-        .reverse();
+      const options = controls.runs(index);
       const pick = (name, value) =>
         controls.select(name === "a" ? "from" : "to", index.runs[value].id, options, (id) =>
           address.change({ [name]: id, line: "" }, true),
@@ -83,8 +76,8 @@
             controls.copyButton("Copy link", () => window.location.href),
             download.menu("changes", () => this.flat(), [
               ...(a === index.runs.length - 2 && b === index.runs.length - 1 ? download.all("changes") : []),
-              ["Cases of the first: Parquet", "cases/run-" + String(a).padStart(3, "0") + ".parquet"],
-              ["of the second", "cases/run-" + String(b).padStart(3, "0") + ".parquet"],
+              ["Cases of the first: Parquet", `cases/run-${String(a).padStart(3, "0")}.parquet`],
+              ["of the second", `cases/run-${String(b).padStart(3, "0")}.parquet`],
             ]),
           ),
         ),
@@ -106,14 +99,12 @@
       fill(
         this.body,
         this.tiles,
-        lost
-          ? el(
-              "p.notice",
-              words.count(lost, "operator") +
-                (lost === 1 ? " is" : " are") +
-                " missing in one of the two runs, and left out: nothing is known of them.",
-            )
-          : null,
+        lost > 0 &&
+          el(
+            "p.notice",
+            `${words.count(lost, "operator")} ${lost === 1 ? "is" : "are"} missing in one of the two runs, ` +
+              "and left out: nothing is known of them.",
+          ),
         versions(index.runs[a], index.runs[b]),
         this.filters,
         this.count,
@@ -130,15 +121,8 @@
         this.tiles,
         ORDER.map((name) => {
           const n = result.counts[name] || 0;
-          const how = !n
-            ? ".zero"
-            : ["regressed", "fails otherwise", "error above bound"].includes(name)
-              ? ".worse"
-              : name === "improved"
-                ? ".better"
-                : "";
           return el(
-            "button.figure" + how,
+            `button.figure.${n ? changes.KINDS[name] : "zero"}`,
             {
               type: "button",
               "aria-pressed": String(kind === name),
@@ -152,75 +136,61 @@
         (line) => match(index.operators[line.operator]) && (kind ? line.counts[kind] : true),
       );
       this.count.textContent =
-        words.number(result.counts.unchanged || 0) +
-        " cases unchanged; " +
-        words.count(this.shown.length, "line") +
-        " (operator, converter, backend) with a change" +
-        (kind ? ": " + kind : "");
+        `${words.number(result.counts.unchanged || 0)} cases unchanged; ${words.count(this.shown.length, "line")} ` +
+        `(operator, converter, backend) with a change${kind ? `: ${kind}` : ""}`;
       this.chosen = params.get("line") || "";
-      if (this.table) this.ready.then(() => this.table.replaceData(this.shown));
+      if (this.table) this.table.built.then(() => this.table.replaceData(this.shown));
       else this.build();
       this.showLine(this.lines.find((line) => line.id === this.chosen));
     }
 
     build() {
       const { index } = this;
+      const name = (line) => index.operators[line.operator];
+      const column = (line) => words.arrow(index.columns[line.column]);
       const choose = (line) => address.change({ line: this.chosen === line.id ? "" : line.id });
       const kinds = ORDER.filter((name) => this.result.counts[name]);
-      this.ready = new Promise((resolve) => {
-        this.table = grid.grid(this.box, {
-          data: this.shown,
-          index: "id",
-          height: Math.min(grid.height(this.box, 360), 74 + 28 * Math.max(3, this.shown.length)),
-          layout: "fitColumns",
-          placeholder: "Nothing changed of that kind.",
-          columns: [
-            {
-              ...grid.column({
-                title: "operator",
-                field: "operator",
-                cell: (line) =>
-                  el(
-                    "button.fold",
-                    {
-                      type: "button",
-                      tabindex: "-1",
-                      title: index.operators[line.operator],
-                      onclick: () => choose(line),
-                    },
-                    el("span.arrow", { "aria-hidden": "true" }, this.chosen === line.id ? "▾" : "▸"),
-                    el("span.op", words.short(index.operators[line.operator])),
-                  ),
-                sort: (line) => index.operators[line.operator],
-              }),
-              minWidth: 150,
-              widthGrow: 2,
-            },
-            {
-              ...grid.column({
-                title: "converter → backend",
-                field: "column",
-                cell: (line) => words.arrow(index.columns[line.column]),
-                sort: (line) => words.arrow(index.columns[line.column]),
-              }),
-              minWidth: 150,
-              widthGrow: 1,
-            },
-            ...kinds.map((name) => ({
-              ...grid.column({
-                title: name,
-                field: name,
-                number: true,
-                cell: (line) => (line.counts[name] ? words.number(line.counts[name]) : ""),
-                sort: (line) => line.counts[name] || 0,
-              }),
+      this.table = grid.grid(this.box, {
+        data: this.shown,
+        index: "id",
+        height: Math.min(grid.height(this.box, 360), 74 + 28 * Math.max(3, this.shown.length)),
+        layout: "fitColumns",
+        placeholder: "Nothing changed of that kind.",
+        columns: [
+          grid.column({
+            title: "operator",
+            field: "operator",
+            cell: (line) =>
+              el(
+                "button.fold",
+                { type: "button", tabindex: "-1", title: name(line), onclick: () => choose(line) },
+                el("span.arrow", { "aria-hidden": "true" }, this.chosen === line.id ? "▾" : "▸"),
+                el("span.op", words.short(name(line))),
+              ),
+            sort: name,
+            minWidth: 150,
+            widthGrow: 2,
+          }),
+          grid.column({
+            title: "converter → backend",
+            field: "column",
+            cell: column,
+            sort: column,
+            minWidth: 150,
+            widthGrow: 1,
+          }),
+          ...kinds.map((name) =>
+            grid.column({
+              title: name,
+              field: name,
+              number: true,
+              cell: (line) => (line.counts[name] ? words.number(line.counts[name]) : ""),
+              sort: (line) => line.counts[name] || 0,
               width: Math.max(66, 22 + 7.2 * name.length),
-            })),
-          ],
-          rowFormatter: (row) =>
-            row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
-        });
-        this.table.on("tableBuilt", resolve);
+            }),
+          ),
+        ],
+        rowFormatter: grid.marking("chosen", (line) => line.id === this.chosen),
       });
     }
 
@@ -230,7 +200,7 @@
       const name = index.operators[line.operator];
       const kind = params.get("change") || "";
       const cases = line.cases.filter((one) => !kind || one.change === kind);
-      const run = (at) => failureCard.quoted("results/" + index.runs[at].name);
+      const run = (at) => failureCard.quoted(`results/${index.runs[at].name}`);
       fill(
         this.detail,
         el(
@@ -238,44 +208,27 @@
           { "aria-label": "Changed cases" },
           el(
             "div.row.between",
-            el(
-              "h2",
-              el("a.mono", { href: address.format("operator", [name]) }, name),
-              " on " + words.arrow(index.columns[line.column]),
-            ),
-            line.total > line.cases.length
-              ? el(
-                  "span.quiet.small",
-                  "the first " + line.cases.length + " of " + words.number(line.total) + " changed cases",
-                )
-              : null,
+            el("h2", controls.operator("mono", name, name), ` on ${words.arrow(index.columns[line.column])}`),
+            line.total > line.cases.length &&
+              el(
+                "span.quiet.small",
+                `the first ${line.cases.length} of ${words.number(line.total)} changed cases`,
+              ),
           ),
           controls.table(
             ["case", "dtype", "change", "before", "after", "max ULP"],
-            cases.map((one) =>
-              el(
-                "tr",
-                el(
-                  "td",
-                  el("a.mono", { href: address.format("operator", [name], { case: one.id }) }, one.id),
-                ),
-                el("td", index.dtypes[one.dtype]),
-                el("td", one.change),
-                el("td", ended(one.before)),
-                el("td", ended(one.after)),
-                el("td.number", ulps(one)),
-              ),
-            ),
+            cases.map((one) => [
+              controls.operator("mono", name, one.id, { case: one.id }),
+              index.dtypes[one.dtype],
+              one.change,
+              ended(one.before),
+              ended(one.after),
+              el("td.number", ulps(one)),
+            ]),
           ),
           controls.code(
-            "conformance diff " +
-              run(this.a) +
-              " " +
-              run(this.b) +
-              "\nconformance show " +
-              (cases[0] || line.cases[0]).id +
-              " --run " +
-              run(this.b),
+            `conformance diff ${run(this.a)} ${run(this.b)}\n` +
+              `conformance show ${(cases[0] || line.cases[0]).id} --run ${run(this.b)}`,
             "commands",
             true,
           ),

@@ -1,7 +1,7 @@
 // The runs, what was set aside, the versions, the files, and badges for other pages.
 (function () {
   "use strict";
-  const { el, words, controls, load } = Conformance;
+  const { el, words, controls } = Conformance;
   const FILES = [
     ["overview", "Operators by status, per run, converter and backend"],
     ["matrix", "Cases by operator, column, dtype, outcome, stage and blame; newest run"],
@@ -33,7 +33,7 @@
       "section.panel",
       el("h2", "Set aside"),
       el("p.quiet", "These runs could not be read. No number on this page counts them."),
-      el("ul.list", index.aside.map((one) => el("li", el("strong", one.name), el("span.grow", one.message)))),
+      controls.list(index.aside, (one) => [el("strong", one.name), el("span.grow", one.message)]),
     );
   }
 
@@ -54,38 +54,32 @@
           "every case",
         ],
         index.runs
-          .map((run, i) =>
+          .map((run, i) => [
+            el("td.nowrap", words.when(run.started)),
+            el("td.mono.nowrap", run.id),
             el(
-              "tr",
-              el("td.nowrap", words.when(run.started)),
-              el("td.mono.nowrap", run.id),
+              `td${run.state === "complete" ? ".nowrap" : ".long"}`,
+              run.state === "complete" ? "✓ complete" : el("span", "◐ partial: ", run.notes.join(" ")),
+            ),
+            el("td.number", words.number(run.operators)),
+            el("td.number", run.missing ? words.number(run.missing) : "–"),
+            el("td.number", words.number(run.rows)),
+            el("td.number", String(run.seed)),
+            el(
+              "td.small.long",
               el(
-                "td" + (run.state === "complete" ? ".nowrap" : ".long"),
-                run.state === "complete" ? "✓ complete" : el("span", "◐ partial: ", run.notes.join(" ")),
-              ),
-              el("td.number", words.number(run.operators)),
-              el("td.number", run.missing ? words.number(run.missing) : "–"),
-              el("td.number", words.number(run.rows)),
-              el("td.number", String(run.seed)),
-              el(
-                "td.small.long",
-                el(
-                  "span.clip2",
-                  Object.entries(run.options)
-                    .map(([name, value]) => name + " " + (Array.isArray(value) ? value.join(" ") : value))
-                    .join(", "),
-                ),
-              ),
-              el(
-                "td",
-                el(
-                  "a",
-                  { href: "download/cases/run-" + String(i).padStart(3, "0") + ".parquet", download: "" },
-                  "Parquet",
-                ),
+                "span.clip2",
+                Object.entries(run.options)
+                  .map(([name, value]) => `${name} ${Array.isArray(value) ? value.join(" ") : value}`)
+                  .join(", "),
               ),
             ),
-          )
+            el(
+              "a",
+              { href: `download/cases/run-${String(i).padStart(3, "0")}.parquet`, download: "" },
+              "Parquet",
+            ),
+          ])
           .reverse(),
       ),
     );
@@ -98,32 +92,23 @@
       controls.table(
         [],
         [
-          ...FILES.map(([name, what]) =>
+          ...FILES.map(([name, what]) => [
+            el("th", { scope: "row" }, name),
+            what,
             el(
-              "tr",
-              el("th", { scope: "row" }, name),
-              el("td", what),
-              el(
-                "td",
-                el(
-                  "div.chips",
-                  [
-                    ["json", "JSON"],
-                    ["csv", "CSV"],
-                    ["parquet", "Parquet"],
-                  ].map(([end, title]) =>
-                    el("a.chip", { href: "download/" + name + "." + end, download: "" }, title),
-                  ),
-                ),
-              ),
+              "div.chips",
+              [
+                ["json", "JSON"],
+                ["csv", "CSV"],
+                ["parquet", "Parquet"],
+              ].map(([end, title]) => el("a.chip", { href: `download/${name}.${end}`, download: "" }, title)),
             ),
-          ),
-          el(
-            "tr",
+          ]),
+          [
             el("th", { scope: "row" }, "summary"),
-            el("td", "The newest run in a few numbers, for other pages"),
-            el("td", el("a.chip", { href: "summary.json", download: "" }, "JSON")),
-          ),
+            "The newest run in a few numbers, for other pages",
+            el("a.chip", { href: "summary.json", download: "" }, "JSON"),
+          ],
         ],
       ),
     );
@@ -137,21 +122,15 @@
         "p.quiet.small",
         "Share of operators whose cases all pass, in the newest run. Put the address of this site before the path.",
       ),
-      el(
-        "ul.list",
-        index.badges.map((badge) =>
-          el(
-            "li",
-            el("img", { src: badge.path, alt: badge.label + ": operators whose cases all pass", height: "20" }),
-            controls.code("![" + badge.label + "](" + badge.path + ")", "Markdown", true),
-          ),
-        ),
-      ),
+      controls.list(index.badges, (badge) => [
+        el("img", { src: badge.path, alt: `${badge.label}: operators whose cases all pass`, height: "20" }),
+        controls.code(`![${badge.label}](${badge.path})`, "Markdown", true),
+      ]),
     );
   }
 
   function versions(index) {
-    const run = index.runs[index.runs.length - 1];
+    const run = index.runs.at(-1);
     return el(
       "section.panel",
       el("h2", "What took part in the newest run"),
@@ -159,7 +138,7 @@
         "dl.facts",
         Object.entries({
           ...run.versions,
-          ...Object.fromEntries(Object.entries(run.host).map(([k, v]) => ["host " + k, v])),
+          ...Object.fromEntries(Object.entries(run.host).map(([k, v]) => [`host ${k}`, v])),
         }).map(([name, version]) => [el("dt", name), el("dd", version)]),
       ),
     );
@@ -171,9 +150,9 @@
       el("h2", "About this page"),
       el(
         "p",
-        "Built by `conformance dashboard` of aten-onnx-conformance " +
-          index.harness +
-          " from the record of the runs; it runs no operator and asks nothing of the network. Charts: Apache ECharts 6.1.0 (Apache-2.0). Tables: Tabulator 6.5.3 (MIT). Their licences are in vendor/.",
+        `Built by \`conformance dashboard\` of aten-onnx-conformance ${index.harness} from the record of the ` +
+          "runs; it runs no operator and asks nothing of the network. Charts: Apache ECharts 6.1.0 (Apache-2.0). " +
+          "Tables: Tabulator 6.5.3 (MIT). Their licences are in vendor/.",
       ),
     );
   }

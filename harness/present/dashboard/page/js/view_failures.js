@@ -15,17 +15,9 @@
       main.append(
         el(
           "div.stack",
-          el(
-            "div.head",
-            el(
-              "div",
-              el("h1", "Failures"),
-              el(
-                "p.about",
-                "One line per defect, worst first, from the run of ",
-                words.when(index.runs[index.runs.length - 1].started),
-              ),
-            ),
+          controls.heading(
+            "Failures",
+            `One line per defect, worst first, from the run of ${words.when(index.runs.at(-1).started)}`,
             download.menu(
               "failures",
               () =>
@@ -58,7 +50,7 @@
           bar(filters, all, asked.params);
           count.textContent =
             words.count(shown.length, "failure") +
-            (shown.length < all.length ? " of " + words.number(all.length) : "");
+            (shown.length < all.length ? ` of ${words.number(all.length)}` : "");
           if (table) table.setData(shown);
           else table = build(box, shown);
         },
@@ -68,121 +60,95 @@
   };
 
   function bar(box, all, params) {
-    if (box.contains(document.activeElement) && box.firstElementChild) {
-      // Only the fields' own values have changed, and by the reader's hand.
-      if (document.activeElement.type === "search") return;
-    }
-    const label = box.contains(document.activeElement) ? document.activeElement.dataset.field : null;
-    const set = (name) => (value) => address.change({ [name]: value });
-    const of = (name) => [
-      ["", "any"],
-      ...[...new Set(all.map((group) => group[name] || "unknown"))].sort().map((v) => [v, v]),
-    ];
-    Conformance.fill(
+    // Only the fields' own values have changed, and by the reader's hand.
+    if (controls.typing(box)) return;
+    const select = (label, name, options) =>
+      controls.select(label, params.get(name) || "", [["", "any"], ...options], (value) =>
+        address.change({ [name]: value }),
+      );
+    const of = (name) =>
+      select(
+        name,
+        name,
+        [...new Set(all.map((group) => group[name] || "unknown"))].sort().map((v) => [v, v]),
+      );
+    controls.renew(
       box,
-      el(
-        "div.filters",
-        { role: "search", "aria-label": "Filters" },
-        controls.search("Search operators and messages", params.get("q") || "", set("q")),
-        controls.select("outcome", params.get("outcome") || "", of("outcome"), set("outcome")),
-        controls.select("blame", params.get("blame") || "", of("blame"), set("blame")),
-        controls.select("stage", params.get("stage") || "", of("stage"), set("stage")),
-        controls.select(
-          "upstream",
-          params.get("known") || "",
-          [
-            ["", "any"],
-            ["yes", "known"],
-            ["no", "not reported"],
-          ],
-          set("known"),
-        ),
+      controls.filters(
+        controls.search("Search operators and messages", params.get("q") || "", (q) => address.change({ q })),
+        ["outcome", "blame", "stage"].map(of),
+        select("upstream", "known", [
+          ["yes", "known"],
+          ["no", "not reported"],
+        ]),
       ),
     );
-    if (label)
-      [...box.querySelectorAll("[data-field]")].find((field) => field.dataset.field === label)?.focus();
   }
 
   function build(box, rows) {
     const link = (group) =>
-      el(
-        "a.op.mono.link",
-        {
-          href: address.format("operator", [group.overloads[0]], { case: group.case }),
-          tabindex: "-1",
-          title: group.overloads.join(", "),
-        },
+      controls.operator(
+        "op.mono.link",
+        group.overloads[0],
         names.listed(group.overloads.map(words.short), 3),
+        { case: group.case },
+        { tabindex: "-1", title: group.overloads.join(", ") },
       );
     return grid.grid(box, {
       data: rows,
       height: grid.height(box, 400),
       layout: "fitColumns",
       columns: [
-        {
-          ...grid.column({
-            title: "outcome",
-            field: "outcome",
-            cell: (g) => controls.outcome(g.outcome, g.stage),
-            sort: (g) => g.outcome + g.stage,
-          }),
+        grid.column({
+          title: "outcome",
+          field: "outcome",
+          cell: (g) => controls.outcome(g.outcome, g.stage),
+          sort: (g) => g.outcome + g.stage,
           width: 186,
-        },
-        {
-          ...grid.column({
-            title: "operators",
-            field: "overloads",
-            cell: link,
-            sort: (g) => g.overloads.length,
-          }),
+        }),
+        grid.column({
+          title: "operators",
+          field: "overloads",
+          cell: link,
+          sort: (g) => g.overloads.length,
           widthGrow: 2,
           minWidth: 180,
-        },
-        {
-          ...grid.column({
-            title: "what is wrong",
-            field: "signature",
-            cell: (g) =>
-              el("span.op", { title: g.message || g.signature }, g.message.split("\n")[0] || g.signature),
-          }),
+        }),
+        grid.column({
+          title: "what is wrong",
+          field: "signature",
+          cell: (g) =>
+            el("span.op", { title: g.message || g.signature }, g.message.split("\n")[0] || g.signature),
           widthGrow: 4,
           minWidth: 220,
-        },
-        {
-          ...grid.column({
-            title: "dtypes",
-            field: "dtypes",
-            cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)),
-          }),
+        }),
+        grid.column({
+          title: "dtypes",
+          field: "dtypes",
+          cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)),
           width: 150,
-        },
-        {
-          ...grid.column({
-            title: "blame",
-            field: "blame",
-            cell: (g) => g.blame || "unknown",
-            sort: (g) => g.blame,
-          }),
+        }),
+        grid.column({
+          title: "blame",
+          field: "blame",
+          cell: (g) => g.blame || "unknown",
+          sort: (g) => g.blame,
           width: 92,
-        },
-        {
-          ...grid.column({
-            title: "cases",
-            field: "cases",
-            number: true,
-            cell: (g) => words.number(g.cases),
-            sort: (g) => g.cases,
-          }),
+        }),
+        grid.column({
+          title: "cases",
+          field: "cases",
+          number: true,
+          cell: (g) => words.number(g.cases),
+          sort: (g) => g.cases,
           width: 74,
-        },
-        {
-          ...grid.column({
-            title: "upstream",
-            field: "known",
-            cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : ""),
-          }),
+        }),
+        grid.column({
+          title: "upstream",
+          field: "known",
+          cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : ""),
           width: 84,
-        },
+        }),
       ],
     });
   }

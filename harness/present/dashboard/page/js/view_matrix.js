@@ -7,7 +7,7 @@
   Conformance.views.matrix = {
     title: "Matrix",
     async create(main, { index, run }) {
-      const matrix = cells.decode(await load.get("matrix/" + run));
+      const matrix = cells.decode(await load.get(`matrix/${run}`));
       const view = new View(main, index, run, new matrixRows.Rows(index, matrix));
       return { update: (asked) => view.update(asked), leave: () => view.leave() };
     },
@@ -36,7 +36,7 @@
               controls.copyButton("Copy link", () => window.location.href),
               download.menu("matrix", () => this.flat(), [
                 ...download.all("matrix"),
-                ["Cases: Parquet", "cases/run-" + String(run).padStart(3, "0") + ".parquet"],
+                ["Cases: Parquet", `cases/run-${String(run).padStart(3, "0")}.parquet`],
               ]),
             ),
           ),
@@ -60,11 +60,11 @@
       this.count.textContent =
         words.count(operators, "operator") +
         (matrixRows.filtered(want) || want.dtype || want.column
-          ? " of " + words.number(this.rows.matrix.rows.size + this.rows.matrix.missing.size)
+          ? ` of ${words.number(this.rows.matrix.rows.size + this.rows.matrix.missing.size)}`
           : "");
       const layout = JSON.stringify(this.groups.map((group) => group.leaves));
       if (this.table && layout === this.layout) {
-        await this.ready;
+        await this.table.built;
         await this.table.replaceData(rows);
         this.focusAgain();
       } else {
@@ -84,15 +84,13 @@
     build(rows) {
       if (this.table) this.table.destroy();
       const narrow = window.innerWidth < 720;
-      const first = {
-        ...grid.column({
-          title: "operator",
-          field: "name",
-          cell: (row) => (row.kind === "family" ? this.familyCell(row) : this.operatorCell(row)),
-        }),
+      const first = grid.column({
+        title: "operator",
+        field: "name",
+        cell: (row) => (row.kind === "family" ? this.familyCell(row) : this.operatorCell(row)),
         frozen: true,
         width: narrow ? 148 : 250,
-      };
+      });
       // As wide as there is room, within what reads well.
       const leaves = this.groups.flatMap((group) => group.leaves);
       const room =
@@ -105,38 +103,33 @@
           group.leaves.map((leaf) => this.leafColumn(leaf, group)),
         ),
       );
-      this.ready = new Promise((resolve) => {
-        this.table = grid.grid(this.box, {
-          data: rows,
-          index: "id",
-          layout: "fitData",
-          height: grid.height(this.box, 380),
-          columns: [first, ...groups],
-          rowFormatter: (row) => row.getElement().classList.toggle("family", row.getData().kind === "family"),
-        });
-        this.table.on("tableBuilt", resolve);
+      this.table = grid.grid(this.box, {
+        data: rows,
+        index: "id",
+        layout: "fitData",
+        height: grid.height(this.box, 380),
+        columns: [first, ...groups],
+        rowFormatter: grid.marking("family", (row) => row.kind === "family"),
       });
     }
 
     leafColumn(leaf, group) {
       const name = leaf.dtype === "" ? "all" : this.index.dtypes[leaf.dtype];
-      const key = leaf.column + "/" + leaf.dtype;
-      return {
-        ...grid.column({
-          title: name
-            .replace("complex", "cplx")
-            .replace("bfloat", "bf")
-            .replace("float", "f")
-            .replace("uint", "u")
-            .replace(/^int/, "i"),
-          field: key,
-          class: "cell",
-          hint: group.title + ", " + (leaf.dtype === "" ? "all dtypes" : name) + ": sort by this column",
-          cell: (row) => this.stateCell(row, leaf),
-          headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
-        }),
+      const key = `${leaf.column}/${leaf.dtype}`;
+      return grid.column({
+        title: name
+          .replace("complex", "cplx")
+          .replace("bfloat", "bf")
+          .replace("float", "f")
+          .replace("uint", "u")
+          .replace(/^int/, "i"),
+        field: key,
+        class: "cell",
+        hint: `${group.title}, ${leaf.dtype === "" ? "all dtypes" : name}: sort by this column`,
+        cell: (row) => this.stateCell(row, leaf),
+        headerClick: () => address.change({ sort: this.want.sort === key ? "" : key }),
         width: (leaf.dtype === "" ? 20 : 0) + this.width,
-      };
+      });
     }
 
     familyCell(row) {
@@ -151,14 +144,14 @@
         { type: "button", tabindex: "-1", "aria-expanded": String(row.open), onclick: toggle },
         el("span.arrow", { "aria-hidden": "true" }, row.open ? "▾" : "▸"),
         el("span.op", row.name || "(no family)"),
-        el("span.quiet.small", " " + row.members.length),
+        el("span.quiet.small", ` ${row.members.length}`),
       );
     }
 
     operatorCell(row) {
       const flat = this.want.rows === "flat";
       return el(
-        "a.op" + (flat ? "" : ".inner"),
+        `a.op${flat ? "" : ".inner"}`,
         { href: this.link(row), title: row.name, tabindex: "-1" },
         words.short(row.name),
       );
@@ -168,26 +161,21 @@
       if (row.kind === "family") {
         const found = this.rows.sum(row.members, leaf);
         return el(
-          "span.state." + cells.shade(found),
-          { title: row.name + ": " + cells.sentence(found) },
+          `span.state.${cells.shade(found)}`,
+          { title: `${row.name}: ${cells.sentence(found)}` },
           summary(found),
         );
       }
       const found = this.rows.cell(row.operator, leaf);
-      const worse = this.worse?.get(row.operator)?.get(leaf.column + "/" + leaf.dtype);
+      const worse = this.worse?.get(row.operator)?.get(`${leaf.column}/${leaf.dtype}`);
       const dimmed = row.hits && !hit(row.hits, leaf) ? ".dimmed" : "";
+      const dtype = leaf.dtype === "" ? "all dtypes" : this.index.dtypes[leaf.dtype];
       const title =
-        row.name +
-        ", " +
-        words.arrow(this.index.columns[leaf.column]) +
-        ", " +
-        (leaf.dtype === "" ? "all dtypes" : this.index.dtypes[leaf.dtype]) +
-        ": " +
-        cells.sentence(found) +
-        (worse ? "; " + words.count(worse, "case") + " worse" : "");
+        `${row.name}, ${words.arrow(this.index.columns[leaf.column])}, ${dtype}: ${cells.sentence(found)}` +
+        (worse ? `; ${words.count(worse, "case")} worse` : "");
       if (found === null) return el("span.state.absent", { title }, cells.text(found));
       return el(
-        "a.state." + cells.shade(found) + dimmed + (worse ? ".worse" : ""),
+        `a.state.${cells.shade(found)}${dimmed}${worse ? ".worse" : ""}`,
         { href: this.link(row, leaf), title, tabindex: "-1", "aria-label": title },
         cells.text(found) + (worse ? " ↓" : ""),
       );
@@ -216,19 +204,17 @@
             .map((leaf) => {
               const found = this.rows.cell(operator, leaf);
               const [converter, backend] = this.index.columns[leaf.column];
-              const base = {
+              // Of what is missing or was not run these are not known.
+              const { passes = "", total = "", failures = "" } = found ?? {};
+              return {
                 overload: this.index.operators[operator],
                 converter,
                 backend,
                 dtype: leaf.dtype === "" ? "all" : this.index.dtypes[leaf.dtype],
                 standing: cells.standing(found),
-              };
-              const counted = found && found !== "missing" ? found : {};
-              return {
-                ...base,
-                passes: counted.passes ?? "",
-                total: counted.total ?? "",
-                failures: counted.failures ?? "",
+                passes,
+                total,
+                failures,
               };
             }),
         )
@@ -251,7 +237,7 @@
   }
 
   function legend() {
-    const sample = (kind, text, words_) => el("span.sample", el("span.state." + kind, text), words_);
+    const sample = (kind, text, words_) => el("span.sample", el(`span.state.${kind}`, text), words_);
     return el(
       "div.legend",
       { "aria-label": "Legend" },

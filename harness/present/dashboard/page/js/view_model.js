@@ -5,10 +5,21 @@
     Conformance;
   const RANK = { missing: 0, untested: 1, none: 2, part: 3, unjudged: 4, whole: 5 };
 
+  const LABELS = {
+    whole: "✓ all pass",
+    part: "◐ some pass",
+    none: "✕ none pass",
+    unjudged: "◇ not judged",
+    missing: "? missing",
+    untested: "– not tested",
+  };
+  const how = (kind) =>
+    kind === "whole" ? "better" : ["none", "missing", "untested"].includes(kind) ? "worse" : "";
+
   Conformance.views.model = {
     title: "For my model",
     async create(main, { index, run }) {
-      const rows = new matrixRows.Rows(index, cells.decode(await load.get("matrix/" + run)));
+      const rows = new matrixRows.Rows(index, cells.decode(await load.get(`matrix/${run}`)));
       const view = new View(main, index, run, rows);
       return { update: (asked) => view.update(asked), leave: () => view.table && view.table.destroy() };
     },
@@ -93,7 +104,7 @@
         (one) =>
           (one.unmapped ? "?" : "") +
           (one.unmapped ? one.word : words.short(names.dotted(one.word))) +
-          (one.nodes ? ":" + one.nodes : ""),
+          (one.nodes ? `:${one.nodes}` : ""),
       );
       address.change({ ops: written.join(",") });
     }
@@ -103,13 +114,16 @@
       if (/\.(onnx|pt2|pt|pth|safetensors)$/i.test(file.name)) {
         fill(
           this.result,
-          el("p.notice", "The page cannot read a model. List its operators on the command line: conformance operators " + file.name),
+          el(
+            "p.notice",
+            `The page cannot read a model. List its operators on the command line: conformance operators ${file.name}`,
+          ),
         );
         return;
       }
       this.field.value = await file.text();
       this.name(this.field.value);
-      say(file.name + " was read");
+      say(`${file.name} was read`);
     }
 
     update(asked) {
@@ -162,15 +176,8 @@
       const verdict =
         whole === this.shown.length
           ? "Every operator passes all its cases."
-          : words.number(whole) + " of " + words.count(this.shown.length, "operator") + " pass all their cases.";
-      const tiles = [
-        ["whole", "✓ all pass", "better"],
-        ["part", "◐ some pass", ""],
-        ["none", "✕ none pass", "worse"],
-        ["unjudged", "◇ not judged", ""],
-        ["missing", "? missing", "worse"],
-        ["untested", "– not tested", "worse"],
-      ];
+          : `${words.number(whole)} of ${words.count(this.shown.length, "operator")} pass all their cases.`;
+
       if (!this.box) this.box = el("div");
       if (this.table) this.table.destroy();
       fill(
@@ -178,10 +185,10 @@
         el("h2", verdict),
         el(
           "div.figures",
-          tiles
-            .filter(([kind]) => of(kind))
-            .map(([kind, text, how]) =>
-              el("div.figure" + (how ? "." + how : ""), el("b", words.number(of(kind))), el("span", text)),
+          Object.keys(LABELS)
+            .filter(of)
+            .map((kind) =>
+              el(`div.figure.${how(kind)}`, el("b", words.number(of(kind))), el("span", LABELS[kind])),
             ),
         ),
         this.box,
@@ -196,7 +203,7 @@
       if (!found.length)
         return [
           {
-            id: "u" + i,
+            id: `u${i}`,
             name: one.word,
             nodes: one.nodes,
             operator: -1,
@@ -211,7 +218,7 @@
         const how = cells.standing(cell);
         const standing = how === "absent" ? "untested" : how;
         return {
-          id: i + "/" + operator,
+          id: `${i}/${operator}`,
           name: index.operators[operator],
           nodes: one.nodes,
           operator,
@@ -225,27 +232,19 @@
 
     build(leaf) {
       const { index } = this;
-      const label = {
-        whole: "✓ all pass",
-        part: "◐ some pass",
-        none: "✕ none pass",
-        unjudged: "◇ not judged",
-        missing: "? missing",
-        untested: "– not tested",
-      };
+
       const link = (row) =>
         row.operator < 0
           ? el("span.mono", row.name)
-          : el(
-              "a.link.mono.op",
-              {
-                tabindex: "-1",
-                href: address.format("operator", [row.name], {
-                  column: words.arrow(index.columns[leaf.column]),
-                  dtype: leaf.dtype === "" ? "" : index.dtypes[leaf.dtype],
-                }),
-              },
+          : controls.operator(
+              "link.mono.op",
               row.name,
+              row.name,
+              {
+                column: words.arrow(index.columns[leaf.column]),
+                dtype: leaf.dtype === "" ? "" : index.dtypes[leaf.dtype],
+              },
+              { tabindex: "-1" },
             );
       this.table = grid.grid(this.box, {
         data: this.shown,
@@ -253,60 +252,54 @@
         height: Math.min(620, 44 + 28 * Math.max(3, this.shown.length)),
         layout: "fitColumns",
         columns: [
-          {
-            ...grid.column({ title: "operator", field: "name", cell: link, sort: (row) => row.name }),
+          grid.column({
+            title: "operator",
+            field: "name",
+            cell: link,
+            sort: (row) => row.name,
             minWidth: 170,
             widthGrow: 3,
-          },
-          {
-            ...grid.column({
-              title: "verdict",
-              field: "standing",
-              cell: (row) =>
-                el(
-                  "span" +
-                    (row.standing === "whole"
-                      ? ".good"
-                      : ["none", "missing", "untested"].includes(row.standing)
-                        ? ".bad"
-                        : ""),
-                  {},
-                  label[row.standing],
-                ),
-              sort: (row) => RANK[row.standing],
-            }),
+          }),
+          grid.column({
+            title: "verdict",
+            field: "standing",
+            cell: (row) =>
+              el(
+                `span.${{ better: "good", worse: "bad" }[how(row.standing)] ?? ""}`,
+                {},
+                LABELS[row.standing],
+              ),
+            sort: (row) => RANK[row.standing],
             width: 158,
-          },
-          {
-            ...grid.column({
-              title: "cases",
-              field: "share",
-              cell: (row) =>
-                row.found
-                  ? el(
-                      "span.state." + cells.shade(row.found),
-                      { title: cells.sentence(row.found) },
-                      cells.text(row.found),
-                    )
-                  : "",
-            }),
+          }),
+          grid.column({
+            title: "cases",
+            field: "share",
+            cell: (row) =>
+              row.found
+                ? el(
+                    `span.state.${cells.shade(row.found)}`,
+                    { title: cells.sentence(row.found) },
+                    cells.text(row.found),
+                  )
+                : "",
             width: 96,
-          },
-          {
-            ...grid.column({
-              title: "nodes",
-              field: "nodes",
-              number: true,
-              cell: (row) => row.nodes ?? "",
-              sort: (row) => row.nodes || 0,
-            }),
+          }),
+          grid.column({
+            title: "nodes",
+            field: "nodes",
+            number: true,
+            cell: (row) => row.nodes ?? "",
+            sort: (row) => row.nodes || 0,
             width: 66,
-          },
-          {
-            ...grid.column({ title: "why", field: "why", cell: (row) => row.why || rest(row.found) }),
+          }),
+          grid.column({
+            title: "why",
+            field: "why",
+            cell: (row) => row.why || rest(row.found),
             minWidth: 150,
             widthGrow: 3,
-          },
+          }),
         ],
       });
     }
@@ -327,7 +320,7 @@
     if (rows.matrix.rows.has(operator)) return "not run with this dtype there";
     const last = index.evidence[operator];
     return last >= 0
-      ? "not in this run; last seen in the run of " + words.when(index.runs[last].started)
+      ? `not in this run; last seen in the run of ${words.when(index.runs[last].started)}`
       : "missing in every run";
   }
 
@@ -335,7 +328,7 @@
     if (!found || found === "missing") return "";
     return Object.entries(found.outcomes)
       .filter(([o]) => o !== "pass" && o !== "skip")
-      .map(([o, n]) => n + " " + o)
+      .map(([o, n]) => `${n} ${o}`)
       .join(", ");
   }
 

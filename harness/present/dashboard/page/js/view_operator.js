@@ -24,9 +24,9 @@
       const name = asked.parts[0] || "";
       const operator = index.operators.indexOf(name);
       if (operator < 0) return unknown(main, index, name);
-      const [data, matrix] = await load.all(["operator/" + operator, "matrix/" + run]);
+      const [data, matrix] = await load.all([`operator/${operator}`, `matrix/${run}`]);
       const of = hasIt(matrix, operator) || data.run < 0 ? run : data.run;
-      const shown = of === run ? matrix : await load.get("matrix/" + of);
+      const shown = of === run ? matrix : await load.get(`matrix/${of}`);
       const rows = new matrixRows.Rows(index, cells.decode(shown));
       const page = { index, run: of, operator, name, data, rows };
       const spot = el("div");
@@ -55,21 +55,8 @@
         "div.stack",
         el("h1", "No operator of that name"),
         el("p", "No run here has ", el("code", name || "(nothing)"), "."),
-        like.length
-          ? el(
-              "ul.list",
-              like.map((i) =>
-                el(
-                  "li",
-                  el(
-                    "a.mono",
-                    { href: address.format("operator", [index.operators[i]]) },
-                    index.operators[i],
-                  ),
-                ),
-              ),
-            )
-          : null,
+        like.length > 0 &&
+          controls.list(like, (i) => [controls.operator("mono", index.operators[i], index.operators[i])]),
       ),
     );
     return {};
@@ -100,18 +87,18 @@
         el(
           "div.row",
           controls.copyButton("Copy link", () => window.location.href),
-          controls.copyButton("Copy test command", () => "pytest harness --op " + name),
+          controls.copyButton("Copy test command", () => `pytest harness --op ${name}`),
         ),
       ),
       data.schema ? el("p.mono.quiet", data.schema) : null,
-      evidence && data.run !== index.runs.length - 1
-        ? el(
-            "p.notice",
-            "The newest run does not have this operator. What follows is from the run of " +
-              words.when(evidence.started) +
-              ".",
-          )
-        : null,
+      evidence &&
+        data.run !== index.runs.length - 1 &&
+        el(
+          "p.notice",
+          "The newest run does not have this operator. What follows is from the run of ",
+          words.when(evidence.started),
+          ".",
+        ),
       evidence ? null : el("p.notice", "No run here has verdicts of this operator."),
     );
   }
@@ -126,7 +113,7 @@
         el(
           "h2",
           "Status",
-          run === index.runs.length - 1 ? "" : " in the run of " + words.when(index.runs[run].started),
+          run === index.runs.length - 1 ? "" : ` in the run of ${words.when(index.runs[run].started)}`,
         ),
         parts.standing(index, run, rows, operator, at),
       ),
@@ -138,32 +125,27 @@
     const one =
       data.cases.find((c) => c.id === wanted) || (group && data.cases.find((c) => c.id === group.case));
     if (group) {
-      const card = document.getElementById("case-" + group.case);
+      const card = document.getElementById(`case-${group.case}`);
       if (card) card.open = true;
     }
     fill(
       spot,
       one
         ? parts.oneCase(one, index.runs[data.run].name)
-        : el(
-            "p.notice",
-            "Case " +
-              wanted +
-              " is not on this page. To see it, run: conformance show " + wanted,
-          ),
+        : el("p.notice", `Case ${wanted} is not on this page. To see it, run: conformance show ${wanted}`),
     );
   }
 
   function sections(page) {
-    const { index, data, name, operator } = page;
+    const { index, data, name } = page;
     const runName = data.run >= 0 ? index.runs[data.run].name : "";
     const found = [];
     const section = (id, title, ...content) =>
       found.push(
         el(
           "section",
-          { "aria-labelledby": "h-" + id },
-          el("div.stack", el("h2", { id: "h-" + id }, title), content),
+          { "aria-labelledby": `h-${id}` },
+          el("div.stack", el("h2", { id: `h-${id}` }, title), content),
         ),
       );
     if (data.findings.length)
@@ -174,14 +156,20 @@
       if (somebodys.length)
         section(
           "failures",
-          words.count(somebodys.length, "failure") + " by cause, worst first",
-          el("div", somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2))),
+          `${words.count(somebodys.length, "failure")} by cause, worst first`,
+          el(
+            "div",
+            somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2)),
+          ),
         );
       if (open.length)
         section(
           "open",
           "Left open by the specification: nobody's defect",
-          el("div", open.map((group) => failureCard.card(group, name, runName, false))),
+          el(
+            "div",
+            open.map((group) => failureCard.card(group, name, runName, false)),
+          ),
         );
     } else if (data.run >= 0) {
       section(
@@ -189,7 +177,7 @@
         "Failures",
         el(
           "p.panel",
-          "No case of this operator failed in the run of " + words.when(index.runs[data.run].started) + ".",
+          `No case of this operator failed in the run of ${words.when(index.runs[data.run].started)}.`,
         ),
       );
     }
@@ -205,11 +193,9 @@
         "Cases",
         el(
           "p.small.quiet",
-          words.count(data.cases.length, "case") +
-            " with something to see" +
-            (data.omitted
-              ? "; " + words.number(data.omitted) + " more failures: conformance failures --op " + name
-              : ""),
+          `${words.count(data.cases.length, "case")} with something to see`,
+          data.omitted > 0 &&
+            `; ${words.number(data.omitted)} more failures: conformance failures --op ${name}`,
         ),
         parts.cases(data, address.current().params.get("case"), name),
       );
@@ -221,7 +207,8 @@
     const tolerances = await load.get("tolerances");
     const mine = tolerances.rows.filter((row) => row[0] === operator && row[14].length);
     const dtypes = [...new Set(mine.map((row) => row[2]))];
-    if (!dtypes.length) return fill(box, el("p.quiet", "No case of this operator passed with an error in ULP."));
+    if (!dtypes.length)
+      return fill(box, el("p.quiet", "No case of this operator passed with an error in ULP."));
     const draw = function (dtype) {
       const rows = mine.filter((row) => row[2] === dtype);
       fill(

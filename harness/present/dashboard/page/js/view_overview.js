@@ -25,11 +25,11 @@
       words.count(shown.operators, "operator"),
       words.count(shown.cases, "case"),
       words.count(shown.rows, "verdict"),
-      shown.missing ? words.count(shown.missing, "operator") + " missing" : "",
+      shown.missing ? `${words.count(shown.missing, "operator")} missing` : "",
     ].filter(Boolean);
-    return el(
-      "div.head",
-      el("div", el("h1", "What works where"), el("p.about", about.join(" · "))),
+    return controls.heading(
+      "What works where",
+      about.join(" · "),
       download.menu("overview", () => index.runs.flatMap(trendRows(index)), download.all("overview")),
     );
   }
@@ -44,7 +44,7 @@
           converter: index.columns[column][0],
           backend: index.columns[column][1],
         };
-        index.standings.forEach((name, k) => (row["operators_" + name] = run.standings[i][k]));
+        index.standings.forEach((name, k) => (row[`operators_${name}`] = run.standings[i][k]));
         return { ...row, cases_passed: run.standings[i][5], cases: run.standings[i][6] };
       });
   }
@@ -62,10 +62,10 @@
         column: column === undefined ? "" : words.arrow(index.columns[column]),
         standing: kind || "",
       }));
-    return el(
-      "section.panel",
-      { "aria-labelledby": "h-stand" },
-      el("h2", { id: "h-stand" }, "Operators by converter and backend"),
+    return section(
+      "stand",
+      "Operators by converter and backend",
+      null,
       charts.standings(
         rows,
         "Bars: operators of which all, some or no cases pass. The table below has the numbers.",
@@ -75,51 +75,41 @@
         [
           "converter → backend",
           charts.KINDS.map((kind) =>
-            el("th.number", { scope: "col" }, cells.GLYPHS[kind] + " " + cells.NAMES[kind].replace(" pass", "")),
+            el(
+              "th.number",
+              { scope: "col" },
+              `${cells.GLYPHS[kind]} ${cells.NAMES[kind].replace(" pass", "")}`,
+            ),
           ),
           el("th.number", { scope: "col" }, "cases pass"),
         ],
-        rows.map((row) =>
-          el(
-            "tr",
-            el("th", { scope: "row" }, row.name),
-            charts.KINDS.map((kind, i) =>
-              el(
-                "td.number",
-                row.counts[i]
-                  ? el(
-                      "a",
-                      {
-                        href: address.format("matrix", [], {
-                          run: runOf(index, run),
-                          column: row.name,
-                          standing: kind,
-                        }),
-                      },
-                      words.number(row.counts[i]),
-                    )
-                  : "–",
-              ),
+        rows.map((row) => [
+          el("th", { scope: "row" }, row.name),
+          charts.KINDS.map((kind, i) =>
+            el(
+              "td.number",
+              row.counts[i]
+                ? el(
+                    "a",
+                    {
+                      href: address.format("matrix", [], {
+                        run: runOf(index, run),
+                        column: row.name,
+                        standing: kind,
+                      }),
+                    },
+                    words.number(row.counts[i]),
+                  )
+                : "–",
             ),
-            el("td.number", words.percent(row.counts[5], row.counts[6])),
           ),
-        ),
+          el("td.number", words.percent(row.counts[5], row.counts[6])),
+        ]),
       ),
     );
   }
 
   const runOf = (index, run) => (run === index.runs.length - 1 ? "" : index.runs[run].id);
-
-  const TILES = [
-    ["regressed", "worse"],
-    ["fails otherwise", "worse"],
-    ["error above bound", "worse"],
-    ["numerics moved", ""],
-    ["improved", "better"],
-    ["new", ""],
-    ["gone", ""],
-    ["flaky", ""],
-  ];
 
   function moved(index) {
     const found = index.moved;
@@ -133,28 +123,27 @@
     const [a, b] = [index.runs[found.before].id, index.runs[found.after].id];
     const lost = Math.max(index.runs[found.before].missing, index.runs[found.after].missing);
     const link = (kind) => address.format("compare", [], { a, b, change: kind });
+    const { KINDS } = Conformance.changes;
+    const shown = Object.keys(KINDS).filter(
+      (kind) => found.counts[kind] || ["regressed", "improved"].includes(kind),
+    );
     const worse = found.lines.filter((line) => line.worse).slice(0, 10);
     const lines = worse.length
       ? worse
       : found.lines.filter((line) => !line.counts.new && !line.counts.gone).slice(0, 6);
-    return el(
-      "section.panel",
-      { "aria-labelledby": "h-moved" },
-      el(
-        "div.row.between",
-        el("h2", { id: "h-moved" }, "What moved since ", words.when(index.runs[found.before].started)),
-        el("a", { href: link("") }, "Compare"),
-      ),
+    return section(
+      "moved",
+      `What moved since ${words.when(index.runs[found.before].started)}`,
+      el("a", { href: link("") }, "Compare"),
       el(
         "div.figures",
-        TILES.filter(([kind]) => found.counts[kind] || ["regressed", "improved"].includes(kind)).map(
-          ([kind, how]) =>
-            el(
-              "a.figure" + (found.counts[kind] ? (how ? "." + how : "") : ".zero"),
-              { href: link(kind) },
-              el("b", words.number(found.counts[kind] || 0)),
-              el("span", kind),
-            ),
+        shown.map((kind) =>
+          el(
+            `a.figure.${found.counts[kind] ? KINDS[kind] : "zero"}`,
+            { href: link(kind) },
+            el("b", words.number(found.counts[kind] || 0)),
+            el("span", kind),
+          ),
         ),
       ),
       found.versions.length
@@ -163,38 +152,26 @@
             el("span.quiet", "Versions: "),
             found.versions
               .slice(0, 6)
-              .map(([name, x, y], i) => (i ? ", " : "") + name + " " + (x || "–") + " → " + (y || "–"))
+              .map(([name, x, y], i) => `${(i ? ", " : "") + name} ${x || "–"} → ${y || "–"}`)
               .join(""),
           )
         : el("p.small.quiet", "No version changed."),
-      lost
-        ? el(
-            "p.small",
-            words.count(lost, "operator") + " missing in one of the two runs. They cannot be compared.",
-          )
-        : null,
+      lost > 0 &&
+        el(
+          "p.small",
+          `${words.count(lost, "operator")} missing in one of the two runs. They cannot be compared.`,
+        ),
       lines.length
-        ? el(
-            "ul.list",
-            lines.map((line) =>
-              el(
-                "li",
-                el(
-                  "a.grow.mono",
-                  {
-                    href: address.format("operator", [index.operators[line.operator]], {
-                      case: Object.values(line.examples)[0],
-                    }),
-                  },
-                  words.short(index.operators[line.operator]),
-                ),
-                el("span.quiet.small", words.arrow(index.columns[line.column])),
-                Object.entries(line.counts).map(([kind, n]) =>
-                  el("span.chip", words.number(n) + " " + kind),
-                ),
-              ),
+        ? controls.list(lines, (line) => [
+            controls.operator(
+              "grow.mono",
+              index.operators[line.operator],
+              words.short(index.operators[line.operator]),
+              { case: Object.values(line.examples)[0] },
             ),
-          )
+            el("span.quiet.small", words.arrow(index.columns[line.column])),
+            Object.entries(line.counts).map(([kind, n]) => el("span.chip", `${words.number(n)} ${kind}`)),
+          ])
         : el("p.quiet", lost ? "Nothing that both runs have is worse." : "Nothing is worse."),
     );
   }
@@ -207,7 +184,7 @@
         const at = run.columns.indexOf(column);
         if (at < 0) return null;
         const counts = run.standings[at];
-        const total = counts.slice(0, 5).reduce((x, y) => x + y, 0);
+        const total = sum(counts.slice(0, 5));
         return total ? Number(((100 * counts[0]) / total).toFixed(2)) : null;
       }),
     }));
@@ -215,10 +192,10 @@
       run.state !== "complete" ? "partial" : run.unlike ? "not the operators of the newest run" : "",
     );
     const open = (at) => (window.location.hash = address.format("overview", [], { run: index.runs[at].id }));
-    return el(
-      "section.panel",
-      { "aria-labelledby": "h-trend" },
-      el("h2", { id: "h-trend" }, "Operators whose cases all pass, run by run"),
+    return section(
+      "trend",
+      "Operators whose cases all pass, run by run",
+      null,
       charts.trend(
         index.runs.map((run) => words.when(run.started)),
         series,
@@ -227,45 +204,32 @@
         "%",
         open,
       ),
-      marks.some(Boolean)
-        ? el(
-            "p.small.quiet",
-            "A hollow circle is an incomplete run, or a run of other operators than the newest: its share " +
-              "cannot be compared.",
-          )
-        : null,
+      marks.some(Boolean) &&
+        el(
+          "p.small.quiet",
+          "A hollow circle is an incomplete run, or a run of other operators than the newest: its share " +
+            "cannot be compared.",
+        ),
     );
   }
 
   function worst(index) {
-    return el(
-      "section.panel",
-      { "aria-labelledby": "h-worst" },
-      el(
-        "div.row.between",
-        el("h2", { id: "h-worst" }, "Worst failures of the newest run"),
-        el("a", { href: "#/failures" }, "All " + words.number(index.failureCount)),
-      ),
+    return section(
+      "worst",
+      "Worst failures of the newest run",
+      el("a", { href: "#/failures" }, `All ${words.number(index.failureCount)}`),
       index.failures.length
-        ? el(
-            "ul.list",
-            index.failures.map((group) =>
-              el(
-                "li",
-                controls.outcome(group.outcome, group.stage),
-                el(
-                  "a.grow.mono",
-                  { href: address.format("operator", [group.overloads[0]], { case: group.case }) },
-                  names.listed(group.overloads.map(words.short), 2),
-                ),
-                el(
-                  "span.quiet.small",
-                  words.count(group.cases, "case") + ", blame: " + (group.blame || "unknown"),
-                ),
-                group.known.slice(0, 1).map((issue) => outside(issue.link, "known")),
-              ),
+        ? controls.list(index.failures, (group) => [
+            controls.outcome(group.outcome, group.stage),
+            controls.operator(
+              "grow.mono",
+              group.overloads[0],
+              names.listed(group.overloads.map(words.short), 2),
+              { case: group.case },
             ),
-          )
+            el("span.quiet.small", `${words.count(group.cases, "case")}, blame: ${group.blame || "unknown"}`),
+            group.known.slice(0, 1).map((issue) => outside(issue.link, "known")),
+          ])
         : el("p.quiet", "Nothing failed."),
     );
   }
@@ -278,7 +242,7 @@
       const rows = index.familyStandings
         .filter((row) => row[1] === column)
         .map(([family, , ...counts]) => ({
-          name: (index.families.names[family] || "(none)") + " " + counts.reduce((a, b) => a + b, 0),
+          name: `${index.families.names[family] || "(none)"} ${sum(counts)}`,
           counts,
           key: index.families.names[family],
         }))
@@ -299,29 +263,23 @@
       );
     };
     if (columns.length) draw(columns[0]);
-    return el(
-      "section.panel",
-      { "aria-labelledby": "h-families" },
-      el(
-        "div.row.between",
-        el("h2", { id: "h-families" }, "Families, worst first"),
-        columns.length > 1
-          ? controls.select(
-              "on",
-              columns[0],
-              columns.map((c) => [c, words.arrow(index.columns[c])]),
-              (c) => draw(Number(c)),
-            )
-          : null,
-      ),
+    const choice = columns.map((c) => [c, words.arrow(index.columns[c])]);
+    return section(
+      "families",
+      "Families, worst first",
+      columns.length > 1 && controls.select("on", columns[0], choice, (c) => draw(Number(c))),
       box,
     );
   }
 
-  const share = (counts, at) =>
-    counts[at] /
-    Math.max(
-      1,
-      counts.reduce((a, b) => a + b, 0),
-    );
+  const sum = (counts) => counts.reduce((a, b) => a + b, 0);
+
+  const share = (counts, at) => counts[at] / Math.max(1, sum(counts));
+
+  // A panel with a heading; `aside` stands beside that.
+  function section(id, title, aside, ...content) {
+    const heading = el("h2", { id: `h-${id}` }, title);
+    const top = aside === null ? heading : el("div.row.between", heading, aside);
+    return el("section.panel", { "aria-labelledby": `h-${id}` }, top, content);
+  }
 })();

@@ -26,17 +26,12 @@
       main.append(
         el(
           "div.stack",
-          el(
-            "div.head",
-            el(
-              "div",
-              el("h1", "Tolerances"),
-              el(
-                "p.about",
-                "Errors of passing cases, in units in the last place of PyTorch's result, from the run of ",
-                words.when(index.runs[data.run].started),
-              ),
-            ),
+          controls.heading(
+            "Tolerances",
+            [
+              "Errors of passing cases, in units in the last place of PyTorch's result, from the run of ",
+              words.when(index.runs[data.run].started),
+            ],
             download.menu("tolerances", () => this.flat(), download.all("tolerances")),
           ),
           this.filters,
@@ -58,28 +53,23 @@
           (!get("beyond") || [...pair.by.values()].some(beyond)),
       );
       this.bar(asked.params);
-      this.count.textContent =
-        words.count(this.shown.length, "operator and dtype pair") +
-        ", largest errors first; choose a row to see its distribution";
+      const pairs = words.count(this.shown.length, "operator and dtype pair");
+      this.count.textContent = `${pairs}, largest errors first; choose a row to see its distribution`;
       const chosen = this.shown.find((pair) => pair.id === get("row")) || this.shown[0];
       this.draw(chosen);
       this.chosen = chosen ? chosen.id : "";
-      if (this.table) this.ready.then(() => this.table.replaceData(this.shown));
+      if (this.table) this.table.built.then(() => this.table.replaceData(this.shown));
       else this.build();
     }
 
     bar(params) {
-      const typing =
-        this.filters.contains(document.activeElement) && document.activeElement.type === "search";
-      if (typing) return;
+      if (controls.typing(this.filters)) return;
       const set = (name) => (value) => address.change({ [name]: value, row: "" });
       const used = new Set(this.pairs.map((pair) => pair.dtype));
       const dtypes = this.index.dtypeOrder.filter((d) => used.has(d)).map((d) => this.index.dtypes[d]);
       fill(
         this.filters,
-        el(
-          "div.filters",
-          { role: "search", "aria-label": "Filters" },
+        controls.filters(
           controls.search("Search operators", params.get("q") || "", set("q")),
           controls.select(
             "dtype",
@@ -100,27 +90,21 @@
     draw(pair) {
       if (!pair) return fill(this.chart, el("p.quiet", "Nothing matches."));
       const { index, data } = this;
+      const name = index.operators[pair.operator];
       const rows = [...pair.by.entries()].sort(([a], [b]) => a - b);
       fill(
         this.chart,
         el(
           "div.row.between",
-          el(
-            "h2",
-            el(
-              "a.mono",
-              { href: address.format("operator", [index.operators[pair.operator]]) },
-              index.operators[pair.operator],
-            ),
-            " in " + index.dtypes[pair.dtype],
-          ),
+          el("h2", controls.operator("mono", name, name), ` in ${index.dtypes[pair.dtype]}`),
           el(
             "div.chips",
             rows.map(([column, row]) =>
-              el(
-                "a.chip",
-                { href: address.format("operator", [index.operators[pair.operator]], { case: row[13] }) },
-                words.arrow(index.columns[column]) + ": worst case " + row[13],
+              controls.operator(
+                "chip",
+                name,
+                `${words.arrow(index.columns[column])}: worst case ${row[13]}`,
+                { case: row[13] },
               ),
             ),
           ),
@@ -135,69 +119,51 @@
 
     build() {
       const { index } = this;
+      const name = (pair) => index.operators[pair.operator];
+      const dtype = (pair) => index.dtypes[pair.dtype];
       const choose = (pair) => address.change({ row: pair.id });
       const narrow = window.innerWidth < 720;
       const first = [
-        {
-          ...grid.column({
-            title: "operator",
-            field: "operator",
-            cell: (p) =>
-              el(
-                "button.fold",
-                {
-                  type: "button",
-                  tabindex: "-1",
-                  onclick: () => choose(p),
-                  title: index.operators[p.operator],
-                },
-                el("span.op", words.short(index.operators[p.operator])),
-              ),
-            sort: (p) => index.operators[p.operator],
-          }),
+        grid.column({
+          title: "operator",
+          field: "operator",
+          cell: (p) =>
+            el(
+              "button.fold",
+              { type: "button", tabindex: "-1", onclick: () => choose(p), title: name(p) },
+              el("span.op", words.short(name(p))),
+            ),
+          sort: name,
           frozen: true,
           width: narrow ? 140 : 260,
-        },
-        {
-          ...grid.column({
-            title: "dtype",
-            field: "dtype",
-            cell: (p) => index.dtypes[p.dtype],
-            sort: (p) => index.dtypes[p.dtype],
-          }),
-          width: 92,
-        },
+        }),
+        grid.column({ title: "dtype", field: "dtype", cell: dtype, sort: dtype, width: 92 }),
       ];
-      const number = (title, column, at, width) => ({
-        ...grid.column({
+      const number = (title, column, at, width) =>
+        grid.column({
           title,
-          field: column + "/" + at,
+          field: `${column}/${at}`,
           number: true,
           cell: (p) => words.few(p.by.get(column)?.[at]),
           sort: (p) => p.by.get(column)?.[at],
-        }),
-        width: width || 78,
-      });
-      const worst = (column) => ({
-        ...grid.column({
+          width: width || 78,
+        });
+      const worst = (column) =>
+        grid.column({
           title: "worst case",
-          field: column + "/case",
+          field: `${column}/case`,
           cell: (p) =>
             p.by.has(column)
-              ? el(
-                  "a.link.mono",
-                  {
-                    href: address.format("operator", [index.operators[p.operator]], {
-                      case: p.by.get(column)[13],
-                    }),
-                    tabindex: "-1",
-                  },
+              ? controls.operator(
+                  "link.mono",
+                  name(p),
                   p.by.get(column)[13],
+                  { case: p.by.get(column)[13] },
+                  { tabindex: "-1" },
                 )
               : "",
-        }),
-        width: 122,
-      });
+          width: 122,
+        });
       const groups = this.columns.map((column) =>
         grid.group(words.arrow(index.columns[column]), [
           number("cases", column, 4, 66),
@@ -210,17 +176,13 @@
           worst(column),
         ]),
       );
-      this.ready = new Promise((resolve) => {
-        this.table = grid.grid(this.box, {
-          data: this.shown,
-          index: "id",
-          height: grid.height(this.box, 420),
-          layout: "fitDataStretch",
-          columns: [...first, ...groups],
-          rowFormatter: (row) =>
-            row.getElement().classList.toggle("chosen", row.getData().id === this.chosen),
-        });
-        this.table.on("tableBuilt", resolve);
+      this.table = grid.grid(this.box, {
+        data: this.shown,
+        index: "id",
+        height: grid.height(this.box, 420),
+        layout: "fitDataStretch",
+        columns: [...first, ...groups],
+        rowFormatter: grid.marking("chosen", (pair) => pair.id === this.chosen),
       });
     }
 
@@ -252,7 +214,7 @@
   function gather(rows) {
     const found = new Map();
     for (const row of rows) {
-      const id = row[0] + "-" + row[2];
+      const id = `${row[0]}-${row[2]}`;
       if (!found.has(id)) found.set(id, { id, operator: row[0], dtype: row[2], by: new Map() });
       const by = found.get(id).by;
       if (!by.has(row[1])) by.set(row[1], row);

@@ -4,7 +4,7 @@
   const whole = new Intl.NumberFormat("en");
 
   function count(number, noun) {
-    return whole.format(number) + " " + noun + (number === 1 ? "" : "s");
+    return `${whole.format(number)} ${noun}${number === 1 ? "" : "s"}`;
   }
 
   function percent(part, total) {
@@ -13,7 +13,7 @@
     // Only exactly all is 100%, and only exactly none is 0%.
     if (part === total) return "100%";
     if (part === 0) return "0%";
-    return Math.min(99.9, Math.max(0.1, share)).toFixed(share >= 10 && share <= 99 ? 0 : 1) + "%";
+    return `${Math.min(99.9, Math.max(0.1, share)).toFixed(share >= 10 && share <= 99 ? 0 : 1)}%`;
   }
 
   function few(value) {
@@ -37,7 +37,7 @@
     return name.replace(/^aten\./, "").replace(/\.default$/, "");
   }
 
-  const arrow = (column) => column[0] + " → " + column[1];
+  const arrow = (column) => `${column[0]} → ${column[1]}`;
 
   Conformance.words = { number: (n) => whole.format(n), count, percent, few, when, short, arrow };
 })();
