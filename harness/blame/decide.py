@@ -170,12 +170,7 @@ _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
 
 
 def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
-    """The blame for a failure that was looked into.
-
-    Args:
-        charge: At stage `LOAD`, `RUN` or `COMPARE`.
-        testimonies: Of all witnesses that were asked.
-    """
+    """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked."""
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
     blame, why = UNKNOWN, "No witness tells the graph from the backend."

@@ -30,10 +30,7 @@ from harness.run import DeviceLost
 def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
     """Whose failure it is.
 
-    Args:
-        trial: The failure.
-        dead: Names of witnesses that do not survive being asked.
-        announce: Told the name of each witness before it is asked.
+    `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
     """
     complaint = trial.complaint
     announce(_AGAIN)

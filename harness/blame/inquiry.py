@@ -16,7 +16,7 @@ from harness.blame.decide import at_once
 from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint
 from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation
-from harness.execute import Death, Group, MemberKey, Result, Supervisor, Task, WorkerFailed
+from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
 
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3
@@ -38,18 +38,13 @@ def signature(result: Result) -> str:
 
 
 def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) -> list[Result]:
-    """The failures of `task` with whose they are.
-
-    Raises:
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
-    """
+    """The failures of `task` with whose they are."""
     groups = {group.index: group for group in task.groups}
     found: dict[int, tuple[str, str]] = {}
     kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
-        decision = at_once(
-            Charge(result.stage, result.outcome, task.converter, result.backend, result.message)
-        )
+        charge = Charge(result.stage, result.outcome, task.converter, result.backend, result.message)
+        decision = at_once(charge)
         if decision is not None:
             found[i] = decision.blame, decision.evidence
         else:
@@ -73,9 +68,6 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
 
     A witness that kills the process is passed over for the complaint at hand, and for all others where
     it does so repeatedly or hangs. A complaint that cannot be looked into at all is absent.
-
-    Raises:
-        WorkerFailed: no worker can be started.
     """
     found: dict[int, Blamed] = {}
     deaths: Counter[str] = Counter()
@@ -140,13 +132,12 @@ def _complaints(
 
 def _spread(ordered: Sequence[int], results: Sequence[Result]) -> list[int]:
     """The first case of every structure, then the second of every structure, and so on."""
-    seen: defaultdict[int, int] = defaultdict(int)
-    rounds: list[tuple[int, int, int]] = []
-    for place, i in enumerate(ordered):
-        structure = results[i].case[0]
-        rounds.append((seen[structure], place, i))
-        seen[structure] += 1
-    return [i for _, _, i in sorted(rounds)]
+    seen: Counter[int] = Counter()
+    rounds: dict[int, int] = {}
+    for i in ordered:
+        rounds[i] = seen[results[i].case[0]]
+        seen[results[i].case[0]] += 1
+    return sorted(ordered, key=rounds.__getitem__)
 
 
 def _inherit(
@@ -175,8 +166,8 @@ def _inherit(
 
 
 def _invocation(result: Result, groups: dict[int, Group]) -> Invocation:
-    key: MemberKey = result.case
-    return dict(groups[key[0]].cases)[key[1]]
+    group, case = result.case
+    return dict(groups[group].cases)[case]
 
 
 def _size(invocation: Invocation) -> tuple[int, int]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -26,7 +25,6 @@ from harness.core import Array, Invocation, is_float
 #: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
 #: question arises.
 Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bool]
-
 
 #: The call and PyTorch's outputs: whether the call itself asks the question.
 Asked = Callable[[Invocation, Sequence[Array]], bool]
@@ -62,9 +60,7 @@ class OpenQuestion:
         question."""
         text = text_of(operator, opset)
         if self.quote:
-            if " ".join(self.quote.split()) in text:
-                return f"ONNX {operator}: “{self.quote}”."
-            return None
+            return f"ONNX {operator}: “{self.quote}”." if self.quote in text else None
         if any(word in text.lower() for word in self.silent_on):
             return None
         return f"The specification of ONNX {operator} (opset {opset}) does not mention {self.subject}."
@@ -72,20 +68,15 @@ class OpenQuestion:
 
 def text_of(operator: str, opset: int) -> str:
     """The operator's specification at `opset`: its own text and that of its attributes, inputs and outputs,
-    white space normalised.
-
-    Raises:
-        onnx.defs.SchemaError: no such operator then.
-    """
+    white space normalised. Raises `onnx.defs.SchemaError` where there is no such operator then."""
     schema = onnx.defs.get_schema(operator, opset)
-    parts = [schema.doc or ""]
-    parts += [a.description for a in schema.attributes.values()]
+    parts = [a.description for a in schema.attributes.values()]
     parts += [p.description for p in (*schema.inputs, *schema.outputs)]
-    return " ".join(" ".join(parts).split())
+    return " ".join(" ".join([schema.doc or "", *parts]).split())
 
 
 def _is_float(array: Array) -> bool:
-    return array.dtype.kind == "f" or str(array.dtype) in ("bfloat16",)
+    return array.dtype.kind == "f" or str(array.dtype) == "bfloat16"
 
 
 def _has_nan(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
@@ -118,9 +109,8 @@ def _within_any_range(array: Array) -> Array:
 
 
 def _makes_integers_of_floats(invocation: Invocation, expected: Sequence[Array]) -> bool:
-    return any(is_float(spec.dtype) for spec in invocation.tensors()) and any(
-        array.dtype.kind in "iu" for array in expected
-    )
+    from_float = any(is_float(spec.dtype) for spec in invocation.tensors())
+    return from_float and any(array.dtype.kind in "iu" for array in expected)
 
 
 def _divides_by_zero(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
@@ -141,14 +131,6 @@ def _within_width(array: Array) -> Array:
 
 def _reduces_nothing(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     return inputs[0] is not None and inputs[0].size == 0 and outputs[0].size > 0
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    return next((onnx.helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
-
-
-def _takes_unsorted(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
-    return bool(_attribute(node, "sorted", 1) == 0)
 
 
 def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
@@ -213,7 +195,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
     ),
     OpenQuestion(
         operators=frozenset({"TopK"}),
-        arises=_takes_unsorted,
+        arises=lambda node, inputs, outputs: any(a.name == "sorted" and a.i == 0 for a in node.attribute),
         quote="If \"sorted\" is 0, order of returned 'Values' and 'Indices' are undefined.",
         subject="the order of unsorted elements",
         calm=None,

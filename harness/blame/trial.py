@@ -43,13 +43,7 @@ _STAND_INS = tuple(1 + 0.25 * n for n in range(13))
 
 @dataclass(frozen=True)
 class BackendAnswer:
-    """What a backend makes of a model.
-
-    Attributes:
-        outputs: One per output; None where it failed.
-        error: Why it failed.
-        unsupported: Whether it admits a gap.
-    """
+    """What a backend makes of a model: its outputs, or why it failed, and whether it admits a gap."""
 
     outputs: tuple[Array, ...] | None = None
     error: str = ""
@@ -57,15 +51,8 @@ class BackendAnswer:
 
 
 class Trial:
-    """A failure and the means to look into it.
-
-    Args:
-        complaint: The failure.
-        settings: The run's.
-        converter: Started converters by name.
-        backend: Started backends by name.
-        exports: Kept for all trials of one task.
-    """
+    """A failure and the means to look into it: started converters and backends by name, and the exports that
+    all trials of one task share."""
 
     def __init__(
         self,
@@ -128,12 +115,8 @@ class Trial:
         return None if other is self else other
 
     def under(self, change: Callable[[Array], Array]) -> Trial | None:
-        """The same failure with changed inputs; None where it does not show at the same elements with them.
-
-        Args:
-            change: As `with_inputs` takes it. Where it changes nothing, this trial is
-                returned.
-        """
+        """The same failure with inputs changed as `with_inputs` does, itself where that changes nothing; None
+        where it does not show at the same elements with them."""
         if self.got is None:
             return None
         invocation = with_inputs(self.invocation, change)
@@ -183,12 +166,7 @@ class Trial:
     def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
         """The export of this case's structure alone; made once for all trials of the structure.
 
-        Args:
-            converter: Makes it.
-            kind: Tells the exports of one structure apart.
-
-        Raises:
-            Exception: the converter's own.
+        `kind` tells the exports of one structure apart. What the converter raises is raised each time.
         """
         key = self.complaint.group.index, kind
         if key not in self._exports:
@@ -292,12 +270,8 @@ def _short(error: Exception) -> str:
 
 
 def with_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> Invocation:
-    """`invocation` with the storage of every tensor changed; complex ones stay.
-
-    Args:
-        invocation: The call.
-        change: Of an array to another of its shape and dtype, or to itself where nothing is to change.
-    """
+    """`invocation` with the storage of every tensor changed to an array of its shape and dtype, or to itself
+    where nothing is to change; complex ones stay."""
 
     def changed(spec: TensorSpec) -> TensorSpec:
         flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)

@@ -41,9 +41,7 @@ class Witness:
 
     Attributes:
         name: Unique; for a person, where the witness could not be asked.
-        turn: When it is asked.
         place: Among the witnesses of its turn; the lowest is asked first.
-        testify: Asks it.
     """
 
     name: str
@@ -52,13 +50,12 @@ class Witness:
     testify: Testify
 
 
+Factory: TypeAlias = Callable[[Settings], Iterable[Witness]]
 #: Filled at import by `add_witnesses`.
-FACTORIES: list[Callable[[Settings], Iterable[Witness]]] = []
+FACTORIES: list[Factory] = []
 
 
-def add_witnesses(
-    factory: Callable[[Settings], Iterable[Witness]],
-) -> Callable[[Settings], Iterable[Witness]]:
+def add_witnesses(factory: Factory) -> Factory:
     """Add the witnesses that a run with some settings has; for those that hang on the settings."""
     FACTORIES.append(factory)
     return factory
@@ -86,9 +83,5 @@ def backends_to_ask(named: tuple[str, ...] | None = None, *, last: bool = False)
     if named is None:
         willing = [e for e in BACKENDS.entries() if e.witness is not None and e.last_witness is last]
         named = tuple(e.name for e in sorted(willing, key=lambda e: e.witness or 0))
-    installed = []
-    for name in named:
-        entry, argument = BACKENDS.find(name)
-        if entry.probe(argument) is None:
-            installed.append(name)
-    return tuple(installed)
+    found = [(name, *BACKENDS.find(name)) for name in named]
+    return tuple(name for name, entry, argument in found if entry.probe(argument) is None)

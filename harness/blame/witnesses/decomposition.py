@@ -38,10 +38,6 @@ class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
     calls the kernel (`asinh`): these would confirm whatever the kernel computes.
-
-    Args:
-        kernel: The operator.
-        definition: Its own.
     """
 
     def __init__(self, kernel: OpOverload, definition: Callable[..., Any]) -> None:
@@ -77,9 +73,7 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
     call = bind(trial.invocation)
     kernel = overload(trial.invocation.overload)
     definition = own_definition(kernel)
-    if trial.got is None or definition is None:
-        return
-    if not _takes(definition, call):
+    if trial.got is None or definition is None or not _takes(definition, call):
         return
     torch.default_generator.manual_seed(0)
     tensors = build_tensors(trial.invocation)
@@ -91,17 +85,11 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
         return
     outputs = [to_numpy(t) for t in results]
     if compare(trial.judge, trial.reference, outputs).problem is None:
-        yield Testimony(
-            Role.DECOMPOSITION,
-            Finding.CONFIRMS,
-            "PyTorch's decomposition of the operator agrees with the eager kernel.",
-        )
+        words = "PyTorch's decomposition of the operator agrees with the eager kernel."
+        yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, words)
     elif trial.is_same(outputs):
-        yield Testimony(
-            Role.DECOMPOSITION,
-            Finding.CONTRADICTS,
-            f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result.",
-        )
+        words = f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result."
+        yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, words)
 
 
 def _takes(definition: Callable[..., Any], call: BoundCall) -> bool:

@@ -38,8 +38,5 @@ def ask_one_element(trial: Trial) -> Iterator[Testimony]:
         (result,) = call_invocation(trial.invocation, operands)
         singly[place] = to_numpy(result).reshape(())
     if trial.is_same([singly]):
-        yield Testimony(
-            Role.PYTORCH,
-            Finding.CONTRADICTS,
-            f"PyTorch gives {trial.complaint.backend}'s result itself for one element at a time.",
-        )
+        words = f"PyTorch gives {trial.complaint.backend}'s result itself for one element at a time."
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)

@@ -19,9 +19,6 @@ def repeat_call(trial: Trial) -> Iterator[Testimony]:
     for _ in range(_TIMES):
         again = run_reference(trial.invocation).expected
         if compare(trial.judge, trial.reference, again).problem is not None:
-            yield Testimony(
-                Role.PYTORCH,
-                Finding.CONTRADICTS,
-                "PyTorch gives another result when it is called again with the same inputs.",
-            )
+            words = "PyTorch gives another result when it is called again with the same inputs."
+            yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)
             return

@@ -76,9 +76,8 @@ def _values(
     names: list[str], trial: Trial, model: onnx.ModelProto, reference: Reference
 ) -> dict[str, Array] | None:
     """The values of the graph called `names`."""
-    feeds = trial.feeds(model, reference)
     known: dict[str, Array] = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
-    known.update(feeds)
+    known.update(trial.feeds(model, reference))
     inside = [name for name in names if name not in known]
     probed = onnx.ModelProto()
     probed.CopyFrom(model)

@@ -21,6 +21,5 @@ def check_validity(trial: Trial) -> Iterator[Testimony]:
         said = " ".join(str(error).split())[:200]
         yield Testimony(Role.MODEL, Finding.INVALID, f"ONNX's strict shape inference rejects it: {said}.")
     else:
-        yield Testimony(
-            Role.MODEL, Finding.VALID, "The ONNX checker and strict shape inference accept the model."
-        )
+        words = "The ONNX checker and strict shape inference accept the model."
+        yield Testimony(Role.MODEL, Finding.VALID, words)
