@@ -28,7 +28,11 @@ from .case_changes import (
     ChangeKind as ChangeKind,
     Changes as Changes,
     EndedCases as EndedCases,
+    Numbers as Numbers,
+    Vocabulary as Vocabulary,
     case_keys as case_keys,
+    column_numbers as column_numbers,
+    combined_numbers as combined_numbers,
     compare_cases as compare_cases,
     paired as paired,
 )
@@ -51,10 +55,4 @@ from .run_diff import (
     compare_runs as compare_runs,
     version_changes as version_changes,
     why as why,
-)
-from .vocabulary import (
-    Numbers as Numbers,
-    Vocabulary as Vocabulary,
-    column_numbers as column_numbers,
-    combined_numbers as combined_numbers,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,14 @@ from harness.gate.case_changes import (
     ChangeKind,
     Changes,
     EndedCases,
+    Numbers,
+    Vocabulary,
     case_keys,
+    column_numbers,
+    combined_numbers,
     compare_cases,
     ordered_numbers,
 )
-from harness.gate.vocabulary import Numbers, Vocabulary, column_numbers, combined_numbers
 from harness.record import completeness, read_flaky, read_run_info, store
 
 #: What is looked at of each row.
@@ -103,43 +106,20 @@ class Diff:
 
 
 def compare_runs(before: Path, after: Path) -> Diff:
-    """What changed from the run `before` to the run `after`.
+    """What changed from the run `before` to the run `after`, by overload, converter, backend and shape mode.
 
     What a run was to run and did not is no change.
     """
     there = completeness(after)
-    found = diff(
-        store.read(before, COLUMNS),
-        store.read(after, COLUMNS),
-        flaky=read_flaky(before) | read_flaky(after),
-        lost={ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished},
-        versions=version_changes(read_run_info(before).versions, read_run_info(after).versions),
-    )
-    return replace(found, missing=there.said)
-
-
-def diff(
-    before: pa.Table,
-    after: pa.Table,
-    *,
-    flaky: Collection[CaseKey] = (),
-    lost: Mapping[ChangeKind, Collection[str]] | None = None,
-    versions: Mapping[str, tuple[str, str]] | None = None,
-) -> Diff:
-    """Compare the rows of two runs, by overload, converter, backend and shape mode; both have `COLUMNS`.
-
-    Args:
-        flaky: Cases that are known to end in two ways.
-        lost: New or gone → overloads of which such cases are no change.
-    """
-    versions = versions or {}
-    rows = pa.concat_tables([before.select(COLUMNS), after.select(COLUMNS)]).combine_chunks()
-    first = before.num_rows
-    changes = _changes(rows, first, flaky)
+    lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
+    versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
+    tables = [store.read(run, COLUMNS) for run in (before, after)]
+    rows, first = pa.concat_tables(tables).combine_chunks(), tables[0].num_rows
+    changes = _changes(rows, first, read_flaky(before) | read_flaky(after))
     was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
     row = np.where(now < 0, was, now)
     kept = np.ones(len(row), dtype=bool)
-    for kind, names in (lost or {}).items():
+    for kind, names in lost.items():
         of_lost = pc.is_in(rows["overload"], pa.array(names, pa.string())).to_numpy()
         kept &= ~(of_lost[row] & (changes.change == CHANGES.index(kind)))
     change, was, now, row = (values[kept] for values in (changes.change, was, now, row))
@@ -162,11 +142,10 @@ def diff(
         before_rules, after_rules = (side[number] for side in rules)
         other = None if before_rules == after_rules else (before_rules, after_rules)
         reason = why(versions, converter, backend, other)
-        overloads.append(
-            OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason)
-        )
+        found = OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason)
+        overloads.append(found)
     total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
-    return Diff(total, tuple(overloads), versions)
+    return Diff(total, tuple(overloads), versions, there.said)
 
 
 def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:

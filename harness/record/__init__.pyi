@@ -39,6 +39,5 @@ from .run_info import (
     write_run_info as write_run_info,
 )
 from .schema import to_verdicts as to_verdicts
-from .select import Selection as Selection
-from .store import resolve_case as resolve_case
+from .store import Selection as Selection, resolve_case as resolve_case
 from .writer import RunWriter as RunWriter

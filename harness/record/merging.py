@@ -123,12 +123,8 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
             set_aside.append(str(error))
             continue
         if info.shard is None:
-            what = (
-                "was merged already"
-                if info.shards
-                else "is a whole run, not a shard (pytest harness --shard I/N)"
-            )
-            raise ResultsError(f"{directory} {what}: leave it out")
+            whole = "is a whole run, not a shard (pytest harness --shard I/N)"
+            raise ResultsError(f"{directory} {'was merged already' if info.shards else whole}: leave it out")
         shard = ShardRun(directory, info, found)
         twice = shards.setdefault((shard.index, found.count), shard)
         if twice is not shard:

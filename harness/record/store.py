@@ -1,16 +1,19 @@
-"""A run as one table, finished or not."""
+"""A run as one table, finished or not, and the rows of it that a person asks for by name."""
 
 from __future__ import annotations
 
 import difflib
+import fnmatch
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.compare import Verdict
+from harness.core import overloads as names
 from harness.record import layout, parquet, progress
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
@@ -120,3 +123,62 @@ def _remove_parts(results_dir: Path) -> None:
             directory.rmdir()
     except OSError as error:
         raise ResultsError(f"cannot remove {directory}: {reason(error)}; its rows are kept twice") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Names to keep, column by column of the record; an empty column keeps everything.
+
+    Overloads, packets or globs of them, as after ``--op``; names or globs of the others.
+    """
+
+    overload: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    converter: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    family: tuple[str, ...] = ()
+    blame: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
+
+    def read(self, results_dir: Path, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """The rows of a run that are selected.
+
+        Args:
+            where: A further condition.
+
+        Raises:
+            ResultsError: the run cannot be read, or holds nothing under a name that was asked for; near
+                ones are named.
+        """
+        for name, wanted in vars(self).items():
+            if not wanted:
+                continue
+            known = sorted(set(read(results_dir, [name])[name].to_pylist()) - {""})
+            chosen = [value for word in wanted for value in _named(results_dir, name, word, known)]
+            condition = pc.field(name).isin(chosen)
+            where = condition if where is None else where & condition
+        return read(results_dir, columns, where)
+
+
+def _named(results_dir: Path, column: str, word: str, known: Sequence[str]) -> list[str]:
+    # These are checked where they are typed: that a run has none is an answer.
+    if column in ("blame", "outcome", "stage"):
+        return [word]
+    if column == "overload":
+        dotted = names.normalise(word)
+        found = [
+            name
+            for name in known
+            if fnmatch.fnmatchcase(name, dotted) or fnmatch.fnmatchcase(names.packet(name), dotted)
+        ]
+        near = names.near_names(dotted, known)
+    else:
+        found = [name for name in known if fnmatch.fnmatchcase(name, word)]
+        near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    if found:
+        return found
+    option = "op" if column == "overload" else column
+    few = f"; it has {', '.join(known)}" if len(known) <= 12 else ""
+    hint = f"; near: {', '.join(near)}" if near else few
+    raise ResultsError(f"{results_dir} has no case of --{option} {word}{hint}")

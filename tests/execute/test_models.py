@@ -28,7 +28,7 @@ from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.record.layout import ResultsError
-from harness.record.select import Selection
+from harness.record.store import Selection
 from harness.run.backend import BACKENDS
 
 pytestmark = pytest.mark.slowest(6)

@@ -111,6 +111,7 @@ def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes
     summed = judge.accumulates and judge.terms is None
     scaled = summed and _shrinks(reference.arguments)
     marked = _chosen(reference.marked, near) if summed else None
+    finite = [None if a is None else np.where(np.isfinite(a), 1.0, np.nan) for a in marked or ()]
     return Golden(
         invocation=reference.invocation,
         inputs=reference.feeds,
@@ -118,7 +119,7 @@ def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes
         truth=_chosen(reference.truth, near) if any(near) else None,
         magnitude=_chosen(reference.magnitude, near) if summed else None,
         unscaled=_chosen(reference.unscaled, near) if scaled else None,
-        marked=None if marked is None else tuple(None if a is None else _finite(a) for a in marked),
+        marked=tuple(finite) if marked else None,
         condition=_chosen(
             [None if s is None else s.condition for s in sensitivity] if sensitivity else None, sensitive
         ),
@@ -143,19 +144,12 @@ def _flushed(reference: Reference, free: frozenset[int]) -> tuple[Array, ...] | 
     return tuple(np.zeros_like(a) if i in free else a for i, a in enumerate(reference.flushed))
 
 
-def _finite(array: Array) -> Array:
-    return np.where(np.isfinite(array), 1.0, np.nan)
-
-
 def _shrinks(arguments: Mapping[str, Any]) -> bool:
     return any(
         abs(value) < 1
         for name, value in arguments.items()
         if name in SCALES and isinstance(value, int | float)
     )
-
-
-# Models
 
 
 def _memory(judge: Judge) -> AbstractContextManager[None]:

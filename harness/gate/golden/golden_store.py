@@ -76,18 +76,6 @@ class Manifest:
         ]
         return lines + ',\n "goldens": {\n' + ",\n".join(entries) + "\n }\n}\n"
 
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Read what `json` gave.
-
-        Raises:
-            ValueError: it is something else.
-        """
-        data = of_json(dict[str, Any], text)
-        if data.get("format") != FORMAT:
-            raise ValueError(f"format {data.get('format')}, this harness reads {FORMAT}")
-        return of_data(cls, data)
-
 
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of the set in `directory`.
@@ -97,7 +85,10 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST_FILE
     try:
-        return Manifest.from_json(path.read_text(encoding="utf-8"))
+        data = of_json(dict[str, Any], path.read_text(encoding="utf-8"))
+        if data.get("format") != FORMAT:
+            raise ValueError(f"format {data.get('format')}, this harness reads {FORMAT}")
+        return of_data(Manifest, data)
     except FileNotFoundError:
         raise ResultsError(
             f"{directory} holds no goldens: it has no {MANIFEST_FILE}; "

@@ -143,7 +143,8 @@ class Dataset:
         if not same:
             self.place.upload(run / layout.VERDICTS_FILE, rows)
         # What was set aside was the same run before it came to its end.
-        self._clear(f"{SET_ASIDE}/{run_id}")
+        aside = f"{SET_ASIDE}/{run_id}"
+        self.place.remove(list(self.place.files(aside)), aside)
         if rows not in there:
             return Addition(run, run_id, Became.ADDED)
         return Addition(run, run_id, Became.UPDATED if changed or not same else Became.UNCHANGED)
@@ -247,9 +248,8 @@ class Dataset:
         return ArchivedRun(info, rows, files)
 
     def _aside(self, files: Sequence[str]) -> list[Aside]:
-        names = sorted({name.split("/")[1] for name in files if name.startswith(f"{SET_ASIDE}/")})
         found = []
-        for name in names:
+        for name in sorted({name.split("/")[1] for name in files if name.startswith(f"{SET_ASIDE}/")}):
             try:
                 said = json.loads(self.place.read(f"{SET_ASIDE}/{name}/{REASON_FILE}"))
                 found.append(Aside(name, str(said["reason"]), datetime.fromisoformat(said["since"])))
@@ -283,9 +283,6 @@ class Dataset:
             self.place.upload(file, f"{aside}/{file.relative_to(run).as_posix()}")
         self.place.write(_reason(why), f"{aside}/{REASON_FILE}")
         return Addition(run, run_id, Became.SET_ASIDE, why)
-
-    def _clear(self, directory: str) -> None:
-        self.place.remove(list(self.place.files(directory)), directory)
 
 
 def require_run(run: Path) -> None:
