@@ -37,10 +37,7 @@ _DRAWN = "generated"
 
 
 def prepare(given: Any) -> None:
-    """Complete the options: a missing one comes from the baseline, or is the default.
-
-    Args:
-        given: pytest's options, which are changed.
+    """Complete pytest's options: a missing one comes from the baseline, or is the default.
 
     Raises:
         UsageProblem: options that do not go together.
@@ -89,13 +86,7 @@ def expected(given: Any) -> Baseline | None:
 
 
 def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Any]:
-    """What one item reports, as plain data.
-
-    Args:
-        compared: Its unit.
-        before: Versions of the baseline.
-        now: Of the run.
-    """
+    """What one item reports, as plain data; `before` and `now` are versions of the baseline and the run."""
     versions = version_changes(before, now)
     return {
         "differences": [as_data(reported(difference, versions)) for difference in compared.differences],
@@ -105,11 +96,7 @@ def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, 
 
 
 class Gate:
-    """Collects what the items report, and ends the run.
-
-    Args:
-        known: What is expected; None where nothing is compared.
-    """
+    """Collects what the items report, and ends the run; `known` is what is expected, if anything is."""
 
     def __init__(self, known: Baseline | None) -> None:
         self._known = known
@@ -128,12 +115,7 @@ class Gate:
         self._other += other
 
     def close(self, given: Any, results_dir: Path, status: int) -> int:
-        """Note the flaky cases in the run, and write the baseline where that was asked for.
-
-        Args:
-            given: pytest's options.
-            results_dir: The finished run.
-            status: pytest's exit status.
+        """Note the flaky cases in the finished run, and write the baseline where that was asked for.
 
         Returns:
             pytest's exit status from now on.

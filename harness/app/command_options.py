@@ -18,11 +18,7 @@ RECORDED = (
 
 
 def add(add: Callable[..., None]) -> None:
-    """Declare the options.
-
-    Args:
-        add: Takes what `argparse` takes.
-    """
+    """Declare the options; `add` takes what `argparse` takes."""
     names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
     number: dict[str, Any] = {"type": int, "metavar": "N"}
     default = Options()

@@ -49,9 +49,6 @@ class UnitSummary:
     """What one unit came to.
 
     Attributes:
-        verdicts: How many rows it has in the record.
-        cases: How many distinct cases were drawn.
-        outcomes: Outcome → how many verdicts.
         compared: With the baseline; None where the run has none.
         open: How many verdicts would be failures but for a specification that leaves the result open.
         notices: What the sources of its cases have to say to a person.
@@ -224,11 +221,7 @@ class Session:
         return run_reusing(unit, self._supervisor, notice, self._library, self.run_info)
 
     def leave_out(self, units: Iterable[Unit]) -> None:
-        """Note that planned units were deselected: the run lacks nothing without them.
-
-        Raises:
-            harness.record.layout.ResultsError: it cannot be written.
-        """
+        """Note that planned units were deselected: the run lacks nothing without them."""
         left = [(unit.overload, unit.word) for unit in units]
         for writer in (self._writer, self._without):
             if writer is not None and left:
@@ -268,12 +261,7 @@ class Session:
         return report_of(summary.compared, self._baseline.versions, self.run_info.versions)
 
     def close(self, exit_status: int | None = None, notes: Iterable[str] = ()) -> None:
-        """End the worker process and complete the record.
-
-        Args:
-            exit_status: pytest's, for ``run.json``.
-            notes: Of other processes that took part in the run, see `UnitSummary.notes`.
-        """
+        """End the worker process and complete the record, with pytest's exit status and the workers' notes."""
         said = tuple(dict.fromkeys([*notes, *self._supervisor.notes]))
         self._supervisor.close()
         self._writer.close()

@@ -30,8 +30,6 @@ class CaseView:
     """Everything that a run knows about a case.
 
     Attributes:
-        run: Its directory.
-        case_id: Of the case.
         invocation: JSON.
         versions: Of what took part in the run.
         verdicts: One per converter, backend and export.

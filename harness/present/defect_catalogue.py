@@ -39,14 +39,7 @@ _CALL, _WORDS = 220, 200
 
 @dataclass(frozen=True)
 class CataloguedRun:
-    """A run that the catalogue rests on.
-
-    Attributes:
-        name: Of its directory.
-        info: Its ``run.json``.
-        cases: Distinct cases.
-        overloads: Operators.
-    """
+    """A run that the catalogue rests on: its directory's name, and its distinct cases and operators."""
 
     name: str
     info: RunInfo
@@ -56,12 +49,7 @@ class CataloguedRun:
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One root cause.
-
-    Attributes:
-        group: What failed.
-        runs: Names of the runs that found it, in the order in which they were given.
-    """
+    """One root cause, and the names of the runs that found it, in the order in which they were given."""
 
     group: FailureGroup
     runs: tuple[str, ...]
@@ -69,22 +57,13 @@ class CatalogueEntry:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Root causes by whose they are.
-
-    Attributes:
-        runs: What it rests on.
-        entries: Worst first; what specifications leave open last.
-    """
+    """The root causes that some runs found, worst first; what specifications leave open is last."""
 
     runs: tuple[CataloguedRun, ...]
     entries: tuple[CatalogueEntry, ...]
 
     def defects(self, run: str | None = None) -> list[CatalogueEntry]:
-        """Those that are somebody's: no declared gaps, nothing left open or undecided.
-
-        Args:
-            run: Only those that this run found.
-        """
+        """Those of a run or of all that are somebody's: no declared gaps, nothing left open or undecided."""
         return [
             entry
             for entry in self.entries

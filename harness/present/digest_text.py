@@ -25,12 +25,7 @@ _KEYS = {
 
 
 def markdown(found: Digest, link: str = "") -> str:
-    """The digest for the page of a CI job.
-
-    Args:
-        found: The digest.
-        link: Link of the dashboard; "" for none.
-    """
+    """The digest for the page of a CI job, with a link to the dashboard unless that is ""."""
     return "\n".join(_markdown(found, link)) + "\n"
 
 
@@ -98,9 +93,7 @@ def _failures(found: Digest) -> Iterator[str]:
 def chat(found: Digest, link: str = "") -> dict[str, Any]:
     """The digest as the payload of an incoming webhook: Slack, Mattermost and Google Chat take ``text``.
 
-    Args:
-        found: The digest.
-        link: Link of the dashboard; "" for none.
+    It ends with a link to the dashboard unless that is "".
     """
     return {"text": "\n".join(_chat(found, link))}
 

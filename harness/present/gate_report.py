@@ -106,14 +106,7 @@ def _within_chance(found: BaselineComparison) -> Iterator[str]:
 
 
 def markdown(found: BaselineComparison, *, before: str, after: str, limit: int = 50) -> str:
-    """The differences for a pull request.
-
-    Args:
-        found: The differences.
-        before: What to call the first side.
-        after: What to call the second.
-        limit: Most rows of each kind.
-    """
+    """The differences between `before` and `after` for a pull request, at most `limit` rows of each kind."""
     lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", ""]
     lines.append(f"{summary(found)}; compared {_compared(found)}.")
     if found.missing:

@@ -17,7 +17,6 @@ def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool)
     """A row per operator, totals per group of points, and the defects.
 
     Args:
-        surveys: In any order.
         excuses: The exceptions that were applied.
         whole: Whether every operator was surveyed, so that an exception of no use shows.
     """

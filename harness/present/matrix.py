@@ -133,12 +133,7 @@ def matrix(verdicts: pa.Table) -> Matrix:
 
 
 def render(counts: Matrix, limit: int = 20) -> RenderableType:
-    """The matrix for a terminal.
-
-    Args:
-        counts: The matrix.
-        limit: Most operators to show. Those that pass everywhere share one line.
-    """
+    """The matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line."""
     open_rows = [row for row in counts.rows if not row.passing]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
     table.add_column("operator", footer=f"all {count(len(counts.rows), 'operator')}", overflow="fold")

@@ -29,14 +29,11 @@ _Row: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class MovedCase:
-    """A case that passes in both runs with different errors.
+    """A case that passes in both runs with different errors: those of the earlier run are the old ones.
 
     Attributes:
-        case_id: Its id.
-        old_ulp: Largest error in the earlier run, units in the last place; None where none was measured.
-        new_ulp: In the later run.
-        old_abs: Largest error in the earlier run, in the unit of the values.
-        new_abs: In the later run.
+        old_ulp: Largest error, units in the last place; None where none was measured.
+        old_abs: Largest error, in the unit of the values.
     """
 
     case_id: str
@@ -57,14 +54,8 @@ class Moved:
     """The cases of one overload × dtype × converter × backend × kind of shapes.
 
     Attributes:
-        overload: Dotted name.
-        dtype: The cases' main dtype.
-        converter: Name.
-        backend: Name.
-        shape_mode: ``static`` or ``dynamic``.
         compared: How many pass in both runs.
-        old_p99: 99th percentile of the error in the earlier run, ULP.
-        new_p99: In the later run.
+        old_p99: 99th percentile of the error in the earlier run, ULP; `new_p99` in the later one.
         cases: Those that moved, furthest first.
     """
 
@@ -86,8 +77,7 @@ class Movement:
     Attributes:
         versions: Name → version in the earlier and the later run, where they differ; "" for none.
         compared: Cases that pass in both runs.
-        broken: Cases that passed in the earlier run and fail in the later one.
-        mended: The other way round.
+        broken: Cases that passed in the earlier run and fail in the later one; `mended` the other way round.
         moved: Where numbers moved, furthest first.
     """
 
@@ -111,14 +101,7 @@ class Movement:
 def movement(
     old: pa.Table, new: pa.Table, old_versions: Mapping[str, str], new_versions: Mapping[str, str]
 ) -> Movement:
-    """Compare the cases that two runs share.
-
-    Args:
-        old: Rows of the earlier run; `COLUMNS` are looked at.
-        new: Of the later run.
-        old_versions: What took part in the earlier run.
-        new_versions: In the later run.
-    """
+    """Compare the cases that two runs share, of rows with `COLUMNS`, and the versions that took part."""
     tables = [rows.select(COLUMNS) for rows in (old, new)]
     keys = case_keys(pa.concat_tables(tables))
     _, *places = paired(keys[: old.num_rows], keys[old.num_rows :])
@@ -172,12 +155,7 @@ def _p99(ulps: Sequence[float | None]) -> float:
 
 
 def render(found: Movement, limit: int | None = None) -> RenderableType:
-    """The movement for a terminal.
-
-    Args:
-        found: It.
-        limit: Most rows to show; None for all.
-    """
+    """The movement for a terminal: at most `limit` rows, or all for None."""
     parts: list[RenderableType] = []
     for name, (old, new) in found.versions.items():
         parts.append(Text(f"{plain(name)}: {plain(old or 'absent')} → {plain(new or 'absent')}"))

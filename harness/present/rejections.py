@@ -25,14 +25,7 @@ TOLERATED = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Rejection:
-    """One operator.
-
-    Attributes:
-        overload: Its name.
-        rejected: Cases that PyTorch rejected.
-        drawn: Cases in all.
-        message: PyTorch's most frequent message, in one of its wordings.
-    """
+    """One operator: how many drawn cases were rejected, mostly with `message`, in one of its wordings."""
 
     overload: str
     rejected: int
@@ -44,8 +37,8 @@ def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
     """The operators with more than one rejected case in `TOLERATED`, worst first.
 
     Args:
-        verdicts: All rows; `COLUMNS` are looked at.
-        rejected: The rows for which `REJECTED` holds; `REJECTED_COLUMNS` are looked at.
+        verdicts: All rows, with `COLUMNS`.
+        rejected: The rows for which `REJECTED` holds, with `REJECTED_COLUMNS`.
     """
     drawn = verdicts.select(["overload", "case_id"]).group_by("overload")
     totals = {

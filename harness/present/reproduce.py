@@ -26,10 +26,8 @@ def command(
     Args:
         results_dir: The run that recorded it.
         case_id: Its id, or the beginning of it.
-        converter: Only with this one; None for all.
-        backend: Only with this one; None for all.
+        converter: Only with this one; None for all. The same holds for `backend`.
         model: The model of the case, as its user named it; None for an operator's case.
-        cwd: Where to type it; None for the current directory.
     """
     words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
     if model is not None:

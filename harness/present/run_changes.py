@@ -31,12 +31,7 @@ def summary(found: Diff) -> str:
 
 
 def render(found: Diff, limit: int = 20) -> RenderableType:
-    """The comparison for a terminal.
-
-    Args:
-        found: What changed.
-        limit: Most lines of each kind of change.
-    """
+    """The comparison for a terminal, with at most `limit` lines of each kind of change."""
     return Group(*_lines(found, limit))
 
 
@@ -60,14 +55,7 @@ def _lines(found: Diff, limit: int) -> Iterator[RenderableType]:
 
 
 def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
-    """The comparison for a pull request.
-
-    Args:
-        found: What changed.
-        before: What to call the first run.
-        after: What to call the second.
-        limit: Most rows of each kind of change.
-    """
+    """The comparison of `before` and `after` for a pull request, at most `limit` rows of each kind."""
     lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
     if found.missing:
         lines += ["", f"**Not checked**: {markdown_cell(found.missing)}."]

@@ -39,11 +39,8 @@ class DigestColumn:
     """One converter and backend.
 
     Attributes:
-        converter: Name.
-        backend: Name.
         operators: Status → operators, without those that are missing.
-        passed: Cases.
-        total: Cases that could have passed.
+        passed: Cases, out of the `total` that could have passed.
     """
 
     converter: str
@@ -63,9 +60,7 @@ class Digest:
     """A run in a few lines.
 
     Attributes:
-        info: Its ``run.json``.
         there: What it has, and what is missing.
-        columns: By converter and backend.
         groups: The distinct failures, worst first, without what a specification leaves open.
         against: The name of what it was compared with; "" for nothing.
         found: The differences; None without a comparison.
@@ -114,11 +109,7 @@ class Digest:
 
 
 def digest(run: Path, against: str | None = None) -> Digest:
-    """Sum up a run.
-
-    Args:
-        run: Its directory.
-        against: A run, a baseline or a git revision, as `conformance diff` takes it.
+    """Sum up a run, compared with a run, a baseline or a git revision, as `conformance diff` takes it.
 
     Raises:
         ResultsError: one of them cannot be read.

@@ -15,12 +15,7 @@ from harness.run import BACKENDS
 
 
 def header(plan: Plan, options: Options) -> list[str]:
-    """The lines at the top of a session: versions, who takes part, and who cannot and why.
-
-    Args:
-        plan: What will run.
-        options: The options behind it.
-    """
+    """The lines at the top of a session: versions, who takes part, and who cannot and why."""
     runtimes = [name for entry in BACKENDS.defaults() for name in entry.distributions or ()]
     installed = installed_versions(runtimes)
     named = ("torch", "onnx", "onnxscript", *runtimes, "hypothesis")
@@ -56,15 +51,7 @@ def _participants(plan: Plan, kind: str, known: list[str], chosen: tuple[str, ..
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressState:
-    """How far a run is.
-
-    Attributes:
-        cases: How many are done.
-        failures: How many of them failed.
-        items_done: How many pytest items are done.
-        items: How many pytest items there are.
-        elapsed: Seconds since the run began.
-    """
+    """How far a run is: cases, failed cases and pytest items that are done, and seconds since it began."""
 
     cases: int
     failures: int
@@ -103,12 +90,7 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """Counts what is done, from its creation on.
-
-    Args:
-        items: How many pytest items there are.
-        clock: Seconds from any origin.
-    """
+    """Counts what is done of so many pytest items, from its creation on; `clock` gives seconds."""
 
     def __init__(self, items: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._items = items

@@ -26,14 +26,7 @@ _COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 def print_summary(
     console: Console, results_dir: Path, *, operators: int = 20, groups: int = 10, cwd: Path | None = None
 ) -> None:
-    """Print a run's summary.
-
-    Args:
-        console: Where to print; its width and its colours are used.
-        results_dir: The run, finished or not.
-        operators: Most rows of the matrix.
-        groups: Most groups of failures.
-        cwd: What paths are relative to; None for the current directory.
+    """Print a run's summary: at most so many operators and groups of failures, paths relative to `cwd`.
 
     Raises:
         ResultsError: the run cannot be read.

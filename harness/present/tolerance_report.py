@@ -40,22 +40,17 @@ class ErrorDistribution:
     error of some case. Wrong answers are counted, and have no part in the errors.
 
     Attributes:
-        overload: Dotted name.
         dtype: The cases' main dtype.
-        converter: Name.
-        backend: Name.
         shape_mode: ``static`` or ``dynamic``.
         cases: How many passed with outputs that have an error in ULP.
         wrong: How many gave a wrong answer.
         median_ulp: Units in the last place of PyTorch's result, as are the next two.
         p99_ulp: 99th percentile.
-        max_ulp: Maximum.
         max_abs: In the unit of the values.
         rtol: The rtol of the smallest pair that accepts all, as `harness.compare` defines it; None if no
             element needs one, or if the record is older than these numbers.
         atol: The atol of that pair, in the unit of the values.
         default_rtol: The default of `torch.testing` for the dtype; None if there is none.
-        default_atol: The same for atol.
         worst_case: Id of the case at the maximum.
     """
 
@@ -84,11 +79,7 @@ _Key: TypeAlias = tuple[str, ...]
 
 
 def distributions(verdicts: pa.Table) -> list[ErrorDistribution]:
-    """The tolerance matrix, largest errors first.
-
-    Args:
-        verdicts: Rows for which `COMPARED` holds; `COLUMNS` are looked at.
-    """
+    """The tolerance matrix, largest errors first, of rows with `COLUMNS` for which `COMPARED` holds."""
     right: defaultdict[_Key, list[dict[str, Any]]] = defaultdict(list)
     wrong: defaultdict[_Key, int] = defaultdict(int)
     for row in verdicts.select(COLUMNS).to_pylist():
@@ -130,15 +121,10 @@ def _largest(rows: Sequence[dict[str, Any]], name: str) -> float | None:
 
 
 def write(found: Sequence[ErrorDistribution], directory: Path, about: dict[str, Any]) -> list[Path]:
-    """Write the matrix as CSV, JSON and Parquet.
-
-    Args:
-        found: The matrix.
-        directory: Made where it is missing.
-        about: What the JSON document says beside ``rows``.
+    """Write the matrix as ``tolerance.csv``, ``.json`` and ``.parquet``; the JSON has `about` too.
 
     Returns:
-        The files, ``tolerance.csv``, ``.json``, ``.parquet``.
+        The files.
 
     Raises:
         ResultsError: they cannot be written.
@@ -163,12 +149,7 @@ def write(found: Sequence[ErrorDistribution], directory: Path, about: dict[str, 
 
 
 def render(found: Sequence[ErrorDistribution], limit: int | None = None) -> RenderableType:
-    """The matrix for a terminal.
-
-    Args:
-        found: Largest errors first.
-        limit: Most rows to show; None for all.
-    """
+    """The matrix for a terminal, largest errors first: at most `limit` rows, or all for None."""
     if not found:
         return Text("No case passed with an error in ULP, so there is nothing to measure.")
     varying = [

@@ -39,12 +39,7 @@ class Account:
 
 
 def render(account: Account, limit: int = 20) -> RenderableType:
-    """The account for a terminal.
-
-    Args:
-        account: What changed.
-        limit: Most lines of each kind.
-    """
+    """The account for a terminal, with at most `limit` lines of each kind."""
     return Group(*_parts(account, limit))
 
 

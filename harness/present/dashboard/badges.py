@@ -19,8 +19,6 @@ def badge(label: str, passing: int, total: int, note: str = "") -> str:
 
     Args:
         label: What it is about: ``dynamo → ort-cpu``.
-        passing: Operators of which every case passes.
-        total: All operators that took part.
         note: Said after the numbers: ``partial``.
     """
     value = f"{passing:,}/{total:,} operators" if total else "no operators"

@@ -24,9 +24,8 @@ class Built:
 
     Attributes:
         gathered: The runs, oldest first, and what was set aside.
-        coded: Their rows, without those of operators that a run has lost.
+        coded: Their rows, without those of operators that a run has lost; `lost` has these per run.
         words: What the numbers mean.
-        lost: Per run, the operators that it has lost.
     """
 
     gathered: Gathered
@@ -117,12 +116,7 @@ class Built:
 
 
 def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> Built:
-    """Read all runs; those that cannot be read are set aside.
-
-    Args:
-        directories: Of the runs, in any order.
-        progress: Told what is being done.
-    """
+    """Read all runs; those that cannot be read are set aside. `progress` is told what is being done."""
     gathered = gather(directories)
     words = Words()
     coded: list[CodedRun] = []

@@ -32,12 +32,7 @@ class CaseIndex:
     _chunks: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, run: CodedRun, rank: Numbers) -> dict[str, Any]:
-        """Take a run in, and give what the page needs to know of it.
-
-        Args:
-            run: Its rows.
-            rank: Operator's number → its place on the page.
-        """
+        """Take a run in, and give what the page needs to know of it; `rank` gives operators' places there."""
         fresh = np.flatnonzero(~np.isin(run.key, self._keys))
         if len(fresh):
             self._open_chunk(run, fresh, rank)

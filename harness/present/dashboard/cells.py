@@ -22,9 +22,6 @@ class Tallies:
     """One number per (operator, column) pair that has rows.
 
     Attributes:
-        operator: The pair's operator.
-        column: The pair's column.
-        passes: Cases that passed.
         total: Cases that could have passed: all but those that PyTorch rejects.
         failures: Cases that are somebody's failure.
     """

@@ -63,14 +63,7 @@ class ShownState(CaseState):
 class CodedRun(EndedCases):
     """One run's rows as numbers of the `Words` of the site, a row per place in each array.
 
-    A key has 64 bits that identify case, export, converter and backend in all runs.
-
-    Attributes:
-        operator: Numbers of `Words.operators`.
-        column: Of `Words.columns`.
-        dtype: Of `Words.dtypes`.
-        bucket: Of `Words.buckets`.
-        case: Case ids.
+    A key has 64 bits that identify case, export, converter and backend in all runs; `case` has the case ids.
     """
 
     operator: Numbers
@@ -85,14 +78,7 @@ class CodedRun(EndedCases):
 
 @dataclass
 class Words:
-    """What the numbers stand for.
-
-    Attributes:
-        operators: Overloads.
-        columns: (converter, backend).
-        dtypes: Names.
-        families: Operator's number → its family, the newest run's.
-    """
+    """What the numbers stand for; `families` has each operator's family, the newest run's."""
 
     operators: Vocabulary[str] = field(default_factory=Vocabulary)
     columns: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)

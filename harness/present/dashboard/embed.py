@@ -34,11 +34,7 @@ def script(name: str, data: Any) -> str:
 
 
 def write_script(directory: Path, name: str, data: Any) -> int:
-    """Write ``directory/data/NAME.js``; its size in bytes.
-
-    Raises:
-        ResultsError: it cannot be written.
-    """
+    """Write ``directory/data/NAME.js``; its size in bytes."""
     return write_text(directory / "data" / f"{name}.js", script(name, data))
 
 

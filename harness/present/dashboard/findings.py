@@ -26,10 +26,8 @@ class FailingProperty:
     Attributes:
         property: ``ceil_mode=True``, ``self is empty``.
         sentence: What was seen, in words, without the counts.
-        fails: Failing cases with the property.
-        cases: Cases with it.
-        other_fails: Failing cases without it.
-        other_cases: Cases without it.
+        fails: Failing ones of the `cases` with the property.
+        other_fails: Failing ones of the `other_cases` without it.
     """
 
     property: str
@@ -47,7 +45,6 @@ class RecordedCall:
     Attributes:
         structure: Shared by calls that differ in values only: these speak for one call, not for many.
         invocation: JSON.
-        fails: Whether it fails.
     """
 
     structure: str
@@ -58,8 +55,7 @@ class RecordedCall:
 def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
     """What failing calls of one operator have in common and others lack, clearest first.
 
-    Args:
-        calls: Of one operator in one column: those that pass, and those that fail in one way.
+    The calls are those of one column that pass, and those that fail in one way.
     """
     failed = {number for number, one in enumerate(calls) if one.fails}
     if not failed or len(failed) == len(calls):

@@ -21,12 +21,7 @@ _FAILURES = 16
 
 
 def index_data(built: Built, failures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The page's first file.
-
-    Args:
-        built: The runs.
-        failures: Those of the newest run as the page lists them, worst first.
-    """
+    """The page's first file; `failures` are those of the newest run as the page lists them, worst first."""
     words = built.words
     return {
         "harness": harness.__version__,

@@ -57,8 +57,6 @@ class Beside:
     """What lies beside the rows of a run.
 
     Attributes:
-        minimal: Its shrunk cases.
-        known: Known defects.
         graphs: (overload, converter) → graph.
         scripts: (case id, converter, backend) → script.
     """
@@ -72,13 +70,9 @@ class Beside:
 def operator_data(
     overload: str, rows: pa.Table, beside: Beside, wanted: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Everything that the page of an operator shows of one run.
+    """Everything that the page of an operator shows of one run, out of its rows with `COLUMNS`.
 
-    Args:
-        overload: Its name.
-        rows: Its rows, `COLUMNS`.
-        beside: What lies beside them.
-        wanted: Case ids that other views link to, beside those of failures.
+    `wanted` are case ids that other views link to, beside those of failures.
     """
     listed = rows.to_pylist()
     minimal = [m for m in beside.minimal if m.overload == overload]

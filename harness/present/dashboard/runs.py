@@ -16,13 +16,7 @@ COMPLETE, PARTIAL = "complete", "partial"
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRun:
-    """One run that is shown.
-
-    Attributes:
-        directory: Where it is.
-        info: Its ``run.json``.
-        flaky: Cases that are known to end in two ways.
-    """
+    """One run that is shown; `flaky` are the cases that are known to end in two ways."""
 
     directory: Path
     info: RunInfo
@@ -68,12 +62,7 @@ _SHARD_WORDS = {
 
 @dataclass(frozen=True)
 class SetAside:
-    """A directory that was given and is not shown.
-
-    Attributes:
-        name: Its last part.
-        message: Why, in a line.
-    """
+    """A directory that was given and is not shown: the last part of its name, and why in a line."""
 
     name: str
     message: str
@@ -81,12 +70,7 @@ class SetAside:
 
 @dataclass
 class Gathered:
-    """What was found in the directories that were given.
-
-    Attributes:
-        runs: Oldest first.
-        aside: In the order in which they were given.
-    """
+    """What was found in the directories that were given: runs, oldest first, and what is set aside."""
 
     runs: list[SiteRun]
     aside: list[SetAside]

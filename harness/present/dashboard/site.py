@@ -30,14 +30,7 @@ _MARKS = ("index.html", "summary.json", "data")
 
 @dataclass(frozen=True)
 class Site:
-    """A site that was written.
-
-    Attributes:
-        directory: Where.
-        runs: How many runs it shows.
-        aside: What it does not show.
-        summary: What its ``summary.json`` says.
-    """
+    """A site that was written: what it shows, what it does not, and what its ``summary.json`` says."""
 
     directory: Path
     runs: int

@@ -15,11 +15,7 @@ from harness.present.dashboard.runs import COMPLETE
 
 
 def write_summary(directory: Path, built: Built) -> dict[str, Any]:
-    """Write ``summary.json`` and ``badges/``; what the former says.
-
-    Raises:
-        ResultsError: they cannot be written.
-    """
+    """Write ``summary.json`` and ``badges/``; what the former says."""
     data = _summary(built)
     state = "" if not built.runs or built.runs[-1].state == COMPLETE else "partial"
     for column in data["columns"]:
