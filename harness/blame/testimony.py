@@ -148,8 +148,6 @@ class BlameTask:
     """Failures to hear witnesses about.
 
     Attributes:
-        complaints: The failures.
-        settings: The run's.
         dead: Complaint index → witnesses that did not survive being asked about it.
         barred: Witnesses that are not to be asked about any.
     """

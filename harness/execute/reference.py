@@ -86,12 +86,7 @@ class Reference:
 
 
 def run_reference(invocation: Invocation) -> Reference:
-    """Run the case in PyTorch eager on the CPU.
-
-    Raises:
-        NothingToCompare: no output is a tensor.
-        Exception: PyTorch's own, where it rejects the invocation.
-    """
+    """Run the case in PyTorch eager on the CPU; raises `NothingToCompare` where no output is a tensor."""
     tensors = build_tensors(invocation)
     feeds = tuple(to_numpy(t) for t in tensors)
     outputs = call_invocation(invocation, tensors)

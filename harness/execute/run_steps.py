@@ -20,12 +20,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class StepFailure:
-    """Why a case got no further than a step.
+    """Why a case got no further than a step, in the words of whoever took it.
 
-    Attributes:
-        stage: The step.
-        outcome: `UNSUPPORTED`, `ERROR`, or `BUILT` where the model cannot be run on this machine.
-        error: In the words of whoever took the step.
+    The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` where the model cannot be run on this machine.
     """
 
     stage: Stage

@@ -91,7 +91,6 @@ class Supervisor:
             current = stack.pop()
             done: set[tuple[MemberKey, str]] = set()
             step: Step | None = None
-            death: Death | None = None
             for message in self.serve(current):
                 if isinstance(message, Step):
                     step = message
@@ -99,12 +98,10 @@ class Supervisor:
                     done.update((r.case, r.backend) for r in message)
                     yield message
                 elif isinstance(message, Death):
-                    death = message
-            if death is not None:
-                verdicts, rest = _after_death(current, done, step, death)
-                if verdicts:
-                    yield verdicts
-                stack.extend(rest)
+                    verdicts, rest = _after_death(current, done, step, message)
+                    if verdicts:
+                        yield verdicts
+                    stack.extend(rest)
 
     def resize(self, bases: Sequence[Invocation], count: int) -> list[tuple[Invocation, ...]]:
         """At most `count` valid invocations of other sizes for each of `bases`, in their order."""

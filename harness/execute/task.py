@@ -86,12 +86,9 @@ class Resized:
 
 @dataclass(frozen=True)
 class Step:
-    """What the worker is about to do; if it dies or hangs, this is what it was doing.
+    """What the worker is about to do, with which cases; if it dies or hangs, this is what it was doing.
 
-    Attributes:
-        stage: Of the pipeline.
-        backend: At stages `LOAD`, `RUN` and `COMPARE`, else None.
-        cases: All that take part.
+    The backend is None but at the stages `LOAD`, `RUN` and `COMPARE`.
     """
 
     stage: Stage

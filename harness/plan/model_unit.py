@@ -119,11 +119,7 @@ def run_model_unit(
     """Run a model's cases; over all, one outcome per case and backend.
 
     A model that kills its process, or hangs, ends the case under way; the others go on in another process.
-    `locate` is asked where each backend's first wrong result begins.
-
-    Raises:
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
-        LookupError: an unknown converter or backend.
+    `locate` is asked where each backend's first wrong result begins. Raises as `run_unit` does.
     """
     found = _Found()
     task = ModelTask(word=unit.word, converter=unit.converter, backends=unit.backends, settings=unit.settings)
@@ -260,11 +256,7 @@ def _outcome(
 
 
 def write_details(results_dir: Path, outcomes: Iterable[ModelOutcome]) -> None:
-    """Add to what a run says; several processes may do so.
-
-    Raises:
-        ResultsError: the file cannot be written.
-    """
+    """Add to what a run says; several processes may do so."""
     text = "".join(f"{as_json(_data(outcome))}\n" for outcome in outcomes)
     try:
         with (results_dir / MODELS_FILE).open("a", encoding="utf-8") as file:

@@ -82,14 +82,11 @@ def from_file(path: Path) -> Again:
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"cannot read {path}: {reason(error)}") from None
     try:
-        documents = [(1, json.loads(text))]
+        found = [(1, json.loads(text))]
     except json.JSONDecodeError:
-        documents = [
-            (i, _parsed(path, i, line)) for i, line in enumerate(text.splitlines(), 1) if line.strip()
-        ]
-    documents = [
-        (i, one) for i, found in documents for one in (found if isinstance(found, list) else [found])
-    ]
+        lines = enumerate(text.splitlines(), 1)
+        found = [(i, _parsed(path, i, line)) for i, line in lines if line.strip()]
+    documents = [(i, one) for i, some in found for one in (some if isinstance(some, list) else [some])]
     if not documents:
         raise ResultsError(f"{path} holds no invocation")
     return Again(

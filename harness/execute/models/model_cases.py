@@ -65,11 +65,11 @@ def _other_values(
         drawn_like = isinstance(new.values, Recipe) and new.values.domain[0] == "like"
         return replace(new, values=change(new.values)) if drawn_like else old  # type: ignore[arg-type]
 
-    found = []
-    for name, change in changes.items():
-        specs = tuple(changed(old, new, change) for old, new in zip(example, drawn, strict=True))
-        found.append(ModelCase(_invocation(model, specs), name))
-    return found
+    pairs = list(zip(example, drawn, strict=True))
+    return [
+        ModelCase(_invocation(model, tuple(changed(old, new, change) for old, new in pairs)), name)
+        for name, change in changes.items()
+    ]
 
 
 def _scaled(recipe: Recipe, factor: float) -> Recipe:
@@ -84,14 +84,12 @@ def _scaled(recipe: Recipe, factor: float) -> Recipe:
 
 
 def _other_sizes(model: LoadedModel, drawn: tuple[TensorSpec, ...]) -> list[ModelCase]:
-    found = []
     axes = [axis for axis in model.axes if axis.others]
-    for axis in axes:
-        found += [_resized(model, drawn, [(axis, size)]) for size in axis.others]
-    for i in range(max((len(axis.others) for axis in axes), default=0)):
-        if len(axes) > 1:
-            found.append(_resized(model, drawn, [(a, a.others[i % len(a.others)]) for a in axes]))
-    return found
+    chosen = [[(axis, size)] for axis in axes for size in axis.others]
+    if len(axes) > 1:
+        most = max(len(axis.others) for axis in axes)
+        chosen += [[(a, a.others[i % len(a.others)]) for a in axes] for i in range(most)]
+    return [_resized(model, drawn, sizes) for sizes in chosen]
 
 
 def _resized(

@@ -71,8 +71,7 @@ def model(
 ) -> Callable[[Callable[[], ModelAndInputs]], Callable[[], ModelAndInputs]]:
     """Register the decorated function as the model `name`; a file that is imported again does so again.
 
-    Raises:
-        ValueError: the name is taken by another function.
+    Another function of that name raises `ValueError`.
     """
 
     def register(make: Callable[[], ModelAndInputs]) -> Callable[[], ModelAndInputs]:

@@ -54,12 +54,10 @@ class LoadedModel:
     """A model with its example inputs.
 
     Attributes:
-        name: For people and for the record.
         module: The user's own, in evaluation mode.
         program: The same, flat.
         inputs: The tensors among the example inputs, in order.
         input_names: One each, by the parameters of `forward`.
-        axes: What varies in a dynamic export.
         exported: The program that a ``.pt2`` file holds; None for a module.
     """
 

@@ -32,12 +32,9 @@ class ModelCase:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelTask:
-    """A model to put through one converter and some backends.
+    """A model, as the user named it, to put through one converter and some backends.
 
-    Attributes:
-        word: As the user named it.
-        settings: `dynamic` says which kind of export.
-        done: What earlier attempts have given a verdict on already.
+    `done` is what earlier attempts have given a verdict on already.
     """
 
     handler: ClassVar[str] = "harness.execute.models.model_runner:carry_out"
@@ -61,7 +58,6 @@ class Growth:
     """How errors grew on the way to one result.
 
     Attributes:
-        case: Index.
         error: The backend's largest error against float64, relative to the largest element of its output.
         own: PyTorch's largest error.
         explained: The largest that rounding every operator's result once explains.
@@ -88,9 +84,7 @@ class Traced:
 
     Attributes:
         case: Index of the failing case.
-        backend: Name; "" for all, where there is no export.
         what: ``control flow`` or ``sizes``.
-        evidence: What shows it.
     """
 
     case: int
@@ -128,16 +122,7 @@ def model_name(word: str) -> str:
 
 
 def refuse_model(case_id: str, overload: str, what: str) -> None:
-    """Say of a model's case what can be done with it in place of what is done with an operator's.
-
-    Args:
-        case_id: The case.
-        overload: What the record calls its operator or model.
-        what: What cannot be done: ``shrunk``.
-
-    Raises:
-        ResultsError: it is a model's.
-    """
+    """Raises `ResultsError` for a case of a model, which cannot be `what` (``shrunk``), and says what can."""
     if overload.startswith(PREFIX):
         raise ResultsError(
             f"case {case_id} is of a whole model and cannot be {what}: "

@@ -48,13 +48,7 @@ _VOLATILE = frozenset({Outcome.CRASH, Outcome.TIMEOUT})
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A run that was recorded.
-
-    Attributes:
-        directory: Where.
-        info: Its ``run.json``.
-        rules: Of the rules that took part, as its basis says; "" for none.
-    """
+    """A run that was recorded; `rules` is what its basis says of those that took part, "" for none."""
 
     directory: Path
     info: RunInfo
@@ -65,15 +59,9 @@ class EarlierRun:
         return not differences(self.info, now, place, self.rules)
 
     def unit(self, overload: str, converter: str, shape_mode: str) -> list[Verdict]:
-        """Its rows of one unit, in their order; none where it did not come to its end.
-
-        Raises:
-            ResultsError: the record is damaged.
-        """
+        """Its rows of one unit, in their order; none where it did not come to its end."""
         word = converter if shape_mode == "static" else f"{converter}-{shape_mode}"
-        if not self._finished(overload, word):
-            return []
-        places = self._places.get(overload)
+        places = self._places.get(overload) if self._finished(overload, word) else None
         if places is None:
             return []
         chosen = self._table.take(pa.array(places))
@@ -130,8 +118,7 @@ class Library:
         ResultsError: there is no such directory.
 
     Attributes:
-        runs: Those that can be read and say what they rest on.
-        notices: What could not be, in lines for a person.
+        notices: What could not be read, in lines for a person.
     """
 
     def __init__(self, directories: Sequence[Path]) -> None:
@@ -173,9 +160,7 @@ def _runs_below(directory: Path, depth: int) -> Iterator[Path]:
         yield directory
     elif depth:
         with os.scandir(directory) as entries:
-            below = sorted(
-                entry.path for entry in entries if entry.is_dir() and not entry.name.startswith(".")
-            )
+            below = sorted(e.path for e in entries if e.is_dir() and not e.name.startswith("."))
         for path in below:
             yield from _runs_below(Path(path), depth - 1)
 
@@ -194,25 +179,17 @@ def notes(library: Library, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
 
 
 def conclude(results_dir: Path, library: Library, words: list[str]) -> RunInfo:
-    """Note in a finished run what it took over, and take the minimal cases over too.
-
-    Args:
-        results_dir: The run.
-        library: What it took from.
-        words: Why it took no more.
+    """Note in a finished run what it took over, and why no more (`words`); take the minimal cases over too.
 
     Raises:
         ResultsError: the run cannot be read or written, or a file of an earlier one is damaged.
     """
     info = read_run_info(results_dir)
     rows = store.read(results_dir, ["case_id", "converter", "backend", "reused_from"]).to_pylist()
-    runs = Counter(row["reused_from"] for row in rows if row["reused_from"])
-    _take_minimal(
-        results_dir,
-        library,
-        info,
-        {(row["case_id"], row["converter"], row["backend"]) for row in rows if row["reused_from"]},
-    )
+    taken = [row for row in rows if row["reused_from"]]
+    runs = Counter(row["reused_from"] for row in taken)
+    reused = {(row["case_id"], row["converter"], row["backend"]) for row in taken}
+    _take_minimal(results_dir, library, info, reused)
     info = replace(
         info, reused={"verdicts": runs.total(), "of": len(rows), "runs": dict(runs), "notes": words}
     )
