@@ -261,7 +261,7 @@ class Session:
         return report_of(summary.compared, self._baseline.versions, self.run_info.versions)
 
     def close(self, exit_status: int | None = None, notes: Iterable[str] = ()) -> None:
-        """End the worker process and complete the record, with pytest's exit status and the workers' notes."""
+        """End the worker process and complete the record with pytest's exit status and the workers' notes."""
         said = tuple(dict.fromkeys([*notes, *self._supervisor.notes]))
         self._supervisor.close()
         self._writer.close()
