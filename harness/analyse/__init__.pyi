@@ -28,20 +28,20 @@ from .grouping import (
     FAILED as FAILED,
     SPEC as SPEC,
     FailureGroup as FailureGroup,
-    call as call,
     failure_groups as failure_groups,
     minimal_data as minimal_data,
 )
-from .known_issues import KnownIssue as KnownIssue, read_known_issues as read_known_issues
+from .known_issues import KnownIssue as KnownIssue, call as call, read_known_issues as read_known_issues
 from .operator_coverage.report import coverage_report as coverage_report
 from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
 from .repro.issue import Report as Report, write_issue as write_issue
 from .repro.script import (
     NoScript as NoScript,
+    ScriptResult as ScriptResult,
+    run_text as run_text,
     write_graph_script as write_graph_script,
     write_script as write_script,
 )
-from .repro.script_check import ScriptResult as ScriptResult, run_text as run_text
 from .shrink.recorded_failures import RecordedFailure as RecordedFailure, failures as failures
 from .shrink.shrink_session import (
     PER_FAILURE as PER_FAILURE,

@@ -60,10 +60,7 @@ class Cause:
 
     Attributes:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
-        converter: Its name; "" where the defect does not depend on it.
-        backend: Name.
-        stage: Where the cases ended.
-        outcome: How.
+        converter: Its name; "" where the defect does not depend on it, as for the backend.
         words: What is wrong.
         operator: In which operator; "" where `words` say all.
     """
@@ -88,21 +85,18 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
     words = words_of(row["signature"])
     # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to it.
     symptom = blame == "converter" and stage not in BEFORE_BACKEND
+    in_backend = blame == "backend" or (blame == "unknown" and stage not in BEFORE_BACKEND)
     by_operator = outcome in SPEECHLESS or symptom or bool(_GENERIC.search(words))
     words += next((f", {said}" for pattern, said in _EVIDENCE if pattern.match(row["evidence"])), "")
     return Cause(
         blame=blame,
         converter=row["converter"] if blame in ("converter", "unknown") else "",
-        backend=row["backend"] if _has_backend(blame, stage) else "",
+        backend=row["backend"] if in_backend else "",
         stage=str(stage),
         outcome=str(outcome),
         words=words,
         operator=family_name(row["overload"].rpartition(".")[0]) if by_operator else "",
     )
-
-
-def _has_backend(blame: str, stage: Stage) -> bool:
-    return blame == "backend" or (blame == "unknown" and stage not in BEFORE_BACKEND)
 
 
 @lru_cache(maxsize=10_000)
@@ -133,7 +127,6 @@ def family_name(packet: str) -> str:
 @cache
 def _aliases() -> Mapping[str, str]:
     """PyTorch's other names for operators."""
-    table: Mapping[str, Mapping[str, str]] = tomllib.loads(
-        (cases_directory() / "aliases.toml").read_text(encoding="utf-8")
-    )
-    return table["aliases"]
+    text = (cases_directory() / "aliases.toml").read_text(encoding="utf-8")
+    aliases: Mapping[str, str] = tomllib.loads(text)["aliases"]
+    return aliases

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -16,25 +17,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause, cause_of
-from harness.analyse.known_issues import KnownIssue
+from harness.analyse.known_issues import KnownIssue, call as call
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
 from harness.record import Minimal
 
 COLUMNS = (
-    "case_id",
-    "overload",
-    "family",
-    "dtype",
-    "converter",
-    "backend",
-    "stage",
-    "outcome",
-    "blame",
-    "evidence",
-    "signature",
-    "message",
-    "invocation",
+    *("case_id", "overload", "family", "dtype", "converter", "backend", "stage"),
+    *("outcome", "blame", "evidence", "signature", "message", "invocation"),
 )
 FAILED = pc.field("outcome").isin([str(outcome) for outcome in Outcome if outcome.is_failure])
 
@@ -51,18 +41,13 @@ class FailureGroup:
     """Failures that look like one defect.
 
     Attributes:
-        converter: The smallest case's.
+        converter: The smallest case's, as are stage, outcome and signature.
         backend: Name; "" if the case failed before it got to one.
-        stage: Where the case ended.
-        outcome: How it ended.
-        signature: Of the failure.
         blame: Whose defect it is: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         evidence: What the smallest case's blame rests on.
         cause: What all have in common, in words.
         cases: How many there are.
-        overloads: In which operators, sorted.
-        dtypes: In which dtypes, sorted.
-        converters: With which converters, sorted.
+        overloads: In which operators, sorted, as are dtypes and converters.
         backends: In which backends, sorted; empty where none took part.
         case_id: The smallest case: fewest tensor elements, then shortest JSON.
         invocation: The smallest case's, JSON.
@@ -100,23 +85,15 @@ class FailureGroup:
 
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data, as ``conformance failures --json`` prints it."""
-        names = (
-            "outcome",
-            "stage",
-            "blame",
-            "cause",
-            "cases",
-            "overloads",
-            "dtypes",
-            "converters",
-            "backends",
-        )
+        names = ("outcome", "stage", "blame", "cause", "cases")
+        spread = ("overloads", "dtypes", "converters", "backends")
         smallest = ("case_id", "converter", "backend", "signature", "message", "evidence", "invocation")
-        data: dict[str, Any] = {name: getattr(self, name) for name in names}
-        data["smallest"] = {name: getattr(self, name) for name in smallest}
-        data["minimal"] = minimal_data(self.minimal)
-        data["known"] = [issue.to_data() for issue in self.known]
-        return data
+        return {
+            **{name: getattr(self, name) for name in (*names, *spread)},
+            "smallest": {name: getattr(self, name) for name in smallest},
+            "minimal": minimal_data(self.minimal),
+            "known": [issue.to_data() for issue in self.known],
+        }
 
 
 def minimal_data(minimal: Minimal | None) -> dict[str, Any] | None:
@@ -132,20 +109,10 @@ def minimal_data(minimal: Minimal | None) -> dict[str, Any] | None:
     }
 
 
-def call(invocation: str) -> str:
-    """An invocation's JSON as a person would write the call; itself where it is of another version."""
-    try:
-        return str(Invocation.from_json(invocation))
-    except InvalidInvocation:
-        return invocation
-
-
 def render(groups: Sequence[FailureGroup], limit: int | None = 10) -> RenderableType:
-    """The groups for a terminal, with what distinguishes each and its smallest case.
+    """The groups, worst first, for a terminal, with what distinguishes each and its smallest case.
 
-    Args:
-        groups: Worst first.
-        limit: Most groups to show; None for all.
+    No more than `limit` are shown; all for None.
     """
     return Group(*_blocks(groups, limit))
 
@@ -189,14 +156,13 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
         shown(listed(group.overloads, 4), style="cyan"),
         shown(said or group.signature or group.message, limit=240),
     ]
-    if group.minimal:
-        details += [shown(f"minimal: {group.minimal.minimal_id} {group.call}", limit=400)]
-        details += [shown("; ".join(group.minimal.matters), limit=240)] if group.minimal.matters else []
-    else:
-        details += [shown(f"smallest: {group.case_id} {group.call}", limit=400)]
-    for issue in group.known[:3]:
-        # A link is there to be clicked or copied.
-        details += [Text(f"known: {plain(issue.link)}", no_wrap=True, overflow="ignore")]
+    which = f"minimal: {group.minimal.minimal_id}" if group.minimal else f"smallest: {group.case_id}"
+    details += [shown(f"{which} {group.call}", limit=400)]
+    if group.minimal and group.minimal.matters:
+        details += [shown("; ".join(group.minimal.matters), limit=240)]
+    # A link is there to be clicked or copied.
+    links = (f"known: {plain(issue.link)}" for issue in group.known[:3])
+    details += [Text(link, no_wrap=True, overflow="ignore") for link in links]
     yield Padding(Group(*details), (0, 0, 0, 4), expand=False)
 
 
@@ -244,7 +210,8 @@ def failure_groups(
     """
     sizes: dict[str, tuple[float, int]] = {}
     groups: dict[Cause, _Members] = {}
-    for row in _rows(verdicts.select(COLUMNS).filter(FAILED)):
+    batches = verdicts.select(COLUMNS).filter(FAILED).to_batches(max_chunksize=1024)
+    for row in chain.from_iterable(batch.to_pylist() for batch in batches):
         cause = cause_of(row)
         if row["case_id"] not in sizes:
             sizes[row["case_id"]] = _size(row["invocation"])
@@ -253,9 +220,7 @@ def failure_groups(
             group.smallest = row
         group.add(row)
         group.causes.add(cause)
-        group.known.update(
-            (issue, None) for issue in known if issue not in group.known and issue.matches(row)
-        )
+        group.known |= {issue: None for issue in known if issue not in group.known and issue.matches(row)}
     shrunk = {(m.case_id, m.converter, m.backend): m for m in minimal}
     found = [_finish(members, shrunk) for members in _united(list(groups.values()))]
     return sorted(found, key=_badness)
@@ -289,10 +254,7 @@ def _united(groups: list[_Members]) -> list[_Members]:
     return kept
 
 
-def _finish(
-    members: _Members,
-    shrunk: Mapping[tuple[str, str, str], Minimal],
-) -> FailureGroup:
+def _finish(members: _Members, shrunk: Mapping[tuple[str, str, str], Minimal]) -> FailureGroup:
     row, cause = members.smallest, members.cause
     smaller = [shrunk[place] for place in members.places & shrunk.keys()]
     return FailureGroup(
@@ -318,11 +280,6 @@ def _finish(
     )
 
 
-def _rows(table: pa.Table) -> Iterator[Mapping[str, Any]]:
-    for batch in table.to_batches(max_chunksize=1024):
-        yield from batch.to_pylist()
-
-
 def _size(invocation: str) -> tuple[float, int]:
     """Tensor elements and characters; an invocation of another version sorts last."""
     try:
@@ -332,9 +289,7 @@ def _size(invocation: str) -> tuple[float, int]:
     return elements, len(invocation)
 
 
-def _order(
-    row: Mapping[str, Any], sizes: Mapping[str, tuple[float, int]]
-) -> tuple[float, int, str, str, str]:
+def _order(row: Mapping[str, Any], sizes: Mapping[str, tuple[float, int]]) -> tuple[Any, ...]:
     return (*sizes[row["case_id"]], row["case_id"], row["converter"], row["backend"])
 
 
@@ -342,7 +297,6 @@ def _severity(outcome: str) -> int:
     return SEVERITY.index(Outcome(outcome))
 
 
-def _badness(group: FailureGroup) -> tuple[bool, int, int, str, str, str, str]:
-    severity = _severity(group.outcome)
-    last = group.blame == SPEC
-    return last, severity, -group.cases, group.overloads[0], group.converter, group.backend, group.signature
+def _badness(group: FailureGroup) -> tuple[Any, ...]:
+    where = group.overloads[0], group.converter, group.backend, group.signature
+    return group.blame == SPEC, _severity(group.outcome), -group.cases, *where

@@ -43,37 +43,14 @@ from harness.record import ResultsError, reason
 FILE = "known_issues.toml"
 #: What `no_longer_failing` looks at.
 COLUMNS = (
-    "case_id",
-    "overload",
-    "dtype",
-    "converter",
-    "backend",
-    "stage",
-    "outcome",
-    "signature",
-    "message",
-    "invocation",
+    *("case_id", "overload", "dtype", "converter", "backend"),
+    *("stage", "outcome", "signature", "message", "invocation"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownIssue:
-    """One entry; what is empty matches everything.
-
-    Attributes:
-        link: Of the upstream issue, pull request or discussion.
-        note: What is wrong, in a sentence.
-        overload: Globs of overloads or packets.
-        converter: Names.
-        backend: Names.
-        stage: Where the cases end.
-        outcome: How.
-        dtype: Names.
-        signature: Substring of the signature.
-        pattern: Regular expression for the signature.
-        message: Regular expression for the failure's own words.
-        call: Regular expression for the call as a person would write it.
-    """
+    """One entry, as the module's text explains it; what is empty matches everything."""
 
     link: str
     note: str
@@ -96,7 +73,7 @@ class KnownIssue:
                 not getattr(self, name) or row[name] in getattr(self, name)
                 for name in ("converter", "backend", "dtype")
             )
-            and (not self.call or re.search(self.call, _call(row["invocation"])) is not None)
+            and (not self.call or re.search(self.call, call(row["invocation"])) is not None)
         )
 
     def matches(self, row: Mapping[str, Any]) -> bool:
@@ -156,12 +133,7 @@ def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
 
 @dataclass(frozen=True)
 class NoLongerFailing:
-    """An entry that a run speaks against.
-
-    Attributes:
-        issue: The entry.
-        passed: How many cases of its kind passed; none failed as it says.
-    """
+    """An entry that a run speaks against: so many cases of its kind passed, and none failed as it says."""
 
     issue: KnownIssue
     passed: int
@@ -174,11 +146,7 @@ class NoLongerFailing:
 def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[NoLongerFailing]:
     """Entries whose operators ran, of whose kind cases passed, and none failed as they say.
 
-    Of an entry that names no operator a run of some operators says nothing.
-
-    Args:
-        known: The entries.
-        verdicts: All rows of a run; `COLUMNS` are looked at.
+    Of an entry that names no operator a run of some operators says nothing. `verdicts` are all of a run.
     """
     if not known:
         return []
@@ -244,7 +212,8 @@ def _entry(path: Path, number: int, data: Any) -> KnownIssue:
     return KnownIssue(**values)
 
 
-def _call(invocation: str) -> str:
+def call(invocation: str) -> str:
+    """An invocation's JSON as a person would write the call; itself where it is of another version."""
     try:
         return str(Invocation.from_json(invocation))
     except InvalidInvocation:
@@ -255,9 +224,6 @@ def render(gone: Sequence[NoLongerFailing]) -> RenderableType:
     """The entries that no longer fail, for a terminal."""
     lines = [Text("Listed as known, and no longer failing:", style="bold green")]
     for one in gone:
-        where = plain(listed(one.issue.overload, 3))
-        lines.append(
-            Text(f"  {where}: {count(one.passed, 'case')} of the kind passed. {plain(one.issue.note)}")
-        )
-        lines.append(Text(f"    {plain(one.issue.link)}"))
+        passed = f"{plain(listed(one.issue.overload, 3))}: {count(one.passed, 'case')} of the kind passed"
+        lines += [Text(f"  {passed}. {plain(one.issue.note)}"), Text(f"    {plain(one.issue.link)}")]
     return Group(*lines)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -74,9 +74,6 @@ def capture_calls(model: LoadedModel) -> Capture:
     A composite operator, such as `linear`, is noted as it is called, which is what exporters see, and so are
     the calls that it is composed of, which are what kernels run. Of an exported program the calls of its
     graph are noted.
-
-    Raises:
-        Exception: the model's own.
     """
     notes = _Notes()
     if model.exported is not None:
@@ -174,7 +171,7 @@ def module_path(node: torch.fx.Node) -> str:
     return path.removeprefix("L['self']").removeprefix(".").removeprefix("model.").removeprefix("model")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _places(module: torch.nn.Module, notes: _Notes) -> Iterator[None]:
     """While it lasts, `notes` knows which module is running."""
     handles = []
@@ -206,25 +203,17 @@ def invocation_of(
 ) -> Invocation:
     """A call as an invocation; one that writes into its argument as the call that returns the result.
 
-    Args:
-        target: What is called.
-        args: Positional arguments.
-        kwargs: The others.
-        describe: Makes a `TensorSpec` of a tensor and of where it stands.
+    `describe` makes a `TensorSpec` of a tensor and of where it stands.
 
     Raises:
         CannotKeep: there is no such invocation.
     """
     target = functional(target)
     given = {a.name: v for a, v in zip(target._schema.arguments, args, strict=False)} | dict(kwargs)
-    arguments = []
-    for argument in target._schema.arguments:
-        if argument.name in given:
-            value = given[argument.name]
-            if argument.name == "generator" and value is None:
-                continue
-            arguments.append((argument.name, _argument(value, argument.name, describe)))
-    return Invocation(str(target), tuple(arguments))
+    if given.get("generator", ...) is None:
+        del given["generator"]
+    names = [argument.name for argument in target._schema.arguments if argument.name in given]
+    return Invocation(str(target), tuple((name, _argument(given[name], name, describe)) for name in names))
 
 
 def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
@@ -258,11 +247,9 @@ def functional(target: OpOverload) -> OpOverload:
     if not target._schema.is_mutable:
         return target
     namespace, packet, name = str(target).split(".")
-    try:
+    with contextlib.suppress(LookupError):
         found = overload(f"{namespace}.{packet.removesuffix('_')}.{name}")
-    except LookupError:
-        raise CannotKeep(f"{target} writes into its argument and has no form that does not") from None
-    mine, others = ([a.name for a in t._schema.arguments] for t in (target, found))
-    if found._schema.is_mutable or mine != others:
-        raise CannotKeep(f"{target} writes into its argument and has no form that does not")
-    return found
+        mine, others = ([a.name for a in t._schema.arguments] for t in (target, found))
+        if not found._schema.is_mutable and mine == others:
+            return found
+    raise CannotKeep(f"{target} writes into its argument and has no form that does not")

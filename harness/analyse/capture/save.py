@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,8 @@ def save_directory(directory: Path, entries: Sequence[CorpusEntry]) -> None:
     for entry in (entry for entry in entries if entry.overload in known):
         by_overload.setdefault(entry.overload, []).append(entry)
     for overload, captured in by_overload.items():
+        corpus.update(overload, partial(_replaced, captured))
 
-        def change(
-            kept: tuple[CorpusEntry, ...], captured: list[CorpusEntry] = captured
-        ) -> list[CorpusEntry]:
-            return [*(entry for entry in kept if entry.origin != "captured"), *captured]
 
-        corpus.update(overload, change)
+def _replaced(captured: list[CorpusEntry], kept: tuple[CorpusEntry, ...]) -> list[CorpusEntry]:
+    return [*(entry for entry in kept if entry.origin != "captured"), *captured]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -16,6 +16,9 @@ from harness.compare import Outcome
 from harness.core import count
 from harness.record import store
 
+T = TypeVar("T")
+K = TypeVar("K")
+
 _COLUMNS = ("case_id", "overload", "dtype", "converter", "backend", "stage", "outcome", "blame", "signature")
 
 
@@ -24,8 +27,6 @@ class UseOutcome:
     """How an operator does with one converter and one backend.
 
     Attributes:
-        converter: Name.
-        backend: Name.
         own_cases: Kinds of the model's own calls that the run has.
         own_failures: Those of them that fail.
         cases: All of the operator's cases in the run that have the dtypes of the model's calls.
@@ -49,7 +50,6 @@ class OperatorUse:
     """An operator of the model.
 
     Attributes:
-        overload: Dotted name.
         calls: How often the model calls it in one forward pass.
         kinds: Kinds of call.
         modules: Modules that call it, the first few.
@@ -71,22 +71,13 @@ class OperatorUse:
 
 
 def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
-    """The operators of a model, worst first.
-
-    Args:
-        captured: The model's calls.
-        run: A recorded run to look them up in; None for none.
+    """The operators of a model, worst first, with what a recorded run says of them where there is one.
 
     Raises:
         ResultsError: the run cannot be read.
     """
-    rows: dict[str, list[dict[str, Any]]] = {}
-    if run is not None:
-        for row in store.read(run, _COLUMNS).to_pylist():
-            rows.setdefault(row["overload"], []).append(row)
-    uses: dict[str, list[Any]] = {}
-    for call in captured.calls:
-        uses.setdefault(call.invocation.overload, []).append(call)
+    rows = _by(store.read(run, _COLUMNS).to_pylist() if run is not None else (), lambda row: row["overload"])
+    uses = _by(captured.calls, lambda call: call.invocation.overload)
     found = []
     for overload, calls in uses.items():
         own = {call.invocation.case_id for call in calls}
@@ -105,21 +96,26 @@ def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
     return sorted(found, key=lambda use: use.rank)
 
 
+def _by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
 def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[UseOutcome]:
-    by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        by_place.setdefault((row["converter"], row["backend"]), []).append(row)
+    by_place = _by(rows, lambda row: (row["converter"], row["backend"]))
     for (converter, backend), cases in sorted(by_place.items()):
         failures = [r for r in cases if Outcome(r["outcome"]).is_failure and r["blame"] != "spec"]
         own_failures = [r for r in failures if r["case_id"] in own]
-        kinds: dict[str, list[Mapping[str, Any]]] = {}
-        for row in own_failures or failures:
-            kinds.setdefault(f"{row['outcome']} at {row['stage']}: {row['signature']}", []).append(row)
+        kinds = _by(
+            own_failures or failures, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}"
+        )
         how, examples = max(kinds.items(), key=lambda item: len(item[1]), default=("", []))
         yield UseOutcome(
             converter,
             backend,
-            len({r["case_id"] for r in cases if r["case_id"] in own}),
+            len(own & {r["case_id"] for r in cases}),
             len({r["case_id"] for r in own_failures}),
             len(cases),
             len(failures),
