@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,11 +20,7 @@ _TAKEN = frozenset({"torch", "inf", "nan", "self", "out"})
 
 @dataclass(frozen=True)
 class CallSource:
-    """One operator call to be written down.
-
-    Attributes:
-        invocation: It.
-    """
+    """One operator call to be written down."""
 
     invocation: Invocation
 
@@ -32,9 +29,8 @@ class CallSource:
         """One per tensor, in order: parameters of ``forward`` and graph inputs."""
         found: list[str] = []
         for name, argument in self.invocation.arguments:
-            tensors = _count(argument)
             base = "x" if name == "self" else name
-            for i in range(tensors):
+            for i in range(_count(argument)):
                 chosen = f"{base}{i}" if isinstance(argument, tuple) else base
                 while chosen in found or chosen in _TAKEN or keyword.iskeyword(chosen):
                     chosen += "_"
@@ -82,17 +78,17 @@ class CallSource:
             Exception: PyTorch's own, where it rejects the call.
         """
         result = self._result
-        if isinstance(result, torch.Tensor):
+        parts = result if isinstance(result, list | tuple) else [result]
+        if all(isinstance(part, torch.Tensor) for part in parts):
             return ""
-        if isinstance(result, list | tuple) and all(isinstance(r, torch.Tensor) for r in result):
-            return ""
-        return _picked(result, "out")
+        found = list(_picked(result, "out"))
+        if not found:
+            raise NothingToCompare("the call returned no tensor")
+        return f"({', '.join(found)},)"
 
     def listed(self, call: str) -> str:
         """The outputs of an expression that calls the module or the operator, as a list."""
-        if isinstance(self._result, torch.Tensor):
-            return f"[{call}]"
-        return f"list({call})"
+        return f"[{call}]" if isinstance(self._result, torch.Tensor) else f"list({call})"
 
     @property
     def is_random(self) -> bool:
@@ -111,12 +107,12 @@ class CallSource:
 
     def module(self) -> list[str]:
         """The class ``Model``."""
-        parameters = ", ".join(("self", *self.names))
-        lines = ["class Model(torch.nn.Module):", f"    def forward({parameters}):"]
         call, picks = self.call(), self.picks
-        if picks:
-            return [*lines, f"        out = {call}", f"        return {picks}"]
-        return [*lines, f"        return {call}"]
+        return [
+            "class Model(torch.nn.Module):",
+            f"    def forward({', '.join(('self', *self.names))}):",
+            *([f"        out = {call}", f"        return {picks}"] if picks else [f"        return {call}"]),
+        ]
 
     def inputs(self, name: str = "inputs") -> list[str]:
         """The dict of input tensors, called `name`."""
@@ -127,10 +123,11 @@ class CallSource:
         single = f"{name} = {{{', '.join(entries)}}}"
         if len(entries) == 1 if "\n" in single else len(single) <= literals.WIDTH:
             return single.split("\n")
-        lines = [f"{name} = {{"]
-        for entry in entries:
-            lines += [f"    {line}" for line in f"{entry},".split("\n")]
-        return [*lines, "}"]
+        return [
+            f"{name} = {{",
+            *(f"    {line}" for entry in entries for line in f"{entry},".split("\n")),
+            "}",
+        ]
 
 
 def _count(argument: Argument) -> int:
@@ -139,18 +136,10 @@ def _count(argument: Argument) -> int:
     return int(isinstance(argument, TensorSpec))
 
 
-def _picked(result: Any, path: str) -> str:
-    """The tensors of a nested result as a tuple expression."""
-    found: list[str] = []
-
-    def visit(part: Any, where: str) -> None:
-        if isinstance(part, torch.Tensor):
-            found.append(where)
-        elif isinstance(part, list | tuple):
-            for i, element in enumerate(part):
-                visit(element, f"{where}[{i}]")
-
-    visit(result, path)
-    if not found:
-        raise NothingToCompare("the call returned no tensor")
-    return f"({', '.join(found)},)"
+def _picked(result: Any, path: str) -> Iterator[str]:
+    """The tensors of a nested result, as expressions over `path`."""
+    if isinstance(result, torch.Tensor):
+        yield path
+    elif isinstance(result, list | tuple):
+        for i, element in enumerate(result):
+            yield from _picked(element, f"{path}[{i}]")

@@ -42,7 +42,6 @@ def near(got, expected, truth, terms, rtol, atol):
     return right | (truth.isfinite() & ((g - truth).abs() <= slack))
 '''
 
-
 #: What random operators draw is compared element by element, as distributions over that many runs.
 _RUNS = 1000
 
@@ -79,14 +78,7 @@ class Criterion:
 def criterion(
     failure: ReproducibleFailure, judge: Judge, reference: Reference, source: CallSource
 ) -> Criterion:
-    """The criterion for one case.
-
-    Args:
-        failure: A mismatch.
-        judge: The operator's.
-        reference: PyTorch's outputs.
-        source: The call as the script writes it.
-    """
+    """The criterion for a mismatch, given the operator's judge and PyTorch's outputs."""
     expected = reference.expected
     if failure.signature in ("number of outputs", "dtype", "shape"):
         return Criterion((), tuple(_structure(judge, reference)))
@@ -99,15 +91,15 @@ def criterion(
     truths: list[str] = []
     named = _NAMED.search(failure.message)
     for i in _compared(judge, reference, int(named[1]) if named else None):
-        got, want = _element(i, len(expected), judge, undefined[i])
+        pick = _index(undefined[i])
+        got, want = f"outputs[{i}]{pick}", f"expected[{i}]{pick}"
         tolerance = _tolerance(judge, expected[i], ruled=i in judge.rules)
         if _needs_truth(judge, reference, i, tolerance, undefined[i]):
             truths = truths or _truth(judge, source)
             helpers = _NEAR.splitlines()
             terms = _terms(judge, reference, i)
-            pick = "" if undefined[i] is None else _index(undefined[i])
             lines += [
-                f"right = near(outputs[{i}]{pick}, expected[{i}]{pick}, truth[{i}]{pick}, {terms}{pick}, "
+                f"right = near({got}, {want}, truth[{i}]{pick}, {terms}{pick}, "
                 f"{tolerance.rtol}, {tolerance.atol})",
                 'assert right.all(), f"wrong at {(~right).nonzero().tolist()}"',
             ]
@@ -117,12 +109,8 @@ def criterion(
                 f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)"
             )
         signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
-        if (
-            signed
-            and i not in judge.rules
-            and expected[i].dtype.kind not in "iub"
-            and (expected[i] == 0).any()
-        ):
+        can_tell = i not in judge.rules and expected[i].dtype.kind not in "iub" and (expected[i] == 0).any()
+        if signed and can_tell:
             lines += [
                 f"o, e = {got}, {want}",
                 'assert (o.signbit() == e.signbit())[(o == 0) & (e == 0)].all(), "sign of zero"',
@@ -160,11 +148,10 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
 
 def _structure(judge: Judge, reference: Reference) -> list[str]:
     unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
-    asked = [i for i in range(len(reference.expected)) if i not in unasked]
     if not unasked:
         return ["assert [(o.dtype, o.shape) for o in outputs] == [(e.dtype, e.shape) for e in expected]"]
     return [
-        f"for i in {asked}:",
+        f"for i in {[i for i in range(len(reference.expected)) if i not in unasked]}:",
         "    assert (outputs[i].dtype, outputs[i].shape) == (expected[i].dtype, expected[i].shape)",
     ]
 
@@ -172,16 +159,8 @@ def _structure(judge: Judge, reference: Reference) -> list[str]:
 def _compared(judge: Judge, reference: Reference, named: int | None) -> list[int]:
     """Outputs that have one right answer, and the one that the harness found wrong."""
     unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
-    return [
-        i
-        for i in range(len(reference.expected))
-        if i not in unasked and (i not in judge.rules or i == named) and judge.rules.get(i) is not anything
-    ]
-
-
-def _element(i: int, count: int, judge: Judge, undefined: Mask | None) -> tuple[str, str]:
-    index = "" if undefined is None or not undefined.any() else _index(undefined)
-    return f"outputs[{i}]{index}", f"expected[{i}]{index}"
+    asked = (i for i in range(len(reference.expected)) if i not in unasked)
+    return [i for i in asked if (i not in judge.rules or i == named) and judge.rules.get(i) is not anything]
 
 
 def _index(undefined: Mask | None) -> str:
@@ -256,12 +235,7 @@ def _terms(judge: Judge, reference: Reference, i: int) -> str:
     if judge.terms is not None and terms is not None and np.isfinite(terms).all():
         return f"torch.tensor({terms.tolist()})"
     # The harness takes the scales of terms by their absolute value, which the module does not.
-    if judge.terms is None and terms is not None and not _scaled(reference):
-        return f"terms[{i}]"
-    return f"truth[{i}]"
-
-
-def _scaled(reference: Reference) -> bool:
-    return any(
+    scaled = any(
         name in SCALES and isinstance(a, int | float) and a < 0 for name, a in reference.arguments.items()
     )
+    return f"truth[{i}]" if judge.terms is not None or terms is None or scaled else f"terms[{i}]"

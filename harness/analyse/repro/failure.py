@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from harness.compare import Outcome, Stage, Verdict
+from harness.convert import RuleProblem, RuleSource, load_rules, rule_source
 from harness.core import InvalidInvocation, Invocation
 from harness.execute import refuse_model, varying_dims
 from harness.record import Minimal, ResultsError, RunInfo, read_minimal, read_run_info, rule_files, store
@@ -16,21 +17,12 @@ from harness.record import Minimal, ResultsError, RunInfo, read_minimal, read_ru
 
 @dataclass(frozen=True, kw_only=True)
 class ReproducibleFailure:
-    """One failure with one converter and one backend.
+    """One failure with one converter and one backend; what is not said here is as in a `Verdict`.
 
     Attributes:
         case_id: Of the recorded case; a shrunk failure has that of the case it was shrunk from.
-        invocation: What was run.
-        exported: What was exported; the same for a static export.
+        exported: What was exported; the same as what was run for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
-        converter: Name; with its version.
-        backend: Its name.
-        stage: Where it ended.
-        outcome: How.
-        blame: As in `harness.compare.verdict.Verdict`, like the next three.
-        evidence: As there.
-        signature: As there.
-        message: As there.
         opset: That was asked for; None for the converter's default.
         timeout: Seconds that a step was given.
         minimal: Whether the invocation is a shrunk one.
@@ -46,7 +38,6 @@ class ReproducibleFailure:
     exported: Invocation
     dynamic_dims: tuple[frozenset[int], ...] | None = None
     converter: str
-    converter_version: str = ""
     backend: str
     backend_version: str = ""
     stage: Stage
@@ -97,34 +88,13 @@ def find_failure(
 def failure_of(
     results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo
 ) -> ReproducibleFailure:
-    """A failed row of a run, in its shrunk form where one is given.
-
-    Args:
-        results_dir: The run.
-        row: Of it.
-        minimals: Its shrunk cases.
-        info: Its ``run.json``.
+    """A failed row of a run, in its shrunk form where `minimals` has one.
 
     Raises:
         ResultsError: the case is of another version.
     """
     key = row.case_id, row.converter, row.backend
     minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
-    asked = info.options.get("opset")
-    timeout = info.options.get("timeout")
-    common = {
-        "case_id": row.case_id,
-        "converter": row.converter,
-        "converter_version": row.converter_version,
-        "backend": row.backend,
-        "backend_version": row.backend_version or info.versions.get(f"backend {row.backend}", ""),
-        "opset": asked if isinstance(asked, int) else None,
-        "timeout": float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
-        "versions": dict(info.versions),
-        "system": " ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
-        "rule": row.rule,
-        "rule_files": rule_files(results_dir, info),
-    }
     found = minimal if minimal is not None else row
     try:
         invocation = Invocation.from_json(found.invocation)
@@ -133,23 +103,31 @@ def failure_of(
         raise ResultsError(f"{results_dir}: case {row.case_id} cannot be read: {error}") from None
     dims = None
     if row.shape_mode == "dynamic":
-        others = [invocation]
-        if not isinstance(found, Minimal):
-            others = _exported_together(results_dir, row)
+        others = [invocation] if minimal is not None else _exported_together(results_dir, row)
         dims = varying_dims(exported, others)
+    opset, timeout = info.options.get("opset"), info.options.get("timeout")
     return ReproducibleFailure(
+        case_id=row.case_id,
         invocation=invocation,
         exported=exported,
         dynamic_dims=dims,
+        converter=row.converter,
+        backend=row.backend,
+        backend_version=row.backend_version or info.versions.get(f"backend {row.backend}", ""),
         stage=found.stage,
         outcome=found.outcome,
         blame=found.blame,
         evidence=found.evidence,
         signature=found.signature,
         message=found.message,
-        minimal=isinstance(found, Minimal),
-        matters=found.matters if isinstance(found, Minimal) else (),
-        **common,  # type: ignore[arg-type]
+        opset=opset if isinstance(opset, int) else None,
+        timeout=float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
+        minimal=minimal is not None,
+        matters=minimal.matters if minimal is not None else (),
+        versions=dict(info.versions),
+        system=" ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
+        rule=row.rule,
+        rule_files=rule_files(results_dir, info),
     )
 
 
@@ -173,3 +151,31 @@ def _exported_together(results_dir: Path, row: Verdict) -> list[Invocation]:
     )
     texts = store.read(results_dir, ["invocation"], same)["invocation"].to_pylist()
     return [Invocation.from_json(text) for text in dict.fromkeys(texts)]
+
+
+def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
+    """Overload → the name of the user's function that converted it, and the source of these functions.
+
+    Raises:
+        RuleProblem: a file of rules is not there any more, or cannot be loaded.
+        NotSeparable: a rule is no function of its own.
+    """
+    labels = set(failure.rule.split(", ")) - {""}
+    files = {file.name: file for file in failure.rule_files}
+    chosen = sorted({label.partition(":")[0] for label in labels})
+    lost = [name for name in chosen if name not in files]
+    if lost:
+        raise RuleProblem(
+            f"it was converted by the rule {failure.rule}; say where {' and '.join(lost)} is: --rules FILE"
+        )
+    functions: dict[str, str] = {}
+    imports: list[str] = []
+    code: list[str] = []
+    for name in chosen:
+        rules = load_rules(str(files[name]))
+        mine = [r for r in rules if r.converter == failure.converter and r.label in labels]
+        functions |= {rule.overload: rule.name for rule in mine}
+        found = rule_source(files[name], sorted({rule.name for rule in mine}))
+        imports += found.imports
+        code += [*(["", ""] if code else []), *found.code]
+    return functions, RuleSource(tuple(imports), tuple(code))

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.analyse.repro.failure import ReproducibleFailure
-from harness.analyse.repro.script import title, wrong_result
-from harness.analyse.repro.script_check import ScriptResult
+from harness.analyse.repro.script import ScriptResult, title, wrong_result
 from harness.compare import Outcome, Stage
 from harness.convert import CONVERTERS, find_converter
 from harness.run import BACKENDS
@@ -25,9 +24,7 @@ class Report:
     """What a bug report says, whatever its form.
 
     Attributes:
-        failure: It.
-        script: The stand-alone script.
-        checked: How that ended here; None where it was not run.
+        checked: How the stand-alone script ended here; None where it was not run.
         graph: The exported model in ONNX's text format; "" where there is none.
     """
 
@@ -74,21 +71,15 @@ class Report:
     def blame(self) -> str:
         """Whose defect it is, and why."""
         failure = self.failure
-        lines = [f"Blame: {failure.blame or 'unknown'}."]
-        if failure.evidence:
-            lines += ["", failure.evidence]
-        lines += [f"- {matter}" for matter in failure.matters]
-        return "\n".join(lines)
+        evidence = ["", failure.evidence] if failure.evidence else []
+        matters = [f"- {matter}" for matter in failure.matters]
+        return "\n".join([f"Blame: {failure.blame or 'unknown'}.", *evidence, *matters])
 
     @property
     def versions(self) -> str:
         """One line per package."""
-        ours = {f"converter {self.failure.converter}", f"backend {self.failure.backend}"}
-        rows = [
-            f"{name} {version}"
-            for name, version in self.failure.versions.items()
-            if name in _TELLING or name in ours
-        ]
+        told = _TELLING | {f"converter {self.failure.converter}", f"backend {self.failure.backend}"}
+        rows = [f"{name} {version}" for name, version in self.failure.versions.items() if name in told]
         return _fenced("\n".join([*rows, f"system {self.failure.system}"] if self.failure.system else rows))
 
     @property
@@ -99,9 +90,7 @@ class Report:
     @property
     def model(self) -> str:
         """The graph under a heading, or nothing."""
-        if not self.graph:
-            return ""
-        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n"
+        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n" if self.graph else ""
 
     @property
     def is_about_conversion(self) -> str:
@@ -149,7 +138,8 @@ def write_issue(report: Report) -> str:
     tracker = tracker_of(report.failure)
     where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
     form = _form(report.failure, tracker)
-    sections = {heading: text.format_map(_Said(report)).rstrip() for heading, text in form.items()}
+    said = {name: getattr(report, name) for name, kind in vars(Report).items() if isinstance(kind, property)}
+    sections = {heading: text.format_map(said).rstrip() for heading, text in form.items()}
     body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
     return f"{where}# {title(report.failure)}\n\n{body}"
 
@@ -179,14 +169,3 @@ def _form(failure: ReproducibleFailure, tracker: str) -> Mapping[str, str]:
     forms = [(e.tracker, e.issue_form) for e in backends]
     forms += [(e.tracker, e.issue_form) for e in CONVERTERS.entries()]
     return next((form for of, form in forms if of == tracker and form), _PLAIN)
-
-
-class _Said(dict[str, str]):
-    """Property of a report → what it says."""
-
-    def __init__(self, report: Report) -> None:
-        super().__init__()
-        self._report = report
-
-    def __missing__(self, name: str) -> str:
-        return str(getattr(self._report, name))

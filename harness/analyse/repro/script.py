@@ -7,15 +7,17 @@ in a traceback.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tempfile
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.analyse.repro import literals
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.criterion import Criterion, criterion
-from harness.analyse.repro.failure import ReproducibleFailure
-from harness.analyse.repro.rules import rules_of
+from harness.analyse.repro.failure import ReproducibleFailure, rules_of
 from harness.compare import FLUSHED, OVERFLOW, Outcome, Stage
 from harness.convert import NotSeparable, RuleProblem, RuleSource, find_converter
 from harness.core import ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
@@ -23,8 +25,8 @@ from harness.execute import run_reference
 from harness.generate import judge_of, load_cases
 from harness.run import BACKENDS
 
-THERE = "The defect is there."
-GONE = "The defect is gone."
+_THERE = "The defect is there."
+_GONE = "The defect is gone."
 
 _OPSET = re.compile(r"asked for opset (\d+)")
 _OUTPUTS = "the program returns "
@@ -67,9 +69,8 @@ def wrong_result(failure: ReproducibleFailure) -> str:
 
 def title(failure: ReproducibleFailure) -> str:
     """The failure in one line."""
-    where = f"{failure.converter} → {failure.backend}"
-    if failure.stage in (Stage.CONVERT, Stage.CHECK):
-        where = failure.converter
+    early = failure.stage in (Stage.CONVERT, Stage.CHECK)
+    where = failure.converter if early else f"{failure.converter} → {failure.backend}"
     if failure.outcome is Outcome.MISMATCH:
         problem = wrong_result(failure)
     else:
@@ -90,7 +91,10 @@ def write_script(failure: ReproducibleFailure) -> str:
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         body = _dying(failure, parts)
     elif failure.stage is Stage.COMPARE:
-        found = _criterion(failure, parts)
+        # Operators are judged as their family files say.
+        load_cases()
+        reference = run_reference(failure.invocation)
+        found = criterion(failure, judge_of(failure.invocation), reference, parts.source)
         helpers = found.helpers
         body = _comparing(failure, parts, found)
     else:
@@ -107,12 +111,15 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
     parts = _parts(failure)
     body = [*_inputs(parts), *parts.export.code, "print(onnx.printer.to_text(model))"]
     wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
-    imports = _imports(wanted, body)
-    return _joined([*imports, "", "", *_defined(parts), "", "", *body])
+    return _joined([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body])
 
 
 def _parts(failure: ReproducibleFailure) -> _Parts:
-    entry = _converter(failure.converter)
+    converter = find_converter(failure.converter)
+    if converter.snippet is None:
+        raise NoScript(
+            f"converter {failure.converter} has no stand-alone code (`snippet` of its ConverterEntry)"
+        )
     source = CallSource(failure.invocation)
     dynamic, examples = None, []
     if failure.dynamic_dims is not None:
@@ -127,10 +134,14 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
         functions, rules = rules_of(failure)
     except (RuleProblem, NotSeparable) as error:
         raise NoScript(str(error)) from None
-    wanted = ExportWanted(
-        examples="examples" if examples else "inputs", opset=failure.opset, dynamic=dynamic, rules=functions
+    export = converter.snippet(
+        ExportWanted(
+            examples="examples" if examples else "inputs",
+            opset=failure.opset,
+            dynamic=dynamic,
+            rules=functions,
+        )
     )
-    export = entry(wanted)
     run = RunSnippet(load=())
     if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         run = _backend(failure, source)
@@ -141,46 +152,26 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
     return _Parts(source, examples, export, run, rules)
 
 
-def _converter(name: str) -> Callable[[ExportWanted], ExportSnippet]:
-    entry = find_converter(name)
-    if entry.snippet is None:
-        raise NoScript(f"converter {name} has no stand-alone code (`snippet` of its ConverterEntry)")
-    return entry.snippet
-
-
 def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
     entry, argument = BACKENDS.find(failure.backend)
     if entry.snippet is None:
         raise NoScript(f"backend {failure.backend} has no stand-alone code (`snippet` of its BackendEntry)")
-    dtypes = {spec.dtype for spec in failure.invocation.tensors()} | source.output_dtypes
+    tensors = list(failure.invocation.tensors())
     ranges = {}
-    for name, spec, exported in zip(
-        source.names, failure.invocation.tensors(), failure.exported.tensors(), strict=True
-    ):
-        shapes = fed_shape(spec), fed_shape(exported)
-        ranges[name] = (
-            tuple(map(min, zip(*shapes, strict=True))),
-            tuple(map(max, zip(*shapes, strict=True))),
-        )
+    for name, spec, exported in zip(source.names, tensors, failure.exported.tensors(), strict=True):
+        sizes = list(zip(fed_shape(spec), fed_shape(exported), strict=True))
+        ranges[name] = tuple(map(min, sizes)), tuple(map(max, sizes))
     return entry.snippet(
         RunWanted(
             argument=argument,
-            raw="bfloat16" in dtypes,
+            raw="bfloat16" in {spec.dtype for spec in tensors} | source.output_dtypes,
             ranges=ranges if failure.dynamic_dims is not None else None,
         )
     )
 
 
-def _criterion(failure: ReproducibleFailure, parts: _Parts) -> Criterion:
-    # Operators are judged as their family files say.
-    load_cases()
-    reference = run_reference(failure.invocation)
-    return criterion(failure, judge_of(failure.invocation), reference, parts.source)
-
-
 def _defined(parts: _Parts) -> list[str]:
-    rules = list(parts.rules.code)
-    return [*rules, *(["", ""] if rules else []), *parts.source.module()]
+    return [*parts.rules.code, *(["", ""] if parts.rules.code else []), *parts.source.module()]
 
 
 def _inputs(parts: _Parts) -> list[str]:
@@ -192,9 +183,9 @@ def _caught(steps: list[str], expected: str) -> list[str]:
         "try:",
         *(f"    {line}" for line in steps),
         "except Exception as error:",
-        f'    print("expected {expected}\\ngot", type(error).__name__, error, "\\n{THERE}")',
+        f'    print("expected {expected}\\ngot", type(error).__name__, error, "\\n{_THERE}")',
         "    raise SystemExit(1)",
-        f'print("{GONE}")',
+        f'print("{_GONE}")',
     ]
 
 
@@ -256,9 +247,9 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
         "try:",
         *(f"    {line}" for line in found.lines),
         "except AssertionError as error:",
-        f'    print(error, "\\n{THERE}")',
+        f'    print(error, "\\n{_THERE}")',
         "    raise SystemExit(1)",
-        f'print("{GONE}")',
+        f'print("{_GONE}")',
     ]
 
 
@@ -281,9 +272,9 @@ def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
         "except subprocess.TimeoutExpired:",
         f'    code = "no answer within {seconds} seconds"',
         "if code not in (0, 1):",
-        f'    print(f"got: {{code}}\\n{THERE}")',
+        f'    print(f"got: {{code}}\\n{_THERE}")',
         "    raise SystemExit(1)",
-        f'print("{GONE}" if code == 0 else "The child failed in another way.")',
+        f'print("{_GONE}" if code == 0 else "The child failed in another way.")',
         "sys.exit(3 if code else 0)",
     ]
 
@@ -295,13 +286,9 @@ def _imports(wanted: list[str], body: list[str]) -> list[str]:
     if not re.search(r"(?<![\w.])onnx\.", text):
         lines.remove("import onnx")
     standard = ("import io", "import subprocess", "import sys", "from importlib")
-    first = sorted((line for line in lines if line.startswith(standard)), key=_import_order)
-    rest = sorted((line for line in lines if line not in first), key=_import_order)
-    return [*first, *([""] if first else []), *rest]
-
-
-def _import_order(line: str) -> tuple[bool, str]:
-    return line.startswith("from"), line
+    lines.sort(key=lambda line: (line.startswith("from"), line))
+    first = [line for line in lines if line.startswith(standard)]
+    return [*first, *([""] if first else []), *(line for line in lines if line not in first)]
 
 
 def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, ...], body: list[str]) -> str:
@@ -346,3 +333,43 @@ def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, 
 
 def _joined(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class ScriptResult:
+    """How a script ended.
+
+    Attributes:
+        exit_status: Its own; negative for a signal, None where it did not end in time.
+        output: What it printed.
+        errors: What it wrote to standard error: warnings, tracebacks.
+    """
+
+    exit_status: int | None
+    output: str
+    errors: str = ""
+
+    @property
+    def reproduces(self) -> bool:
+        """Whether it found the defect, rather than failing in another way."""
+        return self.exit_status == 1 and _THERE in self.output
+
+
+def run_text(script: str, *, timeout: float = 300.0) -> ScriptResult:
+    """Run `script` by itself, in an empty directory, for at most `timeout` seconds."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "repro.py"
+        path.write_text(script, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [sys.executable, str(path)],
+                cwd=directory,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return ScriptResult(None, "", f"no end within {timeout:g} seconds")
+    return ScriptResult(done.returncode, done.stdout, done.stderr)
