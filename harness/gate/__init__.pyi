@@ -1,12 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from .after_upgrade import Goldens as Goldens, look as look, sweep as sweep
-from .baseline.difference import (
-    BaselineComparison as BaselineComparison,
-    ReportedDifference as ReportedDifference,
-    comparison as comparison,
-    reported as reported,
-)
 from .baseline.file import (
     Baseline as Baseline,
     drawing as drawing,
@@ -37,10 +31,14 @@ from .case_changes import (
     paired as paired,
 )
 from .comparands import (
+    BaselineComparison as BaselineComparison,
     Found as Found,
+    ReportedDifference as ReportedDifference,
     Side as Side,
     compare_as_fits as compare_as_fits,
+    comparison as comparison,
     find_side as find_side,
+    reported as reported,
 )
 from .golden.golden import Ending as Ending, Golden as Golden, GoldenKey as GoldenKey
 from .golden.golden_check import CheckedGolden as CheckedGolden, GoldenChange as GoldenChange, check as check

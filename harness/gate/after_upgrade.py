@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from harness.convert import find_converter
 from harness.core import UnknownName
-from harness.gate.baseline.difference import BaselineComparison
 from harness.gate.baseline.file import read_baseline
+from harness.gate.comparands import BaselineComparison
 from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
 from harness.gate.golden.golden_store import MANIFEST_FILE, Manifest, read_set
 from harness.gate.golden.verify import GoldenDifference, verify
@@ -110,10 +110,6 @@ def _versions(manifest: Manifest) -> dict[str, tuple[str, str]]:
     return version_changes(before, now)
 
 
-#: What pytest ends with where every item had its turn.
-_CARRIED_OUT = (0, 1)
-
-
 #: Runs `pytest harness` with some options and a plug-in; returns its exit status.
 RunPytest: TypeAlias = "Callable[[list[str], object], int]"
 
@@ -163,6 +159,7 @@ def sweep(
     reader = _Reader(results_dir)
     with contextlib.redirect_stdout(sys.stderr):
         status = run_pytest([*options, *more], reader)
-    if status not in _CARRIED_OUT or reader.comparison is None:
+    # Other statuses say that not every item had its turn.
+    if status not in (0, 1) or reader.comparison is None:
         raise ResultsError(f"the run did not come to its end: pytest's exit status is {status}")
     return reader.comparison

@@ -52,11 +52,6 @@ class ShardRun:
     part: Part
 
     @property
-    def index(self) -> int:
-        """From 1."""
-        return self.part.index
-
-    @property
     def name(self) -> str:
         """For messages."""
         return f"shard {self.part.index}/{self.part.count} ({self.directory})"
@@ -126,10 +121,10 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
             whole = "is a whole run, not a shard (pytest harness --shard I/N)"
             raise ResultsError(f"{directory} {'was merged already' if info.shards else whole}: leave it out")
         shard = ShardRun(directory, info, found)
-        twice = shards.setdefault((shard.index, found.count), shard)
+        twice = shards.setdefault((found.index, found.count), shard)
         if twice is not shard:
             raise ResultsError(
-                f"shard {shard.index}/{found.count} is given twice, in {twice.directory} and in {directory}: "
+                f"shard {found.index}/{found.count} is given twice, in {twice.directory} and in {directory}: "
                 "leave one out"
             )
     return [shards[place] for place in sorted(shards)], set_aside
@@ -185,7 +180,7 @@ def _other_operators(a: RunInfo, b: RunInfo) -> str:
 
 def _info(shards: Sequence[ShardRun]) -> RunInfo:
     first = shards[0].info
-    here = {shard.index: shard for shard in shards}
+    here = {shard.part.index: shard for shard in shards}
     parts: list[MergedPart] = []
     for index, planned in enumerate(first.planned, start=1):
         shard = here.get(index)
@@ -293,7 +288,7 @@ def _copy_others(shards: Sequence[ShardRun], out: Path) -> None:
         for path in sorted(shard.directory.iterdir()):
             if path.name in _OF_A_RUN or path.name.startswith(".") or path.resolve() == out.resolve():
                 continue
-            target = out / SHARDS_DIRECTORY / str(shard.index) / path.name
+            target = out / SHARDS_DIRECTORY / str(shard.part.index) / path.name
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if path.is_dir():

@@ -26,6 +26,7 @@ from harness.gate.baseline import ulps
 from harness.gate.baseline.cell import FLAKY, BaselineCell, CellKey, Failure, scope, together
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.case_changes import DRIFT
+from harness.record import JSON
 
 #: Below this probability a difference between draws is no accident. A thousand operators with a converter, a
 #: backend and ten comparisons each give a false alarm in less than one run of a hundred: the test is exact,
@@ -94,10 +95,16 @@ class Draws(StrEnum):
 
 def draws(before: Baseline, now: Baseline) -> Draws:
     """How the options of the two compare that decide on cases."""
-    other = {name for name in DRAWING if before.options.get(name) != now.options.get(name)}
+    other = other_options(before, now)
     if not other:
         return Draws.SAME
-    return Draws.OTHER_SEED if other == {"seed"} else Draws.OTHER_BUDGET
+    return Draws.OTHER_SEED if set(other) == {"seed"} else Draws.OTHER_BUDGET
+
+
+def other_options(before: Baseline, now: Baseline) -> dict[str, tuple[JSON, JSON]]:
+    """Those of `DRAWING` that differ; None for what was not given."""
+    pairs = {name: (before.options.get(name), now.options.get(name)) for name in DRAWING}
+    return {name: (a, b) for name, (a, b) in pairs.items() if a != b}
 
 
 def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[CellDifference]:
@@ -120,9 +127,8 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Cel
             words = f"not in the baseline ({cell.passed} of {cell.cases} pass)"
             found.append(CellDifference(BaselineFinding.NEW_CELL, cell, (key,), None, words))
     for cells in others.values():
-        expected_cells = [before.cells[cell.key] for cell in cells]
         keys = tuple(cell.key for cell in cells)
-        found += _by_chance(together(expected_cells), together(cells), keys, drawn)
+        found += _by_chance(together([before.cells[key] for key in keys]), together(cells), keys, drawn)
     run_scopes = {scope(key) for key in now.cells}
     for key in sorted(before.cells.keys() - now.cells.keys()):
         if (drawn is Draws.SAME and scope(key) in run_scopes) or (whole and scope(key) not in run_scopes):
@@ -203,7 +209,8 @@ def _by_chance(
     chance = CHANCE_OF_ALL if stuck else CHANCE
     worse = False
     was = {failure.kind: failure for failure in before.failures}
-    for kind, failure in {failure.kind: failure for failure in now.failures}.items():
+    remaining = {failure.kind: failure for failure in now.failures}
+    for kind, failure in remaining.items():
         expected = was.get(kind)
         count, structures = (expected.cases, expected.structures) if expected else (0, 0)
         words = f"{_kind(failure)}: {_of(count, before)}, now {_of(failure.cases, now)}"
@@ -218,7 +225,6 @@ def _by_chance(
     if not worse and (stuck or (same_budget and (fewer or more_fail))):
         words = f"{_of(before.passed, before)} passed, now {_of(now.passed, now)}"
         yield said(BaselineFinding.REGRESSION, None, words)
-    remaining = {failure.kind: failure for failure in now.failures}
     chance = CHANCE if now.failing else CHANCE_OF_ALL
     mended = (same_budget or not now.failing) and rarer(before.failing, now.failing, chance)
     for kind, failure in was.items():

@@ -81,7 +81,9 @@ def _inputs(golden: Golden) -> list[torch.Tensor]:
 
 def _laid(array: Array, spec: TensorSpec) -> torch.Tensor:
     tensor = build_tensor(spec)
-    if not spec.numel or _is_same(array, to_numpy(tensor)):
+    built = to_numpy(tensor)
+    same = array.dtype == built.dtype and array.shape == built.shape and array.tobytes() == built.tobytes()
+    if not spec.numel or same:
         return tensor
     # As bytes: a copy of numbers may change NaN.
     size = tensor.element_size()
@@ -137,10 +139,6 @@ def _apart(then: Array, now: Array, skip: Mask | None) -> tuple[int, float | Non
         return int(unequal.sum()), None
     distance = np.abs(wide - other)[finite] / ulp(np.abs(wide[finite]), str(then.dtype))
     return int(unequal.sum()), float(distance.max())
-
-
-def _is_same(a: Array, b: Array) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 #: PyTorch's kernels for a CPU without vector instructions.
