@@ -22,7 +22,7 @@ class UnsupportedOperator(Exception):
     """The converter has no conversion for an operator (as opposed to failing in one).
 
     Args:
-        message: The converter's own words.
+        message: The converter's.
         missing: Output name of the request → the operator without a conversion that it depends on, where
             the converter knows it of every output. A program that holds many calls then tells at once
             which of them would fail alone.
@@ -153,12 +153,9 @@ def _broken(name: str, problem: Unavailable, version: str) -> ConverterEntry:
     def create(public_api: bool) -> Converter:
         raise RuntimeError(problem.reason)
 
+    summary = "a plug-in that failed to load"
     return ConverterEntry(
-        name=name,
-        probe=lambda: problem,
-        create=create,
-        version=lambda: version,
-        summary="a plug-in that failed to load",
+        name=name, probe=lambda: problem, create=create, version=lambda: version, summary=summary
     )
 
 

@@ -22,7 +22,7 @@ import torch
 
 from harness.convert.kept_constants import KeptExport, kept as kept_constants
 from harness.convert.torch_private import PARTS, changes, quiet
-from harness.core import describe_error
+from harness.core import describe_error, with_causes
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,8 @@ class ExporterCheck:
 
     def lacks_conversion(self, error: BaseException) -> bool:
         """Whether an export failed for want of a conversion of an operator, its attributes or its dtypes."""
-        cause: BaseException | None = error
         converting = False
-        while cause is not None:
+        for cause in with_causes(error):
             if self.no_conversion is not None and isinstance(cause, self.no_conversion):
                 return True
             # A conversion function refuses an attribute or a dtype with NotImplementedError. Raised
@@ -52,7 +51,6 @@ class ExporterCheck:
             if converting and isinstance(cause, NotImplementedError):
                 return True
             converting = self.conversion_failed is not None and isinstance(cause, self.conversion_failed)
-            cause = cause.__cause__
         return False
 
 
@@ -82,11 +80,7 @@ def exporter_notes() -> tuple[str, ...]:
 
 
 def kept(*, fallbacks: bool = True) -> AbstractContextManager[KeptExport | None]:
-    """As `kept_constants.kept` where this PyTorch is as it should be; elsewhere nothing is kept.
-
-    Args:
-        fallbacks: See there.
-    """
+    """As `kept_constants.kept` where this PyTorch is as it should be; elsewhere nothing is kept."""
     if exporter_check().differences:
         return contextlib.nullcontext()
     return kept_constants(fallbacks=fallbacks)
@@ -96,11 +90,7 @@ def kept(*, fallbacks: bool = True) -> AbstractContextManager[KeptExport | None]
 
 
 class _Calls(torch.nn.Module):
-    """One call of each operator, each with an input of its own.
-
-    Args:
-        operators: They take one tensor.
-    """
+    """One call of each operator, which takes one tensor: an input of its own."""
 
     def __init__(self, *operators: Callable[..., Any]) -> None:
         super().__init__()
@@ -201,16 +191,12 @@ def _causes(
     table: dict[Any, Any] | None = None,
 ) -> list[type[BaseException]]:
     """Classes of the errors that an export fails with, outermost first; none if it succeeds."""
-    found: list[type[BaseException]] = []
     try:
         with constants():
             _export(operator, table=table)
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            found.append(type(cause))
-            cause = cause.__cause__
-    return found
+        return [type(cause) for cause in with_causes(error)]
+    return []
 
 
 def _renamed(*learned: type[BaseException] | None) -> Iterator[str]:

@@ -120,13 +120,10 @@ def _from_torchlib(cls: Any, opset_version: int = 18) -> Any:
     return registry
 
 
-_tables: dict[frozenset[Any], dict[Any, Callable[..., Any]]] = {}
-
-
+@cache
 def _kept_table(registered: frozenset[Any]) -> dict[Any, Callable[..., Any]]:
-    if registered not in _tables:
-        _tables[registered] = replaceable("decompositions").original(set(registered))
-    return _tables[registered]
+    table: dict[Any, Callable[..., Any]] = replaceable("decompositions").original(set(registered))
+    return table
 
 
 def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:

@@ -109,12 +109,8 @@ class Skeleton:
     imports: tuple[str, ...]
 
 
-def unfilled(name: str) -> str:
-    """The last line of a skeleton's function, which says so wherever it is called."""
-    return f'raise NotImplementedError("{name}: this rule is not filled in yet")'
-
-
 def body(wanted: SkeletonWanted, signature: Signature) -> list[str]:
-    """A function's indented lines: what the schema is, what ONNX has, and the end."""
+    """A function's indented lines: what the schema is, what ONNX has, and that there is no more yet."""
     lines = [f"# {signature.schema}", *(f"# {line}".rstrip() for line in wanted.hint)]
-    return [f"    {line}" for line in (*lines, unfilled(signature.torch_name))]
+    end = f'raise NotImplementedError("{signature.torch_name}: this rule is not filled in yet")'
+    return [f"    {line}" for line in (*lines, end)]

@@ -58,11 +58,7 @@ class PrivatePart:
     form: str
 
     def find(self) -> Any:
-        """The thing itself.
-
-        Raises:
-            PrivatePartMissing: it is not there.
-        """
+        """The thing itself; `PrivatePartMissing` where it is not there."""
         try:
             found: Any = importlib.import_module(self.module)
             for name in self.path.split("."):
@@ -125,11 +121,7 @@ _OPERATOR_FIELDS = {"py_kernels": dict, "_dispatch_cache": dict}
 
 
 def part(name: str) -> Any:
-    """The private part that `PARTS` calls `name`.
-
-    Raises:
-        PrivatePartMissing: this PyTorch does not have it.
-    """
+    """The private part that `PARTS` calls `name`; `PrivatePartMissing` where this PyTorch lacks it."""
     return PARTS[name].find()
 
 
@@ -170,11 +162,7 @@ class Patch:
 
 @cache
 def replaceable(name: str) -> Patch:
-    """How the part that `PARTS` calls `name` is replaced.
-
-    Raises:
-        PrivatePartMissing: this PyTorch does not have it.
-    """
+    """How the part that `PARTS` calls `name` is replaced; raises as `part` does."""
     part(name)
     known = PARTS[name]
     path, _, attribute = known.path.rpartition(".")
@@ -235,34 +223,22 @@ def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
         return dict(part("decompositions")(set(_implemented())))
 
 
-# TorchScript
+# TorchScript. Each function raises `PrivatePartMissing` where PyTorch keeps what it needs elsewhere.
 
 
 def default_script_opset() -> int:
-    """The opset that the TorchScript exporter emits unless it is given another.
-
-    Raises:
-        PrivatePartMissing: PyTorch keeps it elsewhere.
-    """
+    """The opset that the TorchScript exporter emits unless it is given another."""
     return int(PrivatePart("torch.onnx._constants", "ONNX_DEFAULT_OPSET", "int").find())
 
 
 def script_symbolics() -> Any:
-    """The module with the functions that register and unregister symbolic functions.
-
-    Raises:
-        PrivatePartMissing: PyTorch keeps it elsewhere.
-    """
+    """The module with the functions that register and unregister symbolic functions."""
     return PrivatePart("torch.onnx", "utils", "").find()
 
 
 @cache
 def script_registry() -> Any:
-    """TorchScript's registry with the symbolic functions of all opsets, which register themselves at import.
-
-    Raises:
-        PrivatePartMissing: PyTorch keeps it elsewhere.
-    """
+    """TorchScript's registry with the functions of all opsets, which register themselves at import."""
     try:
         package = importlib.import_module(_SCRIPTING)
         for module in pkgutil.iter_modules(package.__path__):
@@ -274,10 +250,6 @@ def script_registry() -> Any:
 
 
 def script_symbolic_versions(name: str) -> tuple[int, ...]:
-    """The opsets for which the TorchScript exporter has a symbolic function of ``aten::celu``.
-
-    Raises:
-        PrivatePartMissing: PyTorch keeps them elsewhere.
-    """
+    """The opsets for which the TorchScript exporter has a symbolic function of ``aten::celu``."""
     group = script_registry().get_function_group(name)
     return tuple(sorted(group._functions)) if group is not None else ()

@@ -62,6 +62,7 @@ from .plain_text import (
     markdown_cell as markdown_cell,
     plain as plain,
     shown as shown,
+    with_causes as with_causes,
 )
 from .plugins import (
     Registry as Registry,

@@ -44,11 +44,7 @@ def of_data(kind: type[_Document], data: Any) -> _Document:
 
 
 def of_json(kind: type[_Document], text: str | bytes) -> _Document:
-    """As `of_data`, from JSON text.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """As `of_data`, from JSON text; raises as that does."""
     try:
         data = json.loads(text)
     except ValueError as error:

@@ -17,7 +17,7 @@ from functools import partial
 from importlib.machinery import PathFinder
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import psutil
 
@@ -30,8 +30,6 @@ R = TypeVar("R")
 _POLL = 0.1
 #: Seconds that starting may take: importing PyTorch and a first export on a loaded machine.
 _START_TIMEOUT = 300.0
-#: What a process says when it is ready for requests.
-_READY = "ready"
 
 #: Sends a plain value to the process that asked.
 Send: TypeAlias = Callable[[object], None]
@@ -211,11 +209,8 @@ class IsolatedProcess:
         if died is None:
             self._process.join()
             code = self._process.exitcode
-            how = (
-                f"killed by {signal.Signals(-code).name}"
-                if code is not None and code < 0
-                else f"exited with status {code}"
-            )
+            killed = code is not None and code < 0
+            how = f"killed by {signal.Signals(-code).name}" if killed else f"exited with status {code}"
             died = ProcessDied(f"process {how}", words=self._last_words())
         self.stop()
         return died
@@ -239,8 +234,7 @@ class IsolatedCalls(IsolatedProcess):
     Args:
         timeout: Seconds that one call may take; the first one in a process imports what it needs, too.
         prepare: Called when a process starts.
-        fork: See `IsolatedProcess`.
-        environment: See `IsolatedProcess`.
+        fork: See `IsolatedProcess`, as for the rest.
     """
 
     def __init__(
@@ -265,8 +259,7 @@ class IsolatedCalls(IsolatedProcess):
         returned, result = self.receive(self._timeout)
         if not returned:
             raise result
-        answer: R = result
-        return answer
+        return cast(R, result)
 
 
 def preload_in_fork_server(module: str) -> None:
@@ -293,11 +286,10 @@ def _run(
     _redirect_output(log)
     _die_with_session(alive)
     serve = pickle.loads(start)(connection.send)
-    connection.send(_READY)
+    connection.send("ready")
     with contextlib.suppress(EOFError):
         while True:
-            request = connection.recv()
-            serve(request)
+            serve(connection.recv())
 
 
 def _calling(prepare: Callable[[], object] | None, send: Send) -> Serve:

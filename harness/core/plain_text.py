@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 
 from rich.text import Text
 
@@ -39,9 +41,11 @@ def count(number: int, noun: str) -> str:
 
 def describe_error(error: BaseException) -> str:
     """The error's type and words, its causes' too, innermost last; at most a few thousand characters."""
-    parts: list[str] = []
-    cause: BaseException | None = error
-    while cause is not None and len(parts) < 4:
-        parts.append(f"{type(cause).__name__}: {cause}"[:2000])
-        cause = cause.__cause__
-    return "\ncaused by ".join(parts)
+    return "\ncaused by ".join(f"{type(e).__name__}: {e}"[:2000] for e in islice(with_causes(error), 4))
+
+
+def with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what caused it, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__

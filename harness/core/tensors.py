@@ -89,22 +89,15 @@ class BoundCall:
         return replace(self, target=target)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Call the overload.
-
-        Args:
-            tensors: One per tensor argument, in order.
-        """
+        """Call the overload with one tensor per tensor argument, in order."""
         supply = iter(tensors)
         positional = [_fill(a, supply) for a in self.positional]
         keywords = {name: _fill(a, supply) for name, a in self.keywords}
         return self.target(*positional, **keywords)
 
 
-class _Slot:
-    """Where a tensor goes."""
-
-
-_SLOT = _Slot()
+#: Where a tensor goes.
+_SLOT = object()
 
 
 def _fill(argument: Any, supply: Iterator[torch.Tensor]) -> Any:

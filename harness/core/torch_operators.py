@@ -79,11 +79,7 @@ def op_db() -> list[Any]:
 
 
 def module_db() -> list[Any]:
-    """PyTorch's own samples of layers, its ``ModuleInfo`` entries.
-
-    Raises:
-        ImportError: as for `op_db`.
-    """
+    """PyTorch's own samples of layers, its ``ModuleInfo`` entries; raises as `op_db` does."""
     from torch.testing._internal.common_modules import module_db as entries
 
     return list(entries)

@@ -49,31 +49,11 @@ def special_floats(dtype: str) -> tuple[float, ...]:
     low, high = _EXPONENTS[dtype]
     eps, tiny = 2.0 ** (1 - p), 2.0**low
     largest = (2.0 - eps) * 2.0**high
-    positive = [
-        0.0,
-        1.0,
-        float("inf"),
-        0.5,
-        1.5,
-        2.5,
-        0.1,
-        0.7,
-        1.0 + eps,
-        1.0 - eps / 2,
-        eps,
-        tiny,
-        tiny * (1 - eps),
-        tiny * eps,
-        largest,
-        largest / 2,
-        # Halves are exact below 2^(p-1) and integers below 2^p: rounding changes character here.
-        2.0 ** (p - 1) - 0.5,
-        2.0 ** min(p, high),
-        2.0 ** min(24, high) + 2.0,
-        2.0 ** min(31, high),
-        2.0 ** min(53, high),
-        2.0 ** min(63, high),
-    ]
+    positive = [0.0, 1.0, float("inf"), 0.5, 1.5, 2.5, 0.1, 0.7, 1.0 + eps, 1.0 - eps / 2]
+    positive += [eps, tiny, tiny * (1 - eps), tiny * eps, largest, largest / 2]
+    # Halves are exact below 2^(p-1) and integers below 2^p: rounding changes character here.
+    positive += [2.0 ** (p - 1) - 0.5, 2.0 ** min(p, high), 2.0 ** min(24, high) + 2.0]
+    positive += [2.0 ** min(bits, high) for bits in (31, 53, 63)]
     # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
     non_finite = (float("nan"),) * 14 + (float("inf"), float("-inf")) * 4
     edges = (0.0, -0.0, largest, -largest, tiny * eps)

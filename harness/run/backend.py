@@ -175,12 +175,9 @@ def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:
     def create(argument: str) -> Backend:
         raise RuntimeError(problem.reason)
 
+    summary = "a plug-in that failed to load"
     return BackendEntry(
-        name=name,
-        probe=lambda argument: problem,
-        create=create,
-        version=lambda argument: version,
-        summary="a plug-in that failed to load",
+        name=name, probe=lambda argument: problem, create=create, version=lambda _: version, summary=summary
     )
 
 

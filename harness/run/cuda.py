@@ -7,6 +7,8 @@ import os
 import re
 import sys
 
+from harness.core import Unavailable
+
 #: CUDA errors after which every later call in the process fails too, as the driver and the
 #: runtimes print them.
 _STICKY = re.compile(
@@ -47,6 +49,12 @@ def missing_gpu() -> str | None:
     failed = management.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0
     management.nvmlShutdown()
     return "no NVIDIA GPU was found" if failed or count.value == 0 else None
+
+
+def without_gpu() -> Unavailable | None:
+    """As `missing_gpu`, for a probe."""
+    remedy = "a machine with an NVIDIA GPU and its driver"
+    return Unavailable(reason=reason, install=remedy) if (reason := missing_gpu()) else None
 
 
 def missing_torch_cuda() -> str | None:

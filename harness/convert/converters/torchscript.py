@@ -80,9 +80,7 @@ def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
     silently ignored; that opset itself is always right.
     """
     # The exporter knows operators by packet.
-    functions = {
-        packet(name).replace(".", "::", 1): f for name, f in (book.functions() if book else {}).items()
-    }
+    functions = {_packet(name): f for name, f in (book.functions() if book else {}).items()}
     version = _rule_opset(opset)
     for name, function in functions.items():
         script_symbolics().register_custom_op_symbolic(name, function, version)
@@ -91,6 +89,10 @@ def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
     finally:
         for name in functions:
             script_symbolics().unregister_custom_op_symbolic(name, version)
+
+
+def _packet(overload: str) -> str:
+    return packet(overload).replace(".", "::", 1)
 
 
 def _rule_opset(opset: int | None) -> int:
@@ -127,13 +129,12 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
         axes = {name: list(dims) for name, dims in wanted.dynamic.items() if dims}
         keywords.append(f"dynamic_axes={axes}")
     call = f"Model().eval(), {wanted.arguments}, buffer, {', '.join(keywords)}"
-    export = (
-        ("torch.onnx.export(", f"    {call},", ")") if len(call) > 90 else (f"torch.onnx.export({call})",)
-    )
+    lines = (f"torch.onnx.export({call})",)
+    export = lines if len(call) <= 90 else ("torch.onnx.export(", f"    {call},", ")")
     return ExportSnippet(
         code=(
             *(
-                f'torch.onnx.register_custom_op_symbolic("{packet(name).replace(".", "::", 1)}", {function}, '
+                f'torch.onnx.register_custom_op_symbolic("{_packet(name)}", {function}, '
                 f"{_rule_opset(wanted.opset)})"
                 for name, function in wanted.rules.items()
             ),
@@ -146,21 +147,16 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
 
 
 def _conversions(name: str) -> tuple[str, ...]:
-    versions = script_symbolic_versions(packet(name).replace(".", "::", 1))
-    return tuple(f"symbolic_opset{version}" for version in versions)
+    return tuple(f"symbolic_opset{version}" for version in script_symbolic_versions(_packet(name)))
 
 
 #: What `symbolic_helper.parse_args` makes of the value of an argument; a value of the graph otherwise.
 _PARSED = {
-    "int": "i",
-    "SymInt": "i",
-    "bool": "i",
-    "float": "f",
-    "Scalar": "f",
-    "str": "s",
-    "int[]": "is",
-    "SymInt[]": "is",
+    **dict.fromkeys(("int", "SymInt", "bool"), "i"),
+    **dict.fromkeys(("float", "Scalar"), "f"),
+    **dict.fromkeys(("int[]", "SymInt[]"), "is"),
     "float[]": "fs",
+    "str": "s",
 }
 
 

@@ -95,21 +95,15 @@ def torchscript(*operators: str) -> Callable[[_Function], _Function]:
 
 
 def _overloads(operator: str) -> list[str]:
+    from harness.core import overload as find_overload
+
     dotted = normalise(operator)
     known = all_overloads()
     if dotted in known:
         return [dotted]
-    found = [name for name in known if packet(name) == dotted and not _writes(name)]
+    found = [n for n in known if packet(n) == dotted and not find_overload(n)._schema.is_mutable]
     if found:
         return found
-    near = near_names(dotted, known)
-    raise RuleProblem(
-        f"a rule is for {operator!r}, which PyTorch does not have"
-        + (f"; near: {', '.join(near)}" if near else "")
-    )
-
-
-def _writes(name: str) -> bool:
-    from harness.core import overload
-
-    return bool(overload(name)._schema.is_mutable)
+    near = ", ".join(near_names(dotted, known))
+    problem = f"a rule is for {operator!r}, which PyTorch does not have"
+    raise RuleProblem(f"{problem}; near: {near}" if near else problem)

@@ -31,13 +31,8 @@ from harness.run.backend import (
 #: Element types that ONNX Runtime has but does not exchange as NumPy arrays: they cross as raw
 #: bytes in OrtValues.
 _RAW_TYPES = frozenset(
-    {
-        TensorProto.BFLOAT16,
-        TensorProto.FLOAT8E4M3FN,
-        TensorProto.FLOAT8E4M3FNUZ,
-        TensorProto.FLOAT8E5M2,
-        TensorProto.FLOAT8E5M2FNUZ,
-    }
+    getattr(TensorProto, name)
+    for name in ("BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
 )
 
 #: Where ONNX Runtime's messages give the name of a node.
@@ -98,22 +93,6 @@ class OrtSession:
         except Exception as error:
             raise _translated(error, self._model, loading=False) from error
 
-    @property
-    def cpu_nodes(self) -> tuple[str, ...]:
-        """Names of the nodes that ONNX Runtime gave to its CPU provider.
-
-        Nodes that compute shapes are placed there on purpose even in a CUDA session. Empty where
-        the runtime is too old to tell.
-        """
-        if not hasattr(self._session, "get_provider_graph_assignment_info"):
-            return ()
-        return tuple(
-            node.name
-            for part in self._session.get_provider_graph_assignment_info()
-            if part.ep_name == _CPU_PROVIDER
-            for node in part.get_nodes()
-        )
-
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
         import onnxruntime
 
@@ -123,11 +102,8 @@ class OrtSession:
             name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, self._inputs[name])
             for name, array in raw.items()
         }
-        names = [name for name, _ in self._outputs]
-        results = self._session.run_with_ort_values(names, values)
-        return [
-            _from_bits(value) if value.element_type() in _RAW_TYPES else value.numpy() for value in results
-        ]
+        results = self._session.run_with_ort_values([name for name, _ in self._outputs], values)
+        return [_from_bits(v) if v.element_type() in _RAW_TYPES else v.numpy() for v in results]
 
 
 def _options() -> Any:
@@ -154,7 +130,6 @@ class OrtBackend:
         self._options = _options()
         if device == "cuda":
             self._providers.insert(0, (_CUDA_PROVIDER, _CUDA_OPTIONS))
-            self._options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
             self._start_cuda()
 
     def plain(self) -> OrtBackend:
@@ -250,10 +225,7 @@ def _probe_cuda(argument: str) -> Unavailable | None:
     # over each other.
     if not list((Path(spec.origin).parent / "capi").glob("*onnxruntime_providers_cuda.*")):
         return Unavailable(reason="the installed onnxruntime has no CUDA provider", install=_INSTALL_CUDA)
-    problem = _cuda.missing_gpu()
-    if problem is not None:
-        return Unavailable(reason=problem, install="a machine with an NVIDIA GPU and its driver")
-    return None
+    return _cuda.without_gpu()
 
 
 def _version(argument: str) -> str:

@@ -279,8 +279,8 @@ def _probe(name: str) -> Unavailable | None:
     module = _module(name)
     if module is None:
         return Unavailable(reason=f"{_MODULES[name][0]} is not installed", install=_INSTALL[name])
-    if name == "trt" and (problem := _cuda.missing_gpu()):
-        return Unavailable(reason=problem, install="a machine with an NVIDIA GPU and its driver")
+    if name == "trt" and (unavailable := _cuda.without_gpu()):
+        return unavailable
     if name == "trt" and (problem := _cuda.missing_torch_cuda()):
         return Unavailable(reason=problem, install="pip install torch, from an index with CUDA builds")
     try:
