@@ -6,22 +6,19 @@ from .batch_export import (
     NotConverted as NotConverted,
 )
 from .models.model_cases import cases_of as cases_of, export_of as export_of, feeds_of as feeds_of
-from .models.model_entry import (
-    Axis as Axis,
-    ModelAndInputs as ModelAndInputs,
-    load_models as load_models,
-    model as model,
-)
 from .models.model_loading import (
+    Axis as Axis,
     LoadedModel as LoadedModel,
+    ModelAndInputs as ModelAndInputs,
     ModelProblem as ModelProblem,
     check_word as check_word,
     load_model as load_model,
+    load_models as load_models,
+    model as model,
 )
 from .models.model_reference import (
     Move as Move,
     RoundingOracle as RoundingOracle,
-    quiet_call as quiet_call,
     run_model as run_model,
 )
 from .models.model_runner import growth as growth
@@ -78,6 +75,7 @@ from .task import (
 from .torch_call import (
     call_invocation as call_invocation,
     map_arguments as map_arguments,
+    quiet_call as quiet_call,
     to_numpy as to_numpy,
 )
 from .worker import WorkerProcess as WorkerProcess

@@ -28,13 +28,20 @@ def to_numpy(tensor: torch.Tensor) -> Array:
     return tensor.numpy()
 
 
-def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that the call returns for `tensors` in place of the invocation's; PyTorch may reject it."""
-    # Random operators repeat, so that a case is the same wherever it runs.
+@contextmanager
+def quiet_call() -> Iterator[None]:
+    """PyTorch without gradients and warnings, and with the same random numbers each time."""
     # (`torch.manual_seed` seeds every kind of device and formats a stack trace for each.)
     torch.default_generator.manual_seed(0)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        yield
+
+
+def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that the call returns for `tensors` in place of the invocation's; PyTorch may reject it."""
+    # Random operators repeat, so that a case is the same wherever it runs.
+    with quiet_call():
         return output_tensors(bind(invocation)(tensors))
 
 

@@ -17,8 +17,7 @@ from harness.analyse.shrink.recorded_failures import failures
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
 from harness.execute.models.model_cases import cases_of
-from harness.execute.models.model_entry import load_models
-from harness.execute.models.model_loading import load_model
+from harness.execute.models.model_loading import load_model, load_models
 from harness.execute.models.model_reference import run_model
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings

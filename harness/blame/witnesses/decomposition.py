@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
-
-import torch
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
@@ -23,7 +20,7 @@ from harness.core import (
     overload,
     own_definition,
 )
-from harness.execute import to_numpy
+from harness.execute import quiet_call, to_numpy
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
 _DEEPEST = 16
@@ -75,11 +72,9 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
     definition = own_definition(kernel)
     if trial.got is None or definition is None or not _takes(definition, call):
         return
-    torch.default_generator.manual_seed(0)
     tensors = build_tensors(trial.invocation)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), _InPlaceOfTheKernel(kernel, definition):
-            warnings.simplefilter("ignore")
+        with quiet_call(), _InPlaceOfTheKernel(kernel, definition):
             results = output_tensors(call.with_target(definition)(tensors))
     except _Circular:
         return

@@ -18,11 +18,11 @@ from harness.core import (
     contiguous_strides,
     describe_tensor,
 )
-from harness.execute.models.model_entry import Axis
-from harness.execute.models.model_loading import LoadedModel
-from harness.execute.models.model_reference import ModelReference, quiet_call
+from harness.execute.models.model_loading import Axis, LoadedModel
+from harness.execute.models.model_reference import ModelReference
 from harness.execute.models.model_task import ModelCase
 from harness.execute.run_steps import named_feeds
+from harness.execute.torch_call import quiet_call
 
 #: Storage elements of an example input that are kept as they are: one that is larger is drawn like it.
 _EXACT = 4096

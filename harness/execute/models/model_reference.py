@@ -13,7 +13,6 @@ decide differently, an index or a comparison, is left open.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -25,7 +24,7 @@ import torch
 from harness.compare import Judge, Mask, Sensitivity
 from harness.core import PRECISION, Array, Invocation, OpOverload, TorchDispatchMode, build_tensors, pytree
 from harness.execute.models.model_loading import LoadedModel
-from harness.execute.torch_call import default_dtype, to_numpy
+from harness.execute.torch_call import default_dtype, quiet_call, to_numpy
 from harness.generate import OPERATOR_CASES
 
 #: Runs with perturbed results; twice their root mean square is taken for the most that chance explains.
@@ -159,15 +158,6 @@ class ModelReference(RoundingOracle):
         super().__init__(expected, {str(a.dtype) for a in (*feeds, *expected)}, wide)
         self.invocation = invocation
         self.feeds = feeds
-
-
-@contextmanager
-def quiet_call() -> Iterator[None]:
-    """PyTorch without gradients and warnings, and with the same random numbers each time."""
-    torch.default_generator.manual_seed(0)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:

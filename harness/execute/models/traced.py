@@ -17,10 +17,11 @@ from harness.convert import Converter
 from harness.core import Invocation, TorchDispatchMode, build_tensors
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel
-from harness.execute.models.model_reference import ModelReference, quiet_call
+from harness.execute.models.model_reference import ModelReference
 from harness.execute.models.model_task import ModelCase, ModelTask, Traced
 from harness.execute.run_steps import outputs_of
 from harness.execute.task import Result
+from harness.execute.torch_call import quiet_call
 from harness.run import Backend
 
 CONTROL_FLOW, SIZES = "control flow", "sizes"
