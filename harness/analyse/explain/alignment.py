@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from harness.analyse.explain.conversion_trial import Emitted
@@ -35,14 +35,7 @@ class Pair:
 def align(
     signature: Signature, operator: OnnxOperator, candidate: Candidate, emitted: Iterable[Emitted] = ()
 ) -> tuple[Pair, ...]:
-    """Each argument with its counterpart, then what of the ONNX operator is left.
-
-    Args:
-        signature: The ATen side.
-        operator: The ONNX side.
-        candidate: What is known of the two.
-        emitted: What converters made of a call.
-    """
+    """Each argument with its counterpart, then what of the ONNX operator is left."""
     slots = {slot.name: slot for slot in operator.node_slots}
     given = {one.converter: _given(one, operator) for one in emitted}
     pairs: list[Pair] = []
@@ -65,14 +58,8 @@ def _pair(aten: str, slot: Slot | None, why: str, given: dict[str, dict[str, str
     default = f" = {slot.default}" if slot.default else ""
     optional = "" if slot.required or default else ", optional"
     seen = {name: values[slot.name] for name, values in given.items() if slot.name in values}
-    return Pair(
-        aten=aten,
-        onnx=slot.name,
-        kind=slot.kind,
-        type=f"{slot.type}{default}{optional}",
-        why=why,
-        emitted=seen,
-    )
+    kind = f"{slot.type}{default}{optional}"
+    return Pair(aten=aten, onnx=slot.name, kind=slot.kind, type=kind, why=why, emitted=seen)
 
 
 def _aten(parameter: Parameter) -> str:
@@ -110,7 +97,7 @@ def _given(one: Emitted, operator: OnnxOperator) -> dict[str, str]:
     """What the first node of that operator was given, by the names of the specification."""
     for node in one.nodes:
         if node.operator == operator.name and node.domain == operator.domain:
-            inputs: Sequence[Slot] = [slot for slot in operator.slots if slot.kind == "input"]
-            named = {slot.name: text for slot, text in zip(inputs, node.inputs, strict=False) if text}
+            inputs = [slot.name for slot in operator.slots if slot.kind == "input"]
+            named = {name: text for name, text in zip(inputs, node.inputs, strict=False) if text}
             return {**named, **node.attributes}
     return {}

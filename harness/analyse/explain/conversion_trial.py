@@ -31,9 +31,6 @@ class Outcomes:
     """How the cases of one overload ended with one converter and one backend.
 
     Attributes:
-        overload: Dotted name.
-        converter: Name.
-        backend: Name.
         counts: Outcome → how many cases.
         converted: How many got a model.
         refusal: What was said of the commonest case that got none, or failed; "" for none.
@@ -57,7 +54,6 @@ class Node:
     """A node of an exported model.
 
     Attributes:
-        operator: ``Celu``.
         domain: ``ai.onnx`` for the default one.
         inputs: Names; values of constants where these are short.
         attributes: Name → value as text.
@@ -71,14 +67,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Emitted:
-    """What a converter made of one call.
-
-    Attributes:
-        converter: Name.
-        invocation: The call.
-        opset: Of the model.
-        nodes: Without constants.
-    """
+    """What a converter made of one call: the model's opset, and its nodes without constants."""
 
     converter: str
     invocation: Invocation
@@ -135,10 +124,10 @@ def outcomes(verdicts: Sequence[Verdict]) -> list[Outcomes]:
     groups: dict[tuple[str, str, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.overload, verdict.converter, verdict.backend), []).append(verdict)
-    return [_outcomes(key, group) for key, group in groups.items()]
+    return [_outcomes(*key, group) for key, group in groups.items()]
 
 
-def _outcomes(key: tuple[str, str, str], verdicts: Sequence[Verdict]) -> Outcomes:
+def _outcomes(overload: str, converter: str, backend: str, verdicts: Sequence[Verdict]) -> Outcomes:
     failures = Counter(v.signature for v in verdicts if v.outcome.is_failure)
     said = ""
     if failures:
@@ -146,9 +135,9 @@ def _outcomes(key: tuple[str, str, str], verdicts: Sequence[Verdict]) -> Outcome
         first = next(v for v in verdicts if v.signature == signature)
         said = plain(f"{first.outcome} at {first.stage}: {first.message}", 240)
     return Outcomes(
-        overload=key[0],
-        converter=key[1],
-        backend=key[2],
+        overload=overload,
+        converter=converter,
+        backend=backend,
         counts=dict(Counter(str(v.outcome) for v in verdicts)),
         converted=sum(v.stage in _CONVERTED for v in verdicts),
         refusal=said,
@@ -164,9 +153,6 @@ def convertible(calls: Sequence[Invocation], verdicts: Sequence[Verdict], conver
 def emit_one(calls: Sequence[Invocation], converter: str, operator: str | None) -> Emitted | None:
     """What a converter makes of the first of some calls that becomes a node of `operator`, else of the first;
     None for no call.
-
-    Raises:
-        Exception: the converter's own.
     """
     first = None
     for call in calls[:_LOOKED_AT]:
@@ -178,33 +164,22 @@ def emit_one(calls: Sequence[Invocation], converter: str, operator: str | None) 
 
 
 def emit(call: Invocation, converter: str) -> Emitted:
-    """Export one call alone and read the nodes.
-
-    Raises:
-        Exception: the converter's own.
-    """
+    """Export one call alone and read the nodes."""
     structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
     started = find_converter(converter).create(False)
     with quiet():
         model = export_alone(started, structure)
-    return Emitted(
-        converter=converter,
-        invocation=call,
-        opset=emitted_opset(model),
-        nodes=tuple(_nodes(model)),
-    )
+    opset, nodes = emitted_opset(model), tuple(_nodes(model))
+    return Emitted(converter=converter, invocation=call, opset=opset, nodes=nodes)
 
 
 def _nodes(model: onnx.ModelProto) -> list[Node]:
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                value = onnx.helper.get_attribute_value(attribute)
-                if isinstance(value, onnx.TensorProto):
-                    constants[node.output[0]] = value
-                else:
-                    constants[node.output[0]] = onnx.numpy_helper.from_array(_array(value))
+        for attribute in node.attribute if node.op_type == "Constant" else ():
+            value = onnx.helper.get_attribute_value(attribute)
+            is_tensor = isinstance(value, onnx.TensorProto)
+            constants[node.output[0]] = value if is_tensor else onnx.numpy_helper.from_array(_array(value))
     return [
         Node(
             operator=node.op_type,
@@ -223,13 +198,10 @@ def _array(value: object) -> np.ndarray:
 
 
 def _input(name: str, constants: dict[str, onnx.TensorProto]) -> str:
-    tensor = constants.get(name)
-    if tensor is None:
+    if name not in constants:
         return name
-    values = onnx.numpy_helper.to_array(tensor)
-    if values.size > 8:
-        return f"{name}: a constant of {values.size}"
-    return shown(values.tolist())
+    values = onnx.numpy_helper.to_array(constants[name])
+    return shown(values.tolist()) if values.size <= 8 else f"{name}: a constant of {values.size}"
 
 
 def _attribute(attribute: onnx.AttributeProto) -> str:

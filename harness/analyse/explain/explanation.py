@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,6 @@ class Conversion:
     """Whether and how a converter converts one overload.
 
     Attributes:
-        overload: Dotted name.
-        converter: Name.
         how: ``own`` (a conversion function for it), ``decomposition`` (conversion functions for all that it
             is taken apart into), ``otherwise`` (a case got a model although it tells of neither), ``none``.
         functions: Its own conversion functions, in its words.
@@ -46,11 +45,8 @@ class About:
     """One overload.
 
     Attributes:
-        overload: The overload itself.
         case: Family of its operator case; "" for none.
         decomposition: What it is made of; None where it is not functional.
-        conversions: By converter.
-        outcomes: By converter and backend.
         emitted: What converters made of one call.
         pairs: Its arguments beside ONNX's; none without ONNX operator.
     """
@@ -69,7 +65,6 @@ class Explanation:
     """One operator.
 
     Attributes:
-        operator: The operator.
         overloads: Each of its functional overloads.
         onnx: ONNX's operator for it; None where none is known.
         candidate: What is known of the two.
@@ -160,13 +155,12 @@ def explain_operator(
         _about(o, calls[o.name], names, outcomes, emitted[o.name], standard, candidate)
         for o in operator.functional
     )
+    lacking = [c for about in abouts for c in about.conversions if c.how == "none"]
     missing = {
-        name: tuple(
-            c.overload for a in abouts for c in a.conversions if c.converter == name and c.how == "none"
-        )
+        name: tuple(c.overload for c in lacking if c.converter == name)
         for name in names
+        if any(c.converter == name for c in lacking)
     }
-    missing = {name: lacking for name, lacking in missing.items() if lacking}
     wanted = names if skeleton else list(missing)
     hints = skeletons.hint(standard, candidate.why if candidate else "", abouts[0].pairs if abouts else ())
     return Explanation(
@@ -236,12 +230,10 @@ def _recorded(run: Path | None, overloads: Sequence[str]) -> list[Verdict]:
 def _source(run: Path | None, recorded: Sequence[Verdict], tried: Sequence[Verdict], examples: int) -> str:
     parts = []
     if run is not None and recorded:
-        who = ", ".join(sorted({v.converter for v in recorded}))
-        parts.append(f"the run {read_run_info(run).run_id} ({who})")
+        parts.append((f"the run {read_run_info(run).run_id}", recorded))
     if tried:
-        who = ", ".join(sorted({v.converter for v in tried}))
-        parts.append(f"up to {examples} drawn calls tried now ({who})")
-    return " and ".join(parts)
+        parts.append((f"up to {examples} drawn calls tried now", tried))
+    return " and ".join(f"{what} ({', '.join(sorted({v.converter for v in of}))})" for what, of in parts)
 
 
 def _unavailable() -> dict[str, str]:
@@ -254,9 +246,8 @@ def _unavailable() -> dict[str, str]:
 
 def _emits(emitted: dict[str, list[trial.Emitted]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
-    for ones in emitted.values():
-        for one in ones:
-            found.setdefault(one.converter, {}).update(dict.fromkeys(n.operator for n in one.nodes))
+    for one in chain.from_iterable(emitted.values()):
+        found.setdefault(one.converter, {}).update(dict.fromkeys(n.operator for n in one.nodes))
     return {converter: tuple(operators) for converter, operators in found.items()}
 
 
@@ -268,10 +259,8 @@ _GLUE = frozenset(
 
 def _only_emitted(emitted: dict[str, list[trial.Emitted]]) -> known.Candidate | None:
     """Where no name tells, the one ONNX operator that a converter needs beside glue."""
-    for ones in emitted.values():
-        for one in ones:
-            found = {n.operator for n in one.nodes if n.domain == "ai.onnx"} - _GLUE
-            if len(found) == 1:
-                (operator,) = found
-                return known.Candidate(onnx=operator, why=f"what {one.converter} emits for it")
+    for one in chain.from_iterable(emitted.values()):
+        found = {n.operator for n in one.nodes if n.domain == "ai.onnx"} - _GLUE
+        if len(found) == 1:
+            return known.Candidate(onnx=found.pop(), why=f"what {one.converter} emits for it")
     return None

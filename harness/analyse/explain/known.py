@@ -23,12 +23,7 @@ class TableError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What a table says of one argument, input or attribute.
-
-    Attributes:
-        onnx: Name of the ONNX input or attribute; "" for no counterpart.
-        why: The reason, in words.
-    """
+    """The ONNX input or attribute that one argument stands for ("" for none), and why, in words."""
 
     onnx: str
     why: str
@@ -39,7 +34,6 @@ class Candidate:
     """An ONNX operator that may stand for an ATen operator.
 
     Attributes:
-        onnx: Its name.
         why: How it was found.
         arguments: ATen argument → meaning, where the table says so for this operator.
         others: ONNX input or attribute that no argument stands for → what to give it, and why.
@@ -57,10 +51,7 @@ def _table() -> dict[str, Any]:
 
 
 def candidate(packet: str) -> Candidate | None:
-    """The ONNX operator for an ATen operator, from the table or by its name.
-
-    Args:
-        packet: ``aten::celu``.
+    """The ONNX operator for an ATen operator such as ``aten::celu``, from the table or by its name.
 
     Raises:
         TableError: the table names an ONNX operator that the installed specification lacks.
@@ -72,15 +63,9 @@ def candidate(packet: str) -> Candidate | None:
                 return None
             if entry["onnx"] not in onnx_operator.names():
                 raise TableError(f"{_TABLE}: {entry['onnx']} of {name} is no operator of this ONNX")
-            return Candidate(
-                onnx=entry["onnx"],
-                why=entry["why"],
-                arguments={
-                    argument: Meaning(onnx=said["onnx"], why=said["why"])
-                    for argument, said in entry.get("arguments", {}).items()
-                },
-                others=entry.get("others", {}),
-            )
+            meanings = {name: Meaning(**said) for name, said in entry.get("arguments", {}).items()}
+            others = entry.get("others", {})
+            return Candidate(onnx=entry["onnx"], why=entry["why"], arguments=meanings, others=others)
     by_name = {_normalised(known): known for known in onnx_operator.names()}
     found = by_name.get(_normalised(name)) or by_name.get(_normalised(_general(name)))
     return Candidate(onnx=found, why="the same name") if found else None

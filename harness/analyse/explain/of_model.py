@@ -7,7 +7,7 @@ import re
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ class Called:
     """An ATen operator that a model calls.
 
     Attributes:
-        name: Overload, dotted.
         nodes: How many calls, or ONNX nodes if calls cannot be counted.
         how: What says so: ``program``, ``node`` (the exporter's note on the node), ``record`` (a recorded
             export of the operator has this node and no other) or ``name`` (an operator of that meaning).
@@ -46,13 +45,7 @@ class Called:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOperators:
-    """All of a model.
-
-    Attributes:
-        kind: ``onnx`` or ``program``.
-        operators: By name.
-        unmapped: ONNX node type or foreign operator → how many.
-    """
+    """All of an ``onnx`` model or a ``program``; what is unmapped, node types and others → how many."""
 
     kind: str
     operators: tuple[Called, ...]
@@ -92,12 +85,9 @@ def _of_program(path: Path) -> ModelOperators:
     other: Counter[str] = Counter()
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
-            if node.op == "call_function":
+            if node.op == "call_function" and isinstance(node.target, OpOverload):
                 name = str(node.target)
-                if isinstance(node.target, OpOverload) and name.startswith("aten."):
-                    found[name] += 1
-                elif isinstance(node.target, OpOverload):
-                    other[name] += 1
+                (found if name.startswith("aten.") else other)[name] += 1
     called = tuple(Called(name=name, nodes=count, how="program") for name, count in sorted(found.items()))
     return ModelOperators(kind="program", operators=called, unmapped=dict(sorted(other.items())))
 
@@ -131,10 +121,8 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
             other[node_type] += count
             continue
         best = min(choices, key=lambda overload: _plainness(overload, node_type, covered))
-        before = found.get(best)
-        found[best] = Called(
-            name=best, nodes=count + (before.nodes if before else 0), how=before.how if before else how
-        )
+        before = found.get(best) or Called(name=best, nodes=0, how=how)
+        found[best] = replace(before, nodes=before.nodes + count)
     ordered = tuple(found[name] for name in sorted(found))
     return ModelOperators(kind="onnx", operators=ordered, unmapped=dict(sorted(other.items())))
 
@@ -181,17 +169,13 @@ def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _plainness(
-    overload: str, node_type: str, covered: Sequence[str]
-) -> tuple[bool, bool, bool, bool, int, str]:
+def _plainness(overload: str, node_type: str, covered: Sequence[str]) -> tuple[Any, ...]:
     """Sorts the likeliest origin of a node first: of its own name, an overload that models call."""
     packet, _, name = overload.removeprefix("aten.").partition(".")
-    same = packet.replace("_", "").lower() == node_type.lower()
-    inner = packet.startswith("_")
     return (
         overload not in covered,
-        not same,
-        inner,
+        packet.replace("_", "").lower() != node_type.lower(),
+        packet.startswith("_"),
         name not in ("default", "Tensor"),
         len(overload),
         overload,

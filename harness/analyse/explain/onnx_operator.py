@@ -18,7 +18,6 @@ class Slot:
 
     Attributes:
         kind: ``input``, ``output`` or ``attribute``.
-        name: The specification's.
         type: ``T`` or ``tensor(float)`` of an input, ``float`` or ``ints`` of an attribute.
         required: Whether a node must have it.
         default: Of an attribute, as text; "" for none.
@@ -53,7 +52,6 @@ class OnnxOperator:
     """An operator of the specification, in its newest version.
 
     Attributes:
-        name: ``Celu``.
         domain: ``ai.onnx`` for the default one.
         versions: Oldest first.
         slots: Inputs, then attributes, then outputs.
@@ -72,11 +70,6 @@ class OnnxOperator:
     def first_opset(self) -> int:
         """Of the first version."""
         return self.versions[0].opset
-
-    @property
-    def deprecated_since(self) -> int | None:
-        """The opset that withdrew it."""
-        return self.versions[-1].opset if self.versions[-1].deprecated else None
 
     @property
     def node_slots(self) -> tuple[Slot, ...]:
@@ -115,11 +108,9 @@ def find(name: str, domain: str = "ai.onnx") -> OnnxOperator:
     return OnnxOperator(
         name=name,
         domain=domain,
-        versions=tuple(
-            _version(schema, before) for schema, before in zip(history, [None, *history], strict=False)
-        ),
+        versions=tuple(map(_version, history, [None, *history])),
         slots=(
-            *(_input(parameter) for parameter in newest.inputs),
+            *map(_input, newest.inputs),
             *(_attribute(attribute) for _, attribute in sorted(newest.attributes.items())),
             *(Slot(kind="output", name=o.name, type=o.type_str, required=True) for o in newest.outputs),
         ),
@@ -169,10 +160,8 @@ def _input(parameter: Any) -> Slot:
 
 
 def _attribute(attribute: Any) -> Slot:
-    default = ""
-    if attribute.default_value.name:
-        value = onnx.helper.get_attribute_value(attribute.default_value)
-        default = shown(value)
+    given = attribute.default_value
+    default = shown(onnx.helper.get_attribute_value(given)) if given.name else ""
     kind = str(attribute.type).rpartition(".")[2].lower()
     return Slot(
         kind="attribute", name=attribute.name, type=kind, required=attribute.required, default=default
@@ -191,5 +180,4 @@ def shown(value: Any) -> str:
 
 
 def _first_paragraph(doc: str) -> str:
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", doc.strip())]
-    return next((p for p in paragraphs if p), "")
+    return " ".join(re.split(r"\n\s*\n", doc.strip())[0].split())

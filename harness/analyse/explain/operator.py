@@ -104,11 +104,7 @@ def _describe(name: str) -> Overload:
 
 
 def signature(name: str) -> Signature:
-    """The schema of an overload.
-
-    Raises:
-        LookupError: this PyTorch has no such overload.
-    """
+    """The schema of an overload."""
     schema = overload(name)._schema
     types = dict(_declared(str(schema)))
     return Signature(

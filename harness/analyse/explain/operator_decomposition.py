@@ -49,12 +49,7 @@ class OperatorDecomposition:
 
 
 def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposition:
-    """What the calls of one overload are made of.
-
-    Args:
-        name: Dotted name.
-        invocations: Calls to try; PyTorch may take each apart in another way.
-    """
+    """What the calls of one overload are made of; PyTorch may take each apart in another way."""
     target = overload(name)
     try:
         own, table = decomposition_functions().get(target), dict(decomposition_table())
@@ -66,9 +61,8 @@ def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposi
     if source == "none":
         return OperatorDecomposition(source=source, operators={}, tried=0)
     if not invocations:
-        return OperatorDecomposition(
-            source=source, operators={}, tried=0, problem="no case draws a call of it"
-        )
+        problem = "no case draws a call of it"
+        return OperatorDecomposition(source=source, operators={}, tried=0, problem=problem)
     found: set[str] = set()
     problem, tried = "", 0
     for invocation in invocations:
@@ -81,17 +75,12 @@ def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposi
         # It calls itself for some arguments.
         problem = problem or f"{name} is left in it"
     operators = {operator: operator in registered() for operator in sorted(found)}
-    return OperatorDecomposition(
-        source=source, operators=operators, tried=tried, problem="" if operators else problem
-    )
+    problem = "" if operators else problem
+    return OperatorDecomposition(source=source, operators=operators, tried=tried, problem=problem)
 
 
 def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) -> set[str]:
-    """Overloads left of one call once it is taken apart.
-
-    Raises:
-        Exception: whatever PyTorch says to the call or to its capture.
-    """
+    """Overloads left of one call once it is taken apart."""
     outputs = len(call_invocation(invocation, build_tensors(invocation)))
     structure = Exportable.of(invocation, outputs=outputs)
     whole = dict(table)

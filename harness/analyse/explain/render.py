@@ -32,18 +32,19 @@ def render(found: Explanation) -> Iterator[RenderableType]:
     yield from _overloads(found)
     for about in found.overloads:
         yield from _decomposition(about)
-    yield Text()
-    yield from _onnx(found)
-    yield Text()
-    yield from _converters(found)
-    yield Text()
-    yield from _backends(found)
+    for part in (_onnx, _converters, _backends):
+        yield Text()
+        yield from part(found)
     if found.missing:
         yield Text()
         for converter, overloads in found.missing.items():
             yield shown(f"missing: {converter} has no conversion of {', '.join(overloads)}", style="bold red")
     for name, why in found.unavailable.items():
         yield shown(f"not available: {name}: {why}", style="dim")
+
+
+def _indented(words: Text, by: int) -> Padding:
+    return Padding(words, (0, 0, 0, by))
 
 
 def _overloads(found: Explanation) -> Iterator[RenderableType]:
@@ -56,15 +57,13 @@ def _overloads(found: Explanation) -> Iterator[RenderableType]:
         if overload.functional:
             case = cases.get(overload.name)
             words.append(f"operator case in cases/{case}.py" if case else "no operator case draws it")
-        yield Padding(shown(overload.signature.schema, style="cyan"), (0, 0, 0, 2))
-        yield Padding(shown(", ".join(words)), (0, 0, 0, 4))
+        yield _indented(shown(overload.signature.schema, style="cyan"), 2)
+        yield _indented(shown(", ".join(words)), 4)
     if not found.overloads:
-        yield Padding(
-            Text("no overload of it is functional: exporters put functional operators in its place first"),
-            (0, 0, 0, 2),
-        )
+        said = "no overload of it is functional: exporters put functional operators in its place first"
+        yield _indented(Text(said), 2)
     if found.operator.others:
-        yield Padding(shown(f"not shown: {', '.join(found.operator.others)}"), (0, 0, 0, 2))
+        yield _indented(shown(f"not shown: {', '.join(found.operator.others)}"), 2)
 
 
 def _decomposition(about: About) -> Iterator[RenderableType]:
@@ -78,22 +77,18 @@ def _decomposition(about: About) -> Iterator[RenderableType]:
         return
     where = {"table": "a function in PyTorch's decomposition tables", "composite": "its kernel is composite"}
     if made.source in where:
-        yield Padding(shown(f"{where[made.source]}; {made.tried} calls taken apart"), (0, 0, 0, 2))
+        yield _indented(shown(f"{where[made.source]}; {made.tried} calls taken apart"), 2)
     if made.problem:
-        yield Padding(shown(f"could not be taken apart: {made.problem}", limit=300), (0, 0, 0, 2))
+        yield _indented(shown(f"could not be taken apart: {made.problem}", limit=300), 2)
     for operator, converted in made.operators.items():
         mark = "converted by torchlib" if converted else "not converted"
         yield Text(f"    {operator:<32} {mark}", style="" if converted else "red")
     if made.operators:
-        verdict = (
-            "all of them are converted" if made.reaches else "it does not reach converted operators only"
-        )
-        own = (c.converter for c in about.conversions if c.how == "own")
-        taking_apart = [name for name in own if find_converter(name).decomposes]
-        note = "".join(
-            f"; {name} does not take it apart, as it has a conversion of its own" for name in taking_apart
-        )
-        yield Padding(shown(verdict + note), (0, 0, 0, 2))
+        words = "all of them are converted" if made.reaches else "it does not reach converted operators only"
+        for conversion in about.conversions:
+            if conversion.how == "own" and find_converter(conversion.converter).decomposes:
+                words += f"; {conversion.converter} does not take it apart, as it has a conversion of its own"
+        yield _indented(shown(words), 2)
 
 
 def _onnx(found: Explanation) -> Iterator[RenderableType]:
@@ -102,16 +97,14 @@ def _onnx(found: Explanation) -> Iterator[RenderableType]:
     if operator is None or candidate is None:
         yield Text("  no operator is known that does the same")
         for converter, operators in found.emits.items():
-            yield Padding(shown(f"{converter} composes it of {', '.join(operators)}"), (0, 0, 0, 2))
+            yield _indented(shown(f"{converter} composes it of {', '.join(operators)}"), 2)
         return
-    yield Padding(
-        shown(f"{operator.domain}.{operator.name}, since opset {operator.first_opset}: {candidate.why}"),
-        (0, 0, 0, 2),
-    )
+    since = f"{operator.domain}.{operator.name}, since opset {operator.first_opset}"
+    yield _indented(shown(f"{since}: {candidate.why}"), 2)
     yield from _versions(operator)
     if operator.composed:
         yield Text("  a function: the specification also states it by other operators")
-    yield Padding(shown(operator.doc, style="dim", limit=300), (0, 0, 0, 2))
+    yield _indented(shown(operator.doc, style="dim", limit=300), 2)
     for about in found.overloads:
         yield Text()
         yield shown(f"{about.overload.name} beside {operator.name}", style="bold")
@@ -123,7 +116,7 @@ def _versions(operator: OnnxOperator) -> Iterator[RenderableType]:
         types = ", ".join(f"{name}: {' '.join(allowed)}" for name, allowed in version.types)
         said = types if version is operator.versions[0] else "; ".join(version.changes)
         said = said or "the same inputs, attributes and types; its text changed"
-        yield Padding(shown(f"opset {version.opset}: {said}"), (0, 0, 0, 4))
+        yield _indented(shown(f"opset {version.opset}: {said}"), 4)
 
 
 def _pairs(about: About) -> Table:
@@ -154,20 +147,20 @@ def _converters(found: Explanation) -> Iterator[RenderableType]:
             share = f"; {tried[0].converted} of {tried[0].cases} cases got a model" if tried else ""
             style = "red" if conversion.how == "none" else ""
             words = f"{conversion.converter}: {_HOW[conversion.how]}{functions}{share}"
-            yield Padding(Text(plain(words), style=style), (0, 0, 0, 4))
+            yield _indented(Text(plain(words), style=style), 4)
         for one in about.emitted:
             yield from _emitted(one)
 
 
 def _emitted(one: Emitted) -> Iterator[RenderableType]:
     call = f"{one.converter}, opset {one.opset}, {one.invocation}"
-    yield Padding(shown(call, style="cyan", limit=240), (0, 0, 0, 4))
+    yield _indented(shown(call, style="cyan", limit=240), 4)
     for node in one.nodes[:12]:
         attributes = ", ".join(f"{name}={value}" for name, value in sorted(node.attributes.items()))
         domain = "" if node.domain == "ai.onnx" else f"{node.domain}."
         inputs = ", ".join(text or "–" for text in node.inputs)
         parts = "; ".join(part for part in (inputs, attributes) if part)
-        yield Padding(shown(f"{domain}{node.operator}({parts})"), (0, 0, 0, 6))
+        yield _indented(shown(f"{domain}{node.operator}({parts})"), 6)
     if len(one.nodes) > 12:
         yield Text(f"      and {len(one.nodes) - 12} more nodes")
 
@@ -178,12 +171,10 @@ def _backends(found: Explanation) -> Iterator[RenderableType]:
         yield Text(f"  {found.onnx.name} in the specification's own tests")
         for result in found.spec:
             opsets = f", opset {', '.join(map(str, result.opsets))}" if result.opsets else ""
-            words = (
-                f"{result.backend:<16} {result.agreed} of {result.tests} agree, {result.built} load{opsets}"
-            )
-            yield Padding(Text(words, style="" if result.built else "red"), (0, 0, 0, 4))
+            words = f"{result.backend:<16} {result.agreed} of {result.tests} agree, {result.built} load"
+            yield _indented(Text(words + opsets, style="" if result.built else "red"), 4)
             if result.problem:
-                yield Padding(shown(result.problem, style="dim"), (0, 0, 0, 6))
+                yield _indented(shown(result.problem, style="dim"), 6)
     elif found.onnx:
         yield Text(f"  the specification has no test of {found.onnx.name}")
     if not found.source:
@@ -197,7 +188,7 @@ def _backends(found: Explanation) -> Iterator[RenderableType]:
             for one in (o for o in about.outcomes if o.converter == converter):
                 yield Text("      ").append(f"{one.backend:<16} ").append(_counts(one))
                 if one.refusal and one.refusal != said:
-                    yield Padding(shown(one.refusal, style="dim"), (0, 0, 0, 8))
+                    yield _indented(shown(one.refusal, style="dim"), 8)
                 said = one.refusal
 
 

@@ -32,7 +32,6 @@ class SpecResult:
     """How a backend does in the tests of one ONNX operator.
 
     Attributes:
-        backend: Name.
         tests: How many there are.
         built: How many it could load.
         agreed: How many it ran with the outputs that the specification states.
@@ -147,19 +146,18 @@ def _load(backend: Any, operator: str, model: onnx.ModelProto) -> tuple[Any, int
 
 def _disagreement(session: Any, model: onnx.ModelProto, test: _Test) -> str:
     for inputs, expected in test.data_sets:
-        feeds = {
-            value.name: np.ascontiguousarray(array)
-            for value, array in zip(model.graph.input, inputs, strict=False)
-        }
+        names = [value.name for value in model.graph.input]
         try:
-            outputs = session.run(feeds)
+            outputs = session.run(dict(zip(names, map(np.ascontiguousarray, inputs), strict=False)))
             for output, wanted in zip(outputs, expected, strict=False):
+                narrow = 1e-2 if np.asarray(wanted).dtype.itemsize < 4 else 0
                 np.testing.assert_allclose(
-                    np.asarray(output, dtype=np.float64) if output.dtype.kind in "fV" else output,
-                    np.asarray(wanted, dtype=np.float64) if np.asarray(wanted).dtype.kind in "fV" else wanted,
-                    rtol=max(_RTOL, 1e-2 if np.asarray(wanted).dtype.itemsize < 4 else 0),
-                    atol=max(_ATOL, 1e-2 if np.asarray(wanted).dtype.itemsize < 4 else 0),
+                    _wide(output), _wide(wanted), rtol=max(_RTOL, narrow), atol=max(_ATOL, narrow)
                 )
         except Exception as error:
             return f"{type(error).__name__}: {error}"
     return ""
+
+
+def _wide(value: Any) -> Any:
+    return np.asarray(value, dtype=np.float64) if np.asarray(value).dtype.kind in "fV" else value
