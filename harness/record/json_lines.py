@@ -23,8 +23,6 @@ from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
 MINIMAL_FILE = "minimal.jsonl"
-GRAPHS_FILE = "graphs.jsonl"
-SCRIPTS_FILE = "scripts.jsonl"
 FLAKY_FILE = "flaky.jsonl"
 
 
@@ -103,7 +101,7 @@ class Script:
 
 
 _Kind = TypeVar("_Kind", Minimal, Graph, Script)
-_FILES: dict[type, str] = {Minimal: MINIMAL_FILE, Graph: GRAPHS_FILE, Script: SCRIPTS_FILE}
+_FILES: dict[type, str] = {Minimal: MINIMAL_FILE, Graph: "graphs.jsonl", Script: "scripts.jsonl"}
 
 
 def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import secrets
@@ -142,31 +141,20 @@ class RunInfo:
         now = datetime.now(UTC)
         return cls(
             run_id=f"{now:%Y%m%dT%H%M%S}-{now.microsecond // 1000:03d}-{secrets.token_hex(3)}",
-            started=_iso(now),
+            started=now.isoformat(timespec="milliseconds"),
             seed=seed,
             versions={**installed_versions(runtimes), **(versions or {})},
             options=dict(options),
-            host=_host(),
+            host={
+                "system": platform.system(),
+                "release": platform.release(),
+                "machine": platform.machine(),
+                "python_implementation": platform.python_implementation(),
+                "cpu_count": os.cpu_count(),
+            },
             shard=shard,
             planned=tuple(planned),
             basis=basis or {},
-        )
-
-    def ended(
-        self,
-        exit_status: int | None = None,
-        operators: tuple[str, ...] = (),
-        unfinished: tuple[str, ...] = (),
-        notes: tuple[str, ...] = (),
-    ) -> RunInfo:
-        """The same run, finished now."""
-        return dataclasses.replace(
-            self,
-            finished=_iso(datetime.now(UTC)),
-            exit_status=exit_status,
-            operators=operators,
-            unfinished=unfinished,
-            notes=notes,
         )
 
     @property
@@ -244,17 +232,3 @@ def installed_versions(runtimes: Iterable[str] = ()) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
-
-
-def _host() -> dict[str, JSON]:
-    return {
-        "system": platform.system(),
-        "release": platform.release(),
-        "machine": platform.machine(),
-        "python_implementation": platform.python_implementation(),
-        "cpu_count": os.cpu_count(),
-    }

@@ -6,7 +6,8 @@ import difflib
 import fnmatch
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +43,14 @@ def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, 
                 file.write_table(rows)
     came = progress.read(results_dir)
     planned = info.planned[info.shard["index"] - 1 if info.shard else 0] if info.planned else {}
-    info = info.ended(exit_status, came.operators(planned), came.unfinished(planned), notes)
+    info = replace(
+        info,
+        finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        exit_status=exit_status,
+        operators=came.operators(planned),
+        unfinished=came.unfinished(planned),
+        notes=notes,
+    )
     # Before what tells how far the run came is removed.
     write_run_info(results_dir, info)
     _remove_parts(results_dir)

@@ -55,7 +55,7 @@ def verdict(number: int = 0, **changes: Any) -> Verdict:
 
 @pytest.fixture
 def info() -> RunInfo:
-    return RunInfo.begin(seed=7, options={"op": ["aten::celu"], "examples": 20})
+    return RunInfo.begin(seed=7, options={"op": ["aten::celu"], "examples": 20}, runtimes=["onnxruntime"])
 
 
 def written(directory: Path, info: RunInfo, batches: int = 3, size: int = 4) -> list[Verdict]:

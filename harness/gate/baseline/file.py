@@ -98,23 +98,22 @@ def read_baseline(directory: Path) -> Baseline:
     return _parsed(read, str(directory))
 
 
-def read_revision(revision: str, path: str = DEFAULT, cwd: Path | None = None) -> Baseline:
-    """The baseline at `path` as a git revision has it.
+def read_revision(revision: str, path: str) -> Baseline:
+    """The baseline at `path`, which starts from the current directory, as a git revision has it.
 
     Args:
         revision: Anything that git understands: ``main``, ``HEAD~3``.
-        path: Relative to `cwd` (the current directory).
 
     Raises:
         ResultsError: no such revision or baseline.
     """
     where = f"{revision}:{path.rstrip('/')}"
-    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", cwd=cwd)
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise ResultsError(f"{where}: git knows no revision {revision} here")
 
     def read(name: str) -> str:
-        said = _git("show", f"{commit.strip()}:./{path.rstrip('/')}/{name}", cwd=cwd)
+        said = _git("show", f"{commit.strip()}:./{path.rstrip('/')}/{name}")
         if said is None and name == INFO_FILE:
             raise ResultsError(f"revision {revision} has no baseline at {path} (no {INFO_FILE})")
         if said is None:
@@ -124,11 +123,11 @@ def read_revision(revision: str, path: str = DEFAULT, cwd: Path | None = None) -
     return _parsed(read, where)
 
 
-def _git(*words: str, cwd: Path | None) -> str | None:
+def _git(*words: str) -> str | None:
     """What git says; None where it refuses."""
     try:
         done = subprocess.run(
-            ["git", *words], cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False
+            ["git", *words], capture_output=True, encoding="utf-8", errors="replace", check=False
         )
     except FileNotFoundError:
         raise ResultsError("git is not installed: a revision's baseline cannot be read") from None

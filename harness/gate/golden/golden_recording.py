@@ -159,7 +159,6 @@ def _exported(golden: Golden, converter: str, process: IsolatedCalls) -> bytes |
 def _manifest(
     processes: Mapping[str, IsolatedCalls], converter_names: Sequence[str], seed: int, count: int
 ) -> Manifest:
-    versions = {name: process.call(version_of, name) for name, process in processes.items()}
     return Manifest(
         harness=harness.__version__,
         seed=seed,
@@ -167,7 +166,7 @@ def _manifest(
         versions={name: metadata.version(name) for name in _DISTRIBUTIONS},
         cpu=torch.backends.cpu.get_cpu_capability(),
         converters={name: find_converter(name).version() for name in converter_names},
-        backends=versions,
+        backends={name: process.call(version_of, name) for name, process in processes.items()},
     )
 
 
