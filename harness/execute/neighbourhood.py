@@ -55,7 +55,7 @@ def sensitivity(invocation: Invocation, outputs: Sequence[str]) -> tuple[Sensiti
     )
 
 
-def flushed(invocation: Invocation) -> list[torch.Tensor] | None:
+def flushed(invocation: Invocation) -> list[Array] | None:
     """PyTorch's outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
     tensors = list(build_tensors(invocation))
     found = False
@@ -66,12 +66,7 @@ def flushed(invocation: Invocation) -> list[torch.Tensor] | None:
             if subnormal.any():
                 found = True
                 tensors[i] = torch.where(subnormal, torch.zeros_like(tensor).copysign(tensor), tensor)
-    if not found:
-        return None
-    try:
-        return call_invocation(invocation, tensors)
-    except _REJECTIONS:
-        return None
+    return _own(invocation, tensors) if found else None
 
 
 _Outputs: TypeAlias = "Sequence[Array | None] | None"

@@ -62,7 +62,7 @@ class Reference:
     def flushed(self) -> tuple[Array, ...] | None:
         """The outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
         outputs = neighbourhood.flushed(self.invocation)
-        return None if outputs is None else tuple(map(to_numpy, outputs))
+        return None if outputs is None else tuple(outputs)
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
