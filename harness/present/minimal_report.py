@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -22,11 +20,7 @@ def call(minimal: Minimal) -> str:
 
 def render(minimal: Minimal) -> RenderableType:
     """One minimal case with what it says and what it depends on."""
-    return Group(*_blocks(minimal))
-
-
-def _blocks(minimal: Minimal) -> Iterator[RenderableType]:
-    yield Text.assemble(
+    title = Text.assemble(
         (f"{minimal.outcome}", "bold red"),
         f" at {minimal.stage}, {plain(minimal.converter)} → {plain(minimal.backend)}, from {minimal.case_id}",
     )
@@ -37,4 +31,4 @@ def _blocks(minimal: Minimal) -> Iterator[RenderableType]:
     details += [shown(sentence, limit=240) for sentence in minimal.matters]
     if not minimal.finished:
         details.append(Text("more budget may find a smaller one", style="dim"))
-    yield Padding(Group(*details), (0, 0, 0, 4))
+    return Group(title, Padding(Group(*details), (0, 0, 0, 4)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -63,20 +63,16 @@ def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
 
 def render(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
     """The list with its heading; nothing for an empty list."""
-    return Group(*_lines(found, limit))
-
-
-def _lines(found: Sequence[Rejection], limit: int) -> Iterator[Text]:
     if not found:
-        return
-    yield Text(
-        f"Defective operator cases: PyTorch rejects more than one draw in {TOLERATED}", style="bold red"
-    )
+        return Group()
+    title = f"Defective operator cases: PyTorch rejects more than one draw in {TOLERATED}"
+    lines = [Text(title, style="bold red")]
     for one in found[:limit]:
         share = f"{one.rejected} of {one.drawn} rejected"
-        yield Text(f"  {plain(one.overload)}: {share}, mostly: {plain(one.message, 200)}")
+        lines.append(Text(f"  {plain(one.overload)}: {share}, mostly: {plain(one.message, 200)}"))
     if len(found) > limit:
-        yield Text(f"  and {count(len(found) - limit, 'more operator case')}")
+        lines.append(Text(f"  and {count(len(found) - limit, 'more operator case')}"))
+    return Group(*lines)
 
 
 def _commonest(messages: Sequence[str]) -> str:

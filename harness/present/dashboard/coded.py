@@ -16,20 +16,9 @@ from harness.present.dashboard.runs import SiteRun
 from harness.record import ResultsError, store
 
 COLUMNS = (
-    "case_id",
-    "exported_invocation",
-    "overload",
-    "family",
-    "dtype",
-    "converter",
-    "backend",
-    "stage",
-    "outcome",
-    "blame",
-    "signature",
-    "max_ulp_error",
-    "rule",
-)
+    "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
+    "outcome", "blame", "signature", "max_ulp_error", "rule",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,30 +19,11 @@ from harness.present.dashboard.findings import RecordedCall, findings
 from harness.record import Graph, Minimal, Script
 
 COLUMNS = (
-    "case_id",
-    "overload",
-    "family",
-    "dtype",
-    "shape_mode",
-    "converter",
-    "converter_version",
-    "opset",
-    "backend",
-    "stage",
-    "outcome",
-    "blame",
-    "evidence",
-    "signature",
-    "message",
-    "invocation",
-    "exported_invocation",
-    "structure_id",
-    "rule",
-    "max_abs_error",
-    "max_ulp_error",
-    "mismatched_elements",
+    "case_id", "overload", "family", "dtype", "shape_mode", "converter", "converter_version", "opset",
+    "backend", "stage", "outcome", "blame", "evidence", "signature", "message", "invocation",
+    "exported_invocation", "structure_id", "rule", "max_abs_error", "max_ulp_error", "mismatched_elements",
     "total_elements",
-)
+)  # fmt: skip
 #: Cases of one group, and cases in all, that an operator's page lists.
 _OF_A_GROUP, _IN_ALL = 12, 240
 #: Findings that it lists.
@@ -108,14 +89,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
     script = _script(beside.scripts or {}, source, converter, backend)
     matched = _EXPECTED.search(said)
     return {
-        "outcome": str(group.outcome),
-        "stage": str(group.stage),
-        "blame": group.blame,
-        "cause": group.cause,
-        "cases": group.cases,
-        "dtypes": list(group.dtypes),
-        "converters": list(group.converters),
-        "backends": list(group.backends),
+        **{name: data[name] for name in _GROUP},
         "case": group.case_id,
         "shown": minimal.minimal_id if minimal else group.case_id,
         "call": group.call,
@@ -126,11 +100,13 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
         "got": matched["got"][:_WORDS] if matched else "",
         "matters": list(minimal.matters) if minimal else [],
         "shrunk": minimal is not None,
-        "known": data["known"],
         "script": script.text if script else "",
         "where": [converter, backend],
         "rule": rule,
     }
+
+
+_GROUP = ("outcome", "stage", "blame", "cause", "cases", "dtypes", "converters", "backends", "known")
 
 
 def _script(
@@ -165,14 +141,11 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 )
                 if backend not in one["backends"]:
                     one["backends"].append(backend)
-    order = sorted(
-        by_key.values(),
-        key=lambda one: (
-            one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"],
-            -one["fails"],
-        ),
-    )
-    return order[:_FINDINGS]
+
+    def clarity(one: dict[str, Any]) -> tuple[float, int]:
+        return one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"], -one["fails"]
+
+    return sorted(by_key.values(), key=clarity)[:_FINDINGS]
 
 
 _PLACE = ("converter", "outcome", "stage")
@@ -245,12 +218,8 @@ class _Cases:
             "call": call(rows[0]["invocation"]),
             "rows": [
                 {
-                    "converter": row["converter"],
-                    "backend": row["backend"],
+                    **{name: row[name] for name in ("converter", "backend", "stage", "outcome", "blame")},
                     "shapes": row["shape_mode"],
-                    "stage": row["stage"],
-                    "outcome": row["outcome"],
-                    "blame": row["blame"],
                     "message": row["message"][: _WORDS // 4],
                     "ulp": endless(row["max_ulp_error"]),
                     "abs": endless(row["max_abs_error"]),

@@ -147,21 +147,17 @@ def _failures(built: Built, known: tuple[KnownIssue, ...]) -> list[FailureGroup]
 
 def _listed(group: FailureGroup) -> dict[str, Any]:
     """A failure as the overview lists it."""
+    data = group.to_data()
     return {
-        "outcome": str(group.outcome),
-        "stage": str(group.stage),
-        "blame": group.blame,
+        **{name: data[name] for name in _LISTED},
         "signature": group.signature[:400],
         "message": (group.minimal.message if group.minimal else group.message)[:400],
-        "cases": group.cases,
-        "overloads": list(group.overloads),
-        "dtypes": list(group.dtypes),
-        "converters": list(group.converters),
-        "backends": list(group.backends),
         "case": group.case_id,
         "call": group.call[:400],
-        "known": [issue.to_data() for issue in group.known],
     }
+
+
+_LISTED = ("outcome", "stage", "blame", "cases", "overloads", "dtypes", "converters", "backends", "known")
 
 
 @contextmanager
