@@ -71,13 +71,7 @@ class OutputComparison:
 
 
 def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:
-    """Judge the outputs of one case.
-
-    Args:
-        judge: The operator's.
-        oracle: PyTorch's outputs.
-        got: The backend's, in the same order.
-    """
+    """Judge the outputs that a backend gave in one case, in the order of PyTorch's."""
     expected = oracle.expected
     total = sum(array.size for array in expected)
     if len(got) != len(expected):
@@ -90,7 +84,7 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
             return _structural("dtype", f"output {i}: expected {e.dtype}, got {g.dtype}", total)
         if e.shape != g.shape:
             return _structural("shape", f"output {i}: expected {list(e.shape)}, got {list(g.shape)}", total)
-    if not judge.rules and all(_same_bits(e, g) for e, g in zip(expected, got, strict=True)):
+    if not judge.rules and all(e.tobytes() == g.tobytes() for e, g in zip(expected, got, strict=True)):
         return OutputComparison(
             problem=None,
             max_abs_error=0.0,
@@ -101,23 +95,18 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
             total_elements=total,
         )
     undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
-    parts = []
-    for i, skip in zip(range(len(expected)), undefined, strict=True):
-        if i in unasked:
-            continue
-        if i in judge.rules:
-            parts.append(_by_rule(judge, Evidence(oracle.arguments, expected, got), i))
-        else:
-            parts.append(_elementwise(judge, i, oracle, got[i], skip))
-    return _merge(parts)
+    evidence = Evidence(oracle.arguments, expected, got)
+    return _merge(
+        [
+            _by_rule(judge, evidence, i) if i in judge.rules else _elementwise(judge, i, oracle, got[i], skip)
+            for i, skip in zip(range(len(expected)), undefined, strict=True)
+            if i not in unasked
+        ]
+    )
 
 
 def _structural(problem: str, detail: str, total: int) -> OutputComparison:
     return OutputComparison(problem=problem, detail=detail, mismatched_elements=total, total_elements=total)
-
-
-def _same_bits(a: Array, b: Array) -> bool:
-    return a.tobytes() == b.tobytes()
 
 
 def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
@@ -132,11 +121,7 @@ def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
 
 
 def _elementwise(
-    judge: Judge,
-    output: int,
-    oracle: Oracle,
-    got: Array,
-    skip: Mask | None,
+    judge: Judge, output: int, oracle: Oracle, got: Array, skip: Mask | None
 ) -> OutputComparison:
     expected = oracle.expected[output]
     dtype = str(expected.dtype)
@@ -189,7 +174,7 @@ def _kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g
     Args:
         judge: The operator's.
         oracle: PyTorch's answers.
-        output: Index of the output.
+        output: Its index.
         wrong: At least one element is marked.
         e: PyTorch's result in float64.
         g: The backend's.
@@ -206,14 +191,7 @@ def _kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g
 
 
 def _showing(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
-    """Of the elements marked in `wrong` those that show the kind, for a message that names one.
-
-    Args:
-        kind: As `_kind_of` names it.
-        wrong: At least one element is marked.
-        e: PyTorch's result in float64.
-        g: The backend's.
-    """
+    """Of the elements marked in `wrong` those that show the kind, for a message that names one."""
     if kind == NAN_POSITIONS:
         return np.asarray(wrong & (np.isnan(e) != np.isnan(g)))
     if kind in (OVERFLOW, INFINITIES):

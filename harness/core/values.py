@@ -161,16 +161,10 @@ def _saturating(raw: Raw, dtype: str) -> Values:
     return _wide(raw, dtype)
 
 
+#: Stored recipes have these names.
 STYLES: dict[str, Callable[[Raw, str], Values]] = {
-    "plain": _plain,
-    "mixed": _mixed,
-    "special": _special,
-    "one": _one,
-    "wide": _wide,
-    "halves": _halves,
-    "tied": _tied,
-    "decimals": _decimals,
-    "saturating": _saturating,
+    style.__name__.removeprefix("_"): style
+    for style in (_plain, _mixed, _special, _one, _wide, _halves, _tied, _decimals, _saturating)
 }
 
 #: Styles in the proportion in which they are drawn. Ordinary values lead: one NaN floods a reduction, and
@@ -325,28 +319,15 @@ def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Va
     return np.where(diagonal, padded + (side + 1.0), padded).reshape(-1)[: len(raw)]
 
 
-#: Domain name → values; called with the raw stream, dtype, style and the domain's parameters.
+#: Domain name → values; called with the raw stream, dtype, style and the domain's parameters. Stored recipes
+#: have these names.
 DOMAINS: dict[str, Callable[..., Values]] = {
-    "any": _any,
-    "finite": _finite,
-    "at_least": _at_least,
-    "nonzero": _nonzero,
-    "range": _range,
-    "index": _index,
-    "signed_index": _signed_index,
-    "index_or": _index_or,
-    "signs": _signs,
-    "unique": _unique,
-    "distinct": _distinct,
-    "ascending": _ascending,
-    "descending": _descending,
-    "countdown": _countdown,
-    "offsets": _offsets,
-    "packed": _packed,
-    "pivots": _pivots,
-    "dominant": _dominant,
-    **CAPTURED,
-}
+    domain.__name__.removeprefix("_"): domain
+    for domain in (
+        *(_any, _finite, _at_least, _nonzero, _range, _index, _signed_index, _index_or, _signs),
+        *(_unique, _distinct, _ascending, _descending, _countdown, _offsets, _packed, _pivots, _dominant),
+    )
+} | CAPTURED
 
 
 def compute(recipe: Recipe, dtype: str, count: int) -> Values:

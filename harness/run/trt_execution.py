@@ -1,19 +1,17 @@
-"""Running a TensorRT engine on PyTorch's CUDA tensors."""
+"""Running a TensorRT engine on PyTorch's CUDA tensors; imported where a backend starts, as PyTorch is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
 from harness.core import Array
 from harness.run import cuda as _cuda
 from harness.run.backend import BackendFailure, DeviceLost, UnsupportedModel
-
-if TYPE_CHECKING:
-    import torch
 
 #: TensorRT's element types as PyTorch names them; those that a module lacks are never met.
 _TORCH_NAMES = {
@@ -50,7 +48,6 @@ def make_logger(trt: Any) -> Any:
 
 def _make_allocator(trt: Any, on_host: frozenset[str]) -> Any:
     """An output allocator for the module `trt`: the sizes of outputs may depend on data."""
-    import torch
 
     class OutputAllocator(trt.IOutputAllocator):  # type: ignore[misc]
         """Holds a byte tensor and the last shape for each output.
@@ -115,8 +112,6 @@ class TrtSession:
             BackendFailure: the engine cannot be loaded.
             DeviceLost: the GPU has failed for good.
         """
-        import torch
-
         self._logger = logger
         self._outputs = tuple(outputs)
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -141,8 +136,6 @@ class TrtSession:
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
-        import torch
-
         self._logger.errors.clear()
         self._allocator.shapes.clear()
         try:
@@ -175,8 +168,6 @@ class TrtSession:
 
     def _fetched(self, name: str) -> Array:
         """A copy in host memory of one output of the run that has just ended."""
-        import torch
-
         dtype = self._dtypes[name]
         shape = self._allocator.shapes.get(name)
         if shape is None:
@@ -193,8 +184,6 @@ class TrtSession:
 
     def _failure(self, what: str) -> BackendFailure | DeviceLost:
         """The error that TensorRT's log explains; the GPU is asked whether it still works."""
-        import torch
-
         message = "; ".join([what, *dict.fromkeys(self._logger.errors)])
         try:
             torch.cuda.synchronize()
@@ -204,8 +193,6 @@ class TrtSession:
 
 
 def _torch_dtype(kind: Any) -> torch.dtype:
-    import torch
-
     name = _TORCH_NAMES.get(kind.name)
     if name is None:
         raise UnsupportedModel(f"graph inputs and outputs of TensorRT's type {kind.name} cannot be exchanged")
@@ -215,8 +202,6 @@ def _torch_dtype(kind: Any) -> torch.dtype:
 
 def _to_torch(array: Array) -> torch.Tensor:
     """A host tensor with the array's content; `ml_dtypes` arrays cross as their bits."""
-    import torch
-
     if array.dtype.isbuiltin == 1:
         # A copy: PyTorch warns of arrays that must not be written to.
         return torch.from_numpy(np.array(array, order="C"))
@@ -227,8 +212,6 @@ def _to_torch(array: Array) -> torch.Tensor:
 
 def _to_numpy(tensor: torch.Tensor) -> Array:
     """A host tensor as an array, as `ml_dtypes` where NumPy lacks the type."""
-    import torch
-
     if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn):
         bits = tensor.view(torch.int16 if tensor.dtype.itemsize == 2 else torch.int8).numpy()
         return bits.view(np.dtype(str(tensor.dtype).removeprefix("torch.")))

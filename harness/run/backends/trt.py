@@ -31,7 +31,6 @@ from harness.run.backend import (
     register,
     try_negating,
 )
-from harness.run.trt_execution import TrtSession, make_logger
 
 #: 0 (fastest build) to 5. Level 0 builds a one-operator engine in about 10 ms.
 LEVEL_VARIABLE = "HARNESS_TRT_OPTIMIZATION_LEVEL"
@@ -95,10 +94,12 @@ class TrtBackend:
         """
         self.name = name
         self.build_only = build_only
+        from harness.run import trt_execution
+
         self._trt = importlib.import_module(module)
         self._level = level
         self.version: str = self._trt.__version__
-        self._logger = make_logger(self._trt)
+        self._logger = trt_execution.make_logger(self._trt)
         # Errors reach the logger as long as no IErrorRecorder is set. None is: with one written in
         # Python, freeing a network ends the process (seen with TensorRT-RTX 1.7).
         self._builder = self._trt.Builder(self._logger)
@@ -131,7 +132,9 @@ class TrtBackend:
             raise self._build_error(model)
         if self.build_only is not None:
             return BuiltEngine(plan.nbytes, self.build_only)
-        return TrtSession(
+        from harness.run import trt_execution
+
+        return trt_execution.TrtSession(
             self._trt,
             self._logger,
             self._runtime,
