@@ -84,6 +84,13 @@ class CellDifference:
     rules: tuple[str, str] | None = None
     case_id: str = ""
 
+    @property
+    def message(self) -> str:
+        """One line for a person."""
+        cell = self.cell
+        mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
+        return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}: {self.what}"
+
 
 class Draws(StrEnum):
     """How two runs came to their cases."""
