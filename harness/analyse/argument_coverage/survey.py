@@ -94,9 +94,6 @@ def survey(
     """Survey one operator.
 
     Args:
-        case: The operator.
-        asker: Asks PyTorch.
-        seed: Of the draws.
         draws: How many a point may take.
         excuses: Points that need not be drawn.
         thorough: Make all draws and ask PyTorch about each. Otherwise PyTorch is asked about the first

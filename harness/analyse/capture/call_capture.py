@@ -52,7 +52,6 @@ class Capture:
     """What a model calls.
 
     Attributes:
-        model: Its name.
         calls: Kinds of call, in the order of their first. Two are of one kind that differ in nothing but the
             numbers in large tensors.
         left_out: Why calls could not be kept → how many.

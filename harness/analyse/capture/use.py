@@ -51,7 +51,6 @@ class OperatorUse:
 
     Attributes:
         calls: How often the model calls it in one forward pass.
-        kinds: Kinds of call.
         modules: Modules that call it, the first few.
         places: What a run says of it; none where the run has no case of it.
     """

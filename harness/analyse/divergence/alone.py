@@ -33,7 +33,6 @@ class Alone:
     """An operator by itself.
 
     Attributes:
-        overload: Dotted name.
         invocation: The call, with arguments like those that it had in the model; None where it is none.
         outcome: ``pass``, ``mismatch``, or ``error`` where it cannot be exported or run by itself.
         message: In what way it is wrong.

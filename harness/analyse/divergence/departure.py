@@ -35,9 +35,7 @@ def check(
     """Compare a checkpoint's value with PyTorch's result for the backend's own values of its sources.
 
     Args:
-        graph: The model.
-        region: Of the checkpoint.
-        get: The values of its sources.
+        get: The values of the region's sources.
         got: The backend's value.
         thorough: Judge each element; else a value is passed over whose largest error is within the tolerance
             of its largest element, which costs a fraction.

@@ -10,15 +10,7 @@ from harness.execute import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class DivergeTask:
-    """A model's wrong result whose beginning is to be found.
-
-    Attributes:
-        word: As the user named the model.
-        converter: Name.
-        backend: Name.
-        settings: Of the export.
-        case: Index of the run.
-    """
+    """The run (by its index) of the model that the user named, whose wrong result is to be looked into."""
 
     handler: ClassVar[str] = "harness.analyse.divergence.first_divergence:carry_out"
 

@@ -95,10 +95,7 @@ def diverge(
     """Look into one run of a model.
 
     Args:
-        task: Which.
-        model: The model.
-        converter: Started.
-        backend: Started.
+        converter: Started, as is the backend.
         send: Takes a `Step` whenever one is done, so that a slow search is not taken for a hang.
         budget: Bytes of values to a slice.
 

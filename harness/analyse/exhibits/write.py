@@ -60,7 +60,6 @@ def write_evidence(
     """Write ``graphs.jsonl`` and ``scripts.jsonl`` of a run; what is there already is not made again.
 
     Args:
-        run: The run.
         overloads: Only these operators; None for all.
         again: Make also what is there.
         timeout: Seconds for each.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,12 +12,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.analyse.explain import conversion_trial as trial, known, onnx_operator, skeletons, spec_tests
+from harness.analyse.explain import conversion_trial as trial, known, onnx_operator, spec_tests
 from harness.analyse.explain.alignment import Pair, align
 from harness.analyse.explain.operator import Operator, Overload, find_operator
 from harness.analyse.explain.operator_decomposition import OperatorDecomposition, decompose
 from harness.compare import Verdict
-from harness.convert import CONVERTERS, PrivatePartMissing, find_converter
+from harness.convert import CONVERTERS, PrivatePartMissing, SkeletonWanted, find_converter
 from harness.core import plain
 from harness.execute import Supervisor
 from harness.generate import OPERATOR_CASES, load_cases
@@ -162,7 +163,7 @@ def explain_operator(
         if any(c.converter == name for c in lacking)
     }
     wanted = names if skeleton else list(missing)
-    hints = skeletons.hint(standard, candidate.why if candidate else "", abouts[0].pairs if abouts else ())
+    hints = _hint(standard, candidate.why if candidate else "", abouts[0].pairs if abouts else ())
     return Explanation(
         operator=operator,
         overloads=abouts,
@@ -173,7 +174,7 @@ def explain_operator(
         source=_source(run, recorded, tried, examples),
         unavailable=unavailable,
         missing=missing,
-        skeleton=skeletons.rules_file(operator, wanted, hints),
+        skeleton=_rules_file(operator, wanted, hints),
     )
 
 
@@ -264,3 +265,47 @@ def _only_emitted(emitted: dict[str, list[trial.Emitted]]) -> known.Candidate | 
         if len(found) == 1:
             return known.Candidate(onnx=found.pop(), why=f"what {one.converter} emits for it")
     return None
+
+
+def _hint(operator: onnx_operator.OnnxOperator | None, why: str, pairs: Sequence[Pair]) -> tuple[str, ...]:
+    """Comments on the ONNX operator that may serve."""
+    if operator is None:
+        return ()
+    lines = [f"ONNX {operator.name}, since opset {operator.first_opset}: {why}"]
+    for pair in pairs:
+        one = pair.aten or "(no argument)"
+        other = f"{pair.onnx} ({pair.kind})" if pair.onnx else "(no counterpart)"
+        lines.append(f"  {one} -> {other}: {pair.why}")
+    return tuple(part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="      "))
+
+
+def _rules_file(operator: Operator, names: Sequence[str], hints: Sequence[str]) -> str:
+    """A file for ``--rules`` to be filled in, of converters' skeletons; "" where nothing is functional."""
+    signatures = tuple(o.signature for o in operator.functional)
+    imports: dict[str, None] = {}
+    functions: list[str] = []
+    for name in names if signatures else ():
+        entry = find_converter(name)
+        if entry.skeleton is None:
+            continue
+        # A hint once is enough.
+        wanted = SkeletonWanted(signatures=signatures, hint=tuple(hints) if not functions else ())
+        skeleton = entry.skeleton(wanted)
+        imports.update(dict.fromkeys(skeleton.imports))
+        functions.append(skeleton.code.rstrip())
+    if not functions:
+        return ""
+    title = f'"""Rules for {operator.name}: fill in, then `pytest harness --rules THIS_FILE`."""'
+    return "\n\n".join([title, _imports(tuple(imports))]) + "\n\n\n" + "\n\n\n".join(functions) + "\n"
+
+
+def _imports(lines: Sequence[str]) -> str:
+    """Other packages first; what is imported from one module on one line."""
+    together: dict[str, list[str]] = {}
+    for line in lines:
+        module, _, names = line.removeprefix("from ").partition(" import ")
+        together.setdefault(module, []).append(names)
+    texts = [f"from {module} import {', '.join(sorted(names))}" for module, names in together.items()]
+    theirs = sorted(text for text in texts if not text.startswith("from harness"))
+    ours = sorted(text for text in texts if text.startswith("from harness"))
+    return "\n\n".join("\n".join(part) for part in (theirs, ours) if part)

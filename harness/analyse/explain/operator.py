@@ -26,7 +26,6 @@ class Overload:
     """One overload of an operator.
 
     Attributes:
-        signature: Name, schema, arguments.
         tags: PyTorch's, sorted: ``core``, ``pointwise``.
         functional: Whether its whole effect is what it returns, which is what exporters convert.
         composite: Whether its kernel is made of other operators (CompositeImplicitAutograd), so that
@@ -71,8 +70,7 @@ def find_operator(word: str) -> Operator:
         word: ``celu``, ``aten.celu``, ``aten::celu`` (all overloads) or ``aten::celu.default`` (one).
 
     Raises:
-        UnknownOperator: PyTorch has none of that name, or the dispatcher does not know it; near ones are
-            named.
+        UnknownOperator: PyTorch or its dispatcher has none of that name; near ones are named.
     """
     dotted = normalise(word)
     known = [name for name in all_overloads() if is_dispatched(name)]

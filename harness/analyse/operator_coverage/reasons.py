@@ -74,9 +74,8 @@ def _reason(where: str, entry: Mapping[str, Any]) -> Reason:
         kind = Kind(entry["reason"])
     except ValueError:
         known = ", ".join(repr(str(kind)) for kind in Kind)
-        raise ReasonsError(
-            f"{where}: {entry['reason']!r} is no reason that counts; these do: {known}"
-        ) from None
+        wrong = f"{entry['reason']!r} is no reason that counts"
+        raise ReasonsError(f"{where}: {wrong}; these do: {known}") from None
     return Reason(entry["family"], kind, entry["because"])
 
 

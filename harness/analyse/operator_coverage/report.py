@@ -94,13 +94,10 @@ def _table(coverage: Coverage, named: Mapping[str, int]) -> list[str]:
         lines.append(f"{family:<16} {covered:>7} {covered + missing[family]:>5}")
     if coverage.not_covered:
         lines += ["", "not covered:"]
-    for name, (family, reason) in sorted(
-        coverage.not_covered.items(), key=lambda item: (item[1][0], item[0])
-    ):
-        why = (
-            f"{reason.kind}: {reason.because}" if reason else "NO REASON: add a case, or a reason to the file"
-        )
-        lines.append(f"  {family}: {name}: {why}")
+    rows = [(family, name, reason) for name, (family, reason) in coverage.not_covered.items()]
+    for family, name, reason in sorted(rows, key=lambda row: row[:2]):
+        why = "NO REASON: add a case, or a reason to the file"
+        lines.append(f"  {family}: {name}: {f'{reason.kind}: {reason.because}' if reason else why}")
     if coverage.stale:
         lines += ["", "stale reasons in cases/not_covered.toml:"]
         lines += [f"  {name} {why}" for name, why in coverage.stale.items()]
