@@ -170,9 +170,5 @@ register = CONVERTERS.register
 
 
 def find_converter(name: str) -> ConverterEntry:
-    """The converter called `name`.
-
-    Raises:
-        UnknownName: there is none; the message has near names.
-    """
+    """The converter called `name`; raises as `Registry.find` does."""
     return CONVERTERS.find(name)[0]

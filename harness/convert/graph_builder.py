@@ -188,12 +188,7 @@ def _first_words(error: Exception) -> str:
 
 
 def plug_in(exporter: Exporter, *, tracker: str) -> None:
-    """Register the converter of one of these exporters.
-
-    Args:
-        exporter: What sets it apart.
-        tracker: ``owner/repository`` of its issues.
-    """
+    """Register the converter of one of these exporters; `tracker` is ``owner/repository`` of its issues."""
     create = partial(GraphBuilderConverter, exporter)
     register(
         ConverterEntry(

@@ -55,11 +55,7 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
-    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones.
-
-    Raises:
-        CaseFileError: a family file is wrong.
-    """
+    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:

@@ -75,9 +75,6 @@ def dynamo(*operators: str) -> Callable[[_Function], _Function]:
 
     It is called with the arguments of the operator's schema: tensors as onnxscript values, the rest as Python
     values; see `custom_translation_table` in the documentation of `torch.onnx.export`.
-
-    Raises:
-        RuleProblem: PyTorch has no such operator.
     """
     return rule("dynamo", *operators)
 
@@ -87,9 +84,6 @@ def torchscript(*operators: str) -> Callable[[_Function], _Function]:
 
     It is called with the graph and the arguments of the operator's schema; the TorchScript exporter knows
     operators by packet, so that a rule for one overload is called for the others too.
-
-    Raises:
-        RuleProblem: PyTorch has no such operator.
     """
     return rule("torchscript", *operators)
 

@@ -82,11 +82,7 @@ class RuleBook:
 
     @classmethod
     def for_converter(cls, files: Sequence[str], converter: str) -> RuleBook:
-        """The rules of some files that are for `converter`.
-
-        Raises:
-            RuleProblem: a file cannot be loaded.
-        """
+        """The rules of some files that are for `converter`; raises as `load_rules` does."""
         return cls([rule for file in files for rule in load_rules(file) if rule.converter == converter])
 
     def start(self) -> None:

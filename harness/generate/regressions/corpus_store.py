@@ -33,11 +33,7 @@ class CorpusContents:
 
 
 def read_contents(path: Path) -> CorpusContents:
-    """The entries of one file, of any overloads.
-
-    Raises:
-        ResultsError: it cannot be read.
-    """
+    """The entries of one file, of any overloads; a `ResultsError` says why it cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -81,11 +77,7 @@ class Corpus:
         return tuple(sorted({file.name.removesuffix(_SUFFIX) for file in files}))
 
     def read(self, overload: str) -> CorpusContents:
-        """The entries of one operator; of several with one key, the last.
-
-        Raises:
-            ResultsError: a file cannot be read.
-        """
+        """The entries of one operator; of several with one key, the last. Raises as `read_contents` does."""
         found = [self._contents(directory, overload) for directory in self.directories]
         by_key = {entry.key: entry for contents in found for entry in contents.entries}
         return CorpusContents(
@@ -93,14 +85,8 @@ class Corpus:
         )
 
     def add(self, entry: CorpusEntry) -> None:
-        """Keep one entry, in place of those with its key; safe while other processes add.
-
-        Raises:
-            ResultsError: the file cannot be written.
-        """
-        self.update(
-            entry.overload, lambda kept: (*(other for other in kept if other.key != entry.key), entry)
-        )
+        """Keep one entry, in place of those with its key; safe while other processes add."""
+        self.update(entry.overload, lambda kept: (*(e for e in kept if e.key != entry.key), entry))
 
     def update(
         self, overload: str, change: Callable[[tuple[CorpusEntry, ...]], Sequence[CorpusEntry]]

@@ -73,11 +73,7 @@ class Memory:
         del smallest[_OF_A_KIND:]
 
     def commit(self) -> Remembered:
-        """Change the corpus.
-
-        Raises:
-            ResultsError: it cannot be read or written.
-        """
+        """Change the corpus; a `ResultsError` says why it cannot be read or written."""
         if not self._failing and self._overload not in self._corpus.overloads():
             return Remembered()
         result = Remembered()
