@@ -32,9 +32,8 @@ from harness.analyse.shrink.domains import Domains, domains_of
 from harness.analyse.shrink.evaluate import Budget, Evaluator, ShrinkSubject, Test
 from harness.analyse.shrink.plainness import cost, elements
 from harness.analyse.shrink.recorded_failures import failures
-from harness.analyse.shrink.reductions import reductions
 from harness.analyse.shrink.shrink_session import shrink_after_run, shrink_run
-from harness.analyse.shrink.shrinker import shrink
+from harness.analyse.shrink.shrinker import reductions, shrink
 from harness.app.cli._group import conformance as conformance_group
 from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage

@@ -64,13 +64,13 @@ def find_failure(
     backend: str | None = None,
     original: bool = False,
 ) -> ReproducibleFailure:
-    """A failure of a recorded case, in its shrunk form where the run has one.
+    """A failure of a recorded case, in its shrunk form where the run has one and `original` is not wanted.
 
     Args:
         results_dir: The run.
         wanted: Case id or an unambiguous beginning of one; of a recorded or of a shrunk case.
         converter: Only with this one; None for the first that fails.
-        backend: Its name.
+        backend: Only on this one.
         original: The recorded case even where a shrunk one is there.
 
     Raises:
@@ -146,9 +146,8 @@ def _failing(rows: list[Verdict], converter: str | None, backend: str | None) ->
 
 def _exported_together(results_dir: Path, row: Verdict) -> list[Invocation]:
     """What ran on the export of `row`: the sizes that differ among these were left dynamic."""
-    same = (pc.field("exported_invocation") == row.exported_invocation) & (
-        pc.field("converter") == row.converter
-    )
+    exported, converter = pc.field("exported_invocation"), pc.field("converter")
+    same = (exported == row.exported_invocation) & (converter == row.converter)
     texts = store.read(results_dir, ["invocation"], same)["invocation"].to_pylist()
     return [Invocation.from_json(text) for text in dict.fromkeys(texts)]
 

@@ -9,7 +9,6 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -59,11 +58,6 @@ def _shortest(value: float, dtype: str) -> str:
     return number(value)
 
 
-def _texts(storage: torch.Tensor, dtype: str) -> list[str]:
-    values: list[Any] = storage.tolist()
-    return [_shortest(v, dtype) if is_float(dtype) else number(v) for v in values]
-
-
 def tensor(spec: TensorSpec) -> str:
     """An expression that makes the tensor of `spec`, on one line or several."""
     built = build_tensor(spec)
@@ -79,7 +73,7 @@ def _dense(flat: torch.Tensor, shape: tuple[int, ...], kind: str, dtype: str) ->
     count = flat.numel()
     if not count:
         return f"torch.empty({shape}, {dtype})"
-    texts = _texts(flat, kind)
+    texts = [_shortest(v, kind) if is_float(kind) else number(v) for v in flat.tolist()]
     if not shape:
         return f"torch.tensor({texts[0]}, {dtype})"
     if count > _MANY:
@@ -113,20 +107,14 @@ def _step(flat: torch.Tensor, kind: str) -> int | None:
 
 
 def _nested(texts: Sequence[str], shape: Sequence[int]) -> str:
-    if len(shape) == 1:
-        return f"[{', '.join(texts)}]"
-    step = len(texts) // shape[0]
-    rows = [texts[i * step : (i + 1) * step] for i in range(shape[0])]
-    return f"[{', '.join(_nested(row, shape[1:]) for row in rows)}]"
+    if len(shape) > 1:
+        step = len(texts) // shape[0]
+        texts = [_nested(texts[i : i + step], shape[1:]) for i in range(0, len(texts), step)]
+    return f"[{', '.join(texts)}]"
 
 
 def argument(value: Argument, *, float64: bool = False) -> str:
-    """An argument that is no tensor.
-
-    Args:
-        value: It.
-        float64: Name float64 where a floating dtype is named.
-    """
+    """An argument that is no tensor; with `float64`, where it names a floating dtype, that one."""
     if isinstance(value, Enumerated):
         if value.kind == "device":
             return f"torch.device({value.name!r})"

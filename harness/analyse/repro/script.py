@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
     parts = _parts(failure)
     body = [*_inputs(parts), *parts.export.code, "print(onnx.printer.to_text(model))"]
     wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
-    return _joined([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body])
+    return "\n".join([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body, ""])
 
 
 def _parts(failure: ReproducibleFailure) -> _Parts:
@@ -178,29 +179,34 @@ def _inputs(parts: _Parts) -> list[str]:
     return [*parts.source.inputs(), *parts.examples]
 
 
-def _caught(steps: list[str], expected: str) -> list[str]:
+def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
+    """Code that does `steps`, and says what it is that goes wrong in them."""
     return [
         "try:",
         *(f"    {line}" for line in steps),
-        "except Exception as error:",
-        f'    print("expected {expected}\\ngot", type(error).__name__, error, "\\n{_THERE}")',
+        f"except {kind} as error:",
+        f'    print({said}, "\\n{_THERE}")',
         "    raise SystemExit(1)",
         f'print("{_GONE}")',
     ]
 
 
+def _refused(steps: Sequence[str], expected: str) -> list[str]:
+    return _caught(steps, "Exception", f'"expected {expected}\\ngot", type(error).__name__, error')
+
+
 def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure with an exception, which is caught at the stage where it was raised."""
-    export, run = list(parts.export.code), parts.run
+    export, run = parts.export.code, parts.run
     if failure.stage is Stage.CONVERT:
-        return [*_inputs(parts), *_caught(export, "an exported model")]
+        return [*_inputs(parts), *_refused(export, "an exported model")]
     before = [*_inputs(parts), *export]
     if failure.stage is Stage.CHECK:
-        return [*before, *_caught(_checks(failure, parts), "a valid model")]
+        return [*before, *_refused(_checks(failure, parts), "a valid model")]
     if failure.stage is Stage.LOAD:
-        return [*before, *_caught(list(run.load), "the model to load")]
+        return [*before, *_refused(run.load, "the model to load")]
     expected = ['print("PyTorch gives", Model()(*inputs.values()))']
-    return [*before, *run.load, *expected, *_caught(list(run.run), "the model to run")]
+    return [*before, *run.load, *expected, *_refused(run.run, "the model to run")]
 
 
 def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
@@ -244,12 +250,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
         *parts.export.code,
         *parts.run.load,
         *run,
-        "try:",
-        *(f"    {line}" for line in found.lines),
-        "except AssertionError as error:",
-        f'    print(error, "\\n{_THERE}")',
-        "    raise SystemExit(1)",
-        f'print("{_GONE}")',
+        *_caught(found.lines, "AssertionError", "error"),
     ]
 
 
@@ -310,7 +311,7 @@ def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, 
     shown = ", ".join(f'"{name}"' for name in packages)
     case = f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}"
     head = textwrap.wrap(title(failure), literals.WIDTH - 3)
-    return _joined(
+    return "\n".join(
         [
             f'"""{head[0]}',
             *head[1:],
@@ -327,12 +328,9 @@ def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, 
             "",
             *([*helpers, "", ""] if helpers else []),
             *body,
+            "",
         ]
     )
-
-
-def _joined(lines: list[str]) -> str:
-    return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def allowed(
     """Whether these values may stand in a tensor of `domains` and `dtype`."""
     if dtype in INT_RANGE:
         low, high = INT_RANGE[dtype]
-        if not all(low <= n <= high for n in numbers if not isinstance(n, complex)):
+        if not all(low <= n <= high for n in _real(numbers)):
             return False
     if dtype in _LARGEST and any(_LARGEST[dtype] < abs(n) < math.inf for n in numbers):
         return False
@@ -62,8 +62,7 @@ def _distinct(dtype: str, numbers: Sequence[Any], *_: Any) -> bool:
 def _like(dtype: str, numbers: Sequence[Any], mean: float, deviation: float, *rest: float) -> bool:
     """What a model has there: of its range, zero, or -inf where it has these."""
     low, high, _, *minus_infinite = rest
-    fits = (low <= n <= high or n == 0 or (minus_infinite and n == -math.inf) for n in _real(numbers))
-    return all(fits)
+    return all(low <= n <= high or n == 0 or (minus_infinite and n == -math.inf) for n in _real(numbers))
 
 
 _RULES: Mapping[str, Callable[..., bool]] = {
@@ -78,8 +77,8 @@ _RULES: Mapping[str, Callable[..., bool]] = {
 }
 #: Runs that ascend, matrices that are well conditioned: a part of them is as good, another number is not.
 _TOGETHER = frozenset(
-    {
-        "ascending", "descending", "countdown", "offsets", "packed", "dominant", "unique",
-        "sorted", "steps", "triangular",
-    }
-)  # fmt: skip
+    (
+        *("ascending", "descending", "countdown", "sorted", "steps", "offsets"),
+        *("packed", "unique", "dominant", "triangular"),
+    )
+)

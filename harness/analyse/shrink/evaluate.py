@@ -124,8 +124,12 @@ class Evaluator:
         wanted = list(subjects)
         new = list({s.key: s for s in wanted if s.key not in self._known}.values())
         while new and not self.budget.spent:
-            count = self._affordable() if together else 1
-            self._run(new[:count])
+            # At most two seconds, so that a spent budget is noticed.
+            fitting = int(min(self.budget.seconds_left, 2.0) / self._pace)
+            count = max(1, min(fitting, _TOGETHER, self.budget.evaluations_left)) if together else 1
+            started = time.monotonic()
+            self._known.update(self._evaluated(new[:count], blame=False))
+            self._pace = max(0.001, 0.5 * self._pace + 0.5 * (time.monotonic() - started) / len(new[:count]))
             new = new[count:]
         return [self._known.get(subject.key) for subject in wanted]
 
@@ -134,17 +138,6 @@ class Evaluator:
         if subject.key not in self._blamed and not self.budget.spent:
             self._blamed.update(self._evaluated([subject], blame=True))
         return self._blamed.get(subject.key)
-
-    def _affordable(self) -> int:
-        # At most two seconds, so that a spent budget is noticed.
-        fitting = int(min(self.budget.seconds_left, 2.0) / self._pace)
-        return max(1, min(fitting, _TOGETHER, self.budget.evaluations_left))
-
-    def _run(self, subjects: Sequence[ShrinkSubject]) -> None:
-        started = time.monotonic()
-        self._known.update(self._evaluated(subjects, blame=False))
-        pace = (time.monotonic() - started) / len(subjects)
-        self._pace = max(0.001, 0.5 * self._pace + 0.5 * pace)
 
     def _evaluated(self, subjects: Sequence[ShrinkSubject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
         settings = replace(self._place.settings, blame=blame)

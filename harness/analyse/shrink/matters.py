@@ -35,12 +35,9 @@ _BIG, _TINY = 2**24, 2.0**-14
 
 
 def matters(subject: ShrinkSubject, test: Test, domains: Domains) -> tuple[str, ...]:
-    """A sentence per property that the failure depends on, arguments first.
+    """A sentence per property that the failure of a minimal case depends on, arguments first.
 
-    Args:
-        subject: A minimal case.
-        test: Whether another case fails in the same way; its budget limits what is asked.
-        domains: The values that the operator allows.
+    The budget of `test` limits what is asked; `domains` are the values that the operator allows.
     """
     if test.original.outcome is Outcome.TIMEOUT:
         return ()

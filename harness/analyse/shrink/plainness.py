@@ -24,14 +24,13 @@ DTYPES = (
 ELEMENTS: tuple[int, ...] = (0, 1, 2, -1, 3, -2, 4)
 ATTRIBUTES: tuple[int, ...] = (1, 2, 0, 3, -1, 4, -2)
 DIMS: tuple[int, ...] = (0, 1, -1, 2, -2, 3, -3)
+#: Arguments that say dimensions though their names do not.
+_DIMS = frozenset({"source", "destination", "index", "start", "end"})
 
 
 def is_dim(name: str) -> bool:
     """Whether an argument of that name says dimensions."""
     return name.startswith("dim") or name.endswith(("dim", "dims", "axis")) or name in _DIMS
-
-
-_DIMS = frozenset({"source", "destination", "index", "start", "end"})
 
 
 def alternatives(name: str) -> tuple[int, ...]:
@@ -64,9 +63,8 @@ def _weight(spec: TensorSpec) -> int:
 
 
 def _layout(spec: TensorSpec) -> int:
-    if is_plain_layout(spec):
-        return 0
-    return 1 + (spec.offset > 0) + max(0, spec.storage_size - spec.numel)
+    excess = max(0, spec.storage_size - spec.numel)
+    return 0 if is_plain_layout(spec) else 1 + (spec.offset > 0) + excess
 
 
 def _dtype(name: str) -> int:
@@ -85,9 +83,7 @@ def _argument(name: str, argument: Argument) -> float:
         return sum(1 + _argument(name, element) for element in argument)
     if isinstance(argument, Enumerated):
         return _dtype(argument.name) if argument.kind == "dtype" else 1
-    if isinstance(argument, str):
-        return 1
-    return number(argument, alternatives(name))
+    return 1 if isinstance(argument, str) else number(argument, alternatives(name))
 
 
 def number(value: PlainNumber, order: tuple[int, ...]) -> float:

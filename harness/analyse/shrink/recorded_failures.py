@@ -22,26 +22,19 @@ _COLUMNS = (
     *("case_id", "overload", "converter", "backend", "shape_mode", "rule"),
     *("stage", "outcome", "signature", "invocation", "exported_invocation"),
 )
+#: What is the same for all cases of a failure, its backend apart.
+_ALIKE = ("overload", "converter", "shape_mode", "stage", "outcome", "signature")
 #: Before these a backend has taken no part: what fails there fails for every backend.
 _OF_BACKEND = frozenset({Stage.LOAD, Stage.RUN, Stage.COMPARE})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedFailure:
-    """One distinct failure of one operator.
+    """One distinct failure of one operator; its fields are columns of the record.
 
     Attributes:
         case_id: The recorded case with the fewest elements, then the shortest JSON.
-        overload: Its operator. The next three are its, too.
-        converter: Its converter.
-        backend: Its backend; the first by name where the failure comes before any.
-        shape_mode: ``static`` or ``dynamic``.
-        rule: The user's rules that took part, as the record has them.
-        stage: Where all its cases end. The next two are the same for all, too.
-        outcome: How.
-        signature: In what words.
-        invocation: The case's, JSON.
-        exported_invocation: As the record has it.
+        backend: The first by name where the failure comes before any.
         cases: How many cases fail so.
     """
 
@@ -61,10 +54,6 @@ class RecordedFailure:
 
 def failures(results_dir: Path, *, case_id: str | None = None) -> list[RecordedFailure]:
     """Worst first; operators take turns among failures that are equally bad, so that none hides another.
-
-    Args:
-        results_dir: The run.
-        case_id: Only this case's.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -94,8 +83,7 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[RecordedF
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     backend = row["backend"] if Stage(row["stage"]) in _OF_BACKEND else ""
-    names = ("overload", "converter", "shape_mode", "stage", "outcome", "signature")
-    return backend, *(row[name] for name in names)
+    return backend, *(row[n] for n in _ALIKE)
 
 
 def _size(row: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -107,13 +95,12 @@ def _size(row: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _in_turn(found: Sequence[RecordedFailure]) -> Iterator[RecordedFailure]:
+    def commonest(failure: RecordedFailure) -> tuple[int, str, str, str, str]:
+        return -failure.cases, failure.overload, failure.converter, failure.backend, failure.signature
+
     for outcome in SEVERITY:
         queues: defaultdict[str, list[RecordedFailure]] = defaultdict(list)
-        for failure in sorted((f for f in found if f.outcome is outcome), key=_commonest):
+        for failure in sorted((f for f in found if f.outcome is outcome), key=commonest):
             queues[failure.overload].append(failure)
         for turn in zip_longest(*queues.values()):
-            yield from (failure for failure in turn if failure is not None)
-
-
-def _commonest(failure: RecordedFailure) -> tuple[int, str, str, str, str]:
-    return -failure.cases, failure.overload, failure.converter, failure.backend, failure.signature
+            yield from filter(None, turn)

@@ -187,11 +187,12 @@ def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Eva
     if verdict is None:
         return "no time is left for it"
     if not _fails_again(failure, verdict):
-        return f"it does not fail again as it was recorded: {_ending(verdict)}"
+        said = f" ({verdict.signature})" if verdict.signature else ""
+        return f"it does not fail again as it was recorded: {verdict.outcome} at {verdict.stage}{said}"
     start = original
     if before is not None and Test(evaluator, verdict, careful=True).fails(_subject(before)):
         start = _subject(before)
-    smallest, finished, said = _smallest(start, evaluator, verdict, domains_of(original.invocation))
+    smallest, finished, sentences = _smallest(start, evaluator, verdict, domains_of(original.invocation))
     verdict = evaluator.blamed(smallest)
     assert verdict is not None
     return Minimal(
@@ -208,7 +209,7 @@ def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Eva
         minimal_id=verdict.case_id,
         invocation=verdict.invocation,
         exported_invocation=verdict.exported_invocation,
-        matters=said,
+        matters=sentences,
         elements=elements(smallest.invocation),
         evaluations=evaluator.evaluations + (before.evaluations if before else 0),
         finished=finished,
@@ -251,9 +252,9 @@ def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
     An exporter may list what it knows in another order in another process: of an error of the very same
     case, the place and the kind say enough. What is wrong with numbers is one of few words.
     """
-    if (verdict.stage, verdict.outcome) != (failure.stage, failure.outcome):
-        return False
-    return verdict.signature == failure.signature or failure.outcome is not Outcome.MISMATCH
+    return (verdict.stage, verdict.outcome) == (failure.stage, failure.outcome) and (
+        verdict.signature == failure.signature or failure.outcome is not Outcome.MISMATCH
+    )
 
 
 def _subject(case: RecordedFailure | Minimal) -> ShrinkSubject:
@@ -261,11 +262,6 @@ def _subject(case: RecordedFailure | Minimal) -> ShrinkSubject:
     return ShrinkSubject(
         Invocation.from_json(case.invocation), Invocation.from_json(exported) if exported else None
     )
-
-
-def _ending(verdict: Verdict) -> str:
-    said = f" ({verdict.signature})" if verdict.signature else ""
-    return f"{verdict.outcome} at {verdict.stage}{said}"
 
 
 def _entry(minimal: Minimal) -> CorpusEntry:

@@ -233,11 +233,8 @@ def _without_dim(spec: TensorSpec, dim: int) -> TensorSpec | None:
 def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) -> Invocation | None:
     """Without the dimension `place` of every tensor that has it and another.
 
-    Args:
-        invocation: Any.
-        place: Counted from 0.
-        from_end: Whether from the last dimension backwards.
-        lists: Whether lists of a number per dimension lose theirs, too.
+    It is counted from 0, with `from_end` backwards from the last. With `lists`, lists of a number per
+    dimension lose theirs, too.
     """
     tensors = paths.tensors(invocation)
     changed: dict[paths.Path, TensorSpec] = {}
