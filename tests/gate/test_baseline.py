@@ -202,9 +202,7 @@ def test_an_unchanged_tree_reports_nothing_with_ten_seeds() -> None:
                 drawn = replace(unit, seed=seed)
                 found = rechecked(baseline, run, verdicts(drawn), drawn, supervisor)
                 assert [
-                    f"{d.cell.key}: {d.what}"
-                    for d in found.differences
-                    if d.finding is not BaselineFinding.NEW_FINDING
+                    d.message for d in found.differences if d.finding is not BaselineFinding.NEW_FINDING
                 ] == []
                 other += found.other
     assert other > SEEDS * len(SOME)
