@@ -96,14 +96,9 @@ class CallSource:
         return torch.Tag.nondeterministic_seeded in overload(self.invocation.overload).tags
 
     @property
-    def output_dtypes(self) -> frozenset[str]:
-        """As PyTorch prints them without ``torch.``."""
-        return frozenset(str(t.dtype).removeprefix("torch.") for t in output_tensors(self._result))
-
-    @property
-    def output_count(self) -> int:
-        """How many tensors the module returns."""
-        return len(output_tensors(self._result))
+    def output_dtypes(self) -> tuple[str, ...]:
+        """Of each tensor that the module returns, as PyTorch prints it without ``torch.``."""
+        return tuple(str(t.dtype).removeprefix("torch.") for t in output_tensors(self._result))
 
     def module(self) -> list[str]:
         """The class ``Model``."""

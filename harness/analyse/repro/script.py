@@ -56,7 +56,7 @@ class _Parts:
     """What a script is put together from, line by line."""
 
     source: CallSource
-    examples: list[str]
+    inputs: list[str]
     export: ExportSnippet
     run: RunSnippet
     rules: RuleSource
@@ -110,7 +110,7 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
         NoScript: see `write_script`.
     """
     parts = _parts(failure)
-    body = [*_inputs(parts), *parts.export.code, "print(onnx.printer.to_text(model))"]
+    body = [*parts.inputs, *parts.export.code, "print(onnx.printer.to_text(model))"]
     wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
     return "\n".join([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body, ""])
 
@@ -150,7 +150,7 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
             raise NoScript(
                 f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it"
             )
-    return _Parts(source, examples, export, run, rules)
+    return _Parts(source, [*source.inputs(), *examples], export, run, rules)
 
 
 def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
@@ -165,7 +165,7 @@ def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
     return entry.snippet(
         RunWanted(
             argument=argument,
-            raw="bfloat16" in {spec.dtype for spec in tensors} | source.output_dtypes,
+            raw="bfloat16" in (*(spec.dtype for spec in tensors), *source.output_dtypes),
             ranges=ranges if failure.dynamic_dims is not None else None,
         )
     )
@@ -173,10 +173,6 @@ def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
 
 def _defined(parts: _Parts) -> list[str]:
     return [*parts.rules.code, *(["", ""] if parts.rules.code else []), *parts.source.module()]
-
-
-def _inputs(parts: _Parts) -> list[str]:
-    return [*parts.source.inputs(), *parts.examples]
 
 
 def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
@@ -199,8 +195,8 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure with an exception, which is caught at the stage where it was raised."""
     export, run = parts.export.code, parts.run
     if failure.stage is Stage.CONVERT:
-        return [*_inputs(parts), *_refused(export, "an exported model")]
-    before = [*_inputs(parts), *export]
+        return [*parts.inputs, *_refused(export, "an exported model")]
+    before = [*parts.inputs, *export]
     if failure.stage is Stage.CHECK:
         return [*before, *_refused(_checks(failure, parts), "a valid model")]
     if failure.stage is Stage.LOAD:
@@ -217,7 +213,7 @@ def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
             f'assert emitted == [{opset[1]}], f"opset {{emitted}} in place of {opset[1]}"',
         ]
     if _OUTPUTS in failure.message:
-        count = parts.source.output_count
+        count = len(parts.source.output_dtypes)
         return [
             "found = len(model.graph.output)",
             f'assert found == {count}, f"{{found}} outputs in place of {count}"',
@@ -246,7 +242,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
             r'print(f"expected {[e[0] for e in expected]}\ngot      {[o[0] for o in outputs]}")',
         ]
     return [
-        *_inputs(parts),
+        *parts.inputs,
         *parts.export.code,
         *parts.run.load,
         *run,
@@ -256,7 +252,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
 
 def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure that ends the process: it is left to a child."""
-    steps = [*_inputs(parts), *parts.export.code]
+    steps = [*parts.inputs, *parts.export.code]
     if failure.stage is Stage.CHECK:
         steps.append("onnx.checker.check_model(model, full_check=True)")
     steps += parts.run.load

@@ -95,10 +95,7 @@ def _replaced(invocation: Invocation, name: str, before: Argument, after: Argume
 
 def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
     """Plainer values for an argument that is no tensor, the plainest first."""
-    if isinstance(argument, bool):
-        if argument:
-            yield False
-    elif isinstance(argument, int | float):
+    if isinstance(argument, bool | int | float):
         yield from _plainer_numbers(argument, alternatives(name))
     elif isinstance(argument, Enumerated) and argument.kind == "dtype" and argument.name in DTYPES:
         yield from (Enumerated("dtype", d) for d in DTYPES[: DTYPES.index(argument.name)])
@@ -122,6 +119,9 @@ def _plainer_lists(name: str, items: tuple[Argument, ...]) -> Iterator[Argument]
 
 def _plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int | float]:
     """Numbers of the same type that are plainer than `value`, the plainest first."""
+    if isinstance(value, bool):
+        yield from [False] * value
+        return
     least = number(value, order)
     tried: list[int | float] = [type(value)(plain) for plain in order]
     if isinstance(value, float) and not is_special(value):
@@ -226,8 +226,5 @@ def _plainer_somewhere(before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainN
 
 def plainer_elements(value: PlainNumber) -> Iterator[PlainNumber]:
     """Values for one element, the plainest first."""
-    if isinstance(value, bool):
-        if value:
-            yield False
-    elif isinstance(value, int | float):
+    if not isinstance(value, complex):
         yield from _plainer_numbers(value, ELEMENTS)
