@@ -64,6 +64,7 @@ def test_other_rooms_are_imported_through_their_facades() -> None:
             if isinstance(node, ast.ImportFrom) and not node.level:
                 names = [f"{node.module}.{name.name}" for name in node.names]
             for name in names:
+                assert isinstance(node, ast.Import | ast.ImportFrom)
                 package, *rest = name.split(".")
                 if package != "harness" or len(rest) < 2 or own == ("harness", rest[0]):
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 import tomllib
 from collections.abc import Mapping
@@ -28,8 +29,16 @@ class CaseFileError(Exception):
 
 
 def cases_directory() -> Path:
-    """The directory of the operator cases, which also holds the data files and the corpus."""
-    return Path(str(_package(HOME).__file__)).parent
+    """The directory of the operator cases, which also holds the data files and the corpus.
+
+    Raises:
+        CaseFileError: they are not installed.
+    """
+    # Finding a package is cheaper than importing it: commands that only read need nothing but its files.
+    spec = importlib.util.find_spec(HOME)
+    if spec is None or spec.origin is None:
+        raise CaseFileError(f"the operator cases {HOME!r} are not installed: pip install -e .")
+    return Path(spec.origin).parent
 
 
 @cache

@@ -408,8 +408,8 @@ def test_a_bug_report_has_what_its_tracker_asks_for(run: Path, tmp_path: Path) -
 
 
 def test_the_forms_ask_for_what_a_report_has() -> None:
-    entries = [*CONVERTERS.entries(), *BACKENDS.entries()]
-    texts = [text for entry in entries for text in entry.issue_form.values()]
+    forms = [*(e.issue_form for e in CONVERTERS.entries()), *(e.issue_form for e in BACKENDS.entries())]
+    texts = [text for form in forms for text in form.values()]
     named = {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
     assert {"summary", "code", "versions"} <= named <= set(dir(Report))
 

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ def test_the_same_seed_gives_the_same_cases_in_another_process_among_other_modul
         "import sys; import planted, sqlite3, xml.dom.minidom, harness_runs, test_generation as t;"
         "print(t.fingerprint(5, sys.argv[1:]))"
     )
-    path = ":".join(map(str, (ROOT, PLUGINS, ROOT / "tests" / "support")))
+    path = ":".join(map(str, (ROOT, PLUGINS, ROOT / "tests" / "support", Path(__file__).parent)))
     done = subprocess.run(
         [sys.executable, "-c", code, *SAMPLE],
         env=environment(PYTHONHASHSEED="123", PYTHONPATH=path),

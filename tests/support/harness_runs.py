@@ -75,7 +75,7 @@ def rows(results_dir: Path, *columns: str) -> list[dict[str, Any]]:
     return found
 
 
-def vector(values: Sequence[bool | int | float], dtype: str = "float32") -> TensorSpec:
+def vector(values: Sequence[complex], dtype: str = "float32") -> TensorSpec:
     """A tensor with one dimension and literal values."""
     shape = (len(values),)
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
