@@ -144,7 +144,7 @@ def test_the_command_prints_each_operator_and_fails_for_none_that_is_good() -> N
 def test_the_command_refuses_what_it_cannot_do() -> None:
     done = run_harness("--generator-report", "0", "--op", "celu")
     assert done.returncode == 4
-    assert "--generator-report N needs a positive number of draws" in done.stderr
+    assert "--generator-report N needs a positive N" in done.stderr
 
 
 def test_an_exception_without_a_reason_is_refused(tmp_path: Path) -> None:
