@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slowest(12)
 
 CELU = (
     *("--op", "celu", "--dtype", "float32", "--examples", "8", "--source", "generated"),
-    *("--no-blame", "--shrink", "0"),
+    *("--shrink", "0"),
 )
 MODEL = """\
 import torch
