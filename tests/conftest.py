@@ -2,7 +2,8 @@
 
 The longest files first: `--dist loadfile` hands out whole files; one that takes minutes and comes last leaves
 the other worker idle. ``pytestmark = pytest.mark.slowest(3)`` makes a file the third. A test with the mark
-``thorough`` takes long and is nearly covered by others: it runs with ``--thorough`` only.
+``thorough`` takes long and is nearly covered by others: it runs with ``--thorough`` only. A test that hangs
+fails after `LIMIT` seconds with the stacks of its threads.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ import pytest
 
 from harness.convert.converter import CONVERTERS
 from harness.run.backend import BACKENDS
+
+#: Seconds for one test with what it sets up: several take minutes, and a loaded machine four times as long.
+#: It is set here because `pytest harness` reads pyproject.toml, too.
+LIMIT = 900.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,8 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the files, and leave the order within each; take out what is not asked for."""
+    """Sort the files, and leave the order within each; limit each test; take out what is not asked for."""
     items.sort(key=_place)
+    if config.pluginmanager.hasplugin("timeout") and config.getoption("timeout") is None:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(LIMIT), append=False)
     # Who names a test wants to see it.
     named = any("::" in str(argument) for argument in config.args)
     if config.getoption("--thorough") or named:

@@ -127,6 +127,7 @@ def test_a_command_that_only_reads_does_not_wait_for_pytorch(words: tuple[str, .
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert done.returncode == 0, output(done)
     imported = set(json.loads(done.stderr.splitlines()[-1]))

@@ -16,6 +16,9 @@ RECORDED = (
     *("no_blame", "timeout", "memory_limit", "models", "model"),
 )
 
+#: Seconds that a step may take unless the user says otherwise.
+STEP_SECONDS = 60.0
+
 
 def add(add: Callable[..., None]) -> None:
     """Declare the options; `add` takes what `argparse` takes."""
@@ -103,12 +106,12 @@ def add(add: Callable[..., None]) -> None:
         "(a tenth of the run's time, at most 30; 0 with --record-only)",
     )
     add("--coverage", action="store_true", help="run nothing, and list which operators have a case")
-    # pytest-timeout has an option of that name; its value serves both.
+    # pytest-timeout has an option of that name and no default.
     with contextlib.suppress(ValueError):
         add(
             "--timeout",
             type=float,
-            default=60.0,
+            default=STEP_SECONDS,
             metavar="S",
             help="seconds until a step is stopped (%(default)s)",
         )

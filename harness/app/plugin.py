@@ -119,6 +119,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     given = config.option
     if given.collectonly or given.generator_report:
         return
+    if given.timeout is None:
+        # The option is pytest-timeout's, which has no default.
+        given.timeout = command_options.STEP_SECONDS
     joined = getattr(config, "workerinput", {}).get("conformance")
     directory = joined["directory"] if joined else given.results_dir
     try:
@@ -138,6 +141,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer() -> bool:
+    """Keep pytest-timeout from limiting items: each of their thousands of steps has its limit."""
+    return True
 
 
 @pytest.hookimpl(optionalhook=True)

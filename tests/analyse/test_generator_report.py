@@ -170,6 +170,10 @@ def test_files_are_read_as_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     )
     ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **ascii_locale}, capture_output=True, text=True
+        [sys.executable, "-c", program],
+        env={**os.environ, **ascii_locale},
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr

@@ -76,6 +76,7 @@ def test_the_list_is_what_pytest_takes(models: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert collected.returncode == 0, collected.stdout + collected.stderr
     for name in ("linear.default", "celu.default", "softmax.int", "add.Tensor"):

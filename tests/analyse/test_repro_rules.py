@@ -88,7 +88,12 @@ def test_the_script_has_the_rule_in_it(tried: Path, tmp_path: Path, converter: s
     (tmp_path / "mended.py").write_text(script.replace("=SLOPE", "=2.0"))
     environment = {**os.environ, "PYTHONPATH": ""}
     mended = subprocess.run(
-        [sys.executable, "mended.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        [sys.executable, "mended.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert mended.returncode == 0, mended.stdout + mended.stderr
 

@@ -342,7 +342,12 @@ def test_commands_that_only_read_import_no_pytorch(run: Path, words: tuple[str, 
         "assert not {'torch', 'onnx', 'onnxruntime', 'cases'} & sys.modules.keys(), 'heavy'\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, output(done)
 

@@ -60,8 +60,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Run:
-    """Three operators with the default converter and backend, in one process."""
-    return Run(tmp_path_factory.mktemp("plain") / "run", *FEW, "-o", f"cache_dir={cache}")
+    """Three operators with the default converter and backend, in one process.
+
+    Projects that use pytest-timeout limit their tests; an item of the harness is not one of them.
+    """
+    settings = ("-o", f"cache_dir={cache}", "-o", "timeout=0.01")
+    return Run(tmp_path_factory.mktemp("plain") / "run", *FEW, *settings)
 
 
 def test_a_failing_operator_fails_its_item_and_the_session(plain: Run) -> None:
@@ -89,6 +93,7 @@ def test_the_run_says_how_it_was_made(plain: Run) -> None:
     assert info.exit_status == 1
     assert info.seed == 0
     assert info.options["dtype"] == ["float32"]
+    assert info.options["timeout"] == 60.0
     assert {"torch", "onnx", "onnxruntime", "harness", "converter dynamo"} <= set(info.versions)
 
 

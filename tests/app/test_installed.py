@@ -78,6 +78,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
+            timeout=600,
         )
         assert done.returncode == status, output(done)
         return done.stdout
@@ -92,18 +93,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         shutil.copy(ROOT / name, work / "source")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", work, work / "source"]
-    subprocess.run([*pip, *map(str, build)], check=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True)
+    subprocess.run([*pip, *map(str, build)], check=True, timeout=600)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True, timeout=600
+    )
     python = work / "venv" / "bin" / "python"
     # A line of a .pth file makes packages importable without what .pth files beside them do: an editable
     # installation of this project stays out.
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     home = subprocess.run(
-        [str(python), "-c", where], check=True, capture_output=True, text=True
+        [str(python), "-c", where], check=True, capture_output=True, text=True, timeout=600
     ).stdout.strip()
     (Path(home) / "dependencies.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
     (wheel,) = work.glob("*.whl")
-    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
+    subprocess.run(
+        [*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=600
+    )
     return Installed(wheel, python.parent)
 
 

@@ -85,8 +85,10 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
 
 def _kill_half_way(process: subprocess.Popen[str], shard: Path) -> None:
     """Kill the process group of a shard as soon as one of its operators is measured."""
+    deadline = time.monotonic() + 300
     while not any("done" in file.read_text() for file in shard.glob("parts/*.units")):
-        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, "no operator is measured"
+        assert process.poll() is None, process.communicate(timeout=60)[0]
         time.sleep(0.005)
     (sweep,) = (child for child in psutil.Process(process.pid).children() if f"{KILLED}/4" in child.cmdline())
     killpg(sweep.pid, signal.SIGKILL)

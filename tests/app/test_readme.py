@@ -88,6 +88,7 @@ def in_copy(copy: Path, *words: str) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -140,7 +141,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(example.replace("examples=40", "examples=4"), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert "compare pass" in done.stdout
@@ -159,6 +160,7 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = duckdb.sql(query.replace("results/", f"{tmp_path}/results/")).fetchall()

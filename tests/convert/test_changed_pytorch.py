@@ -89,4 +89,4 @@ def test_kept_constants_are_used_where_nothing_is_changed() -> None:
         "with kept() as export:\n"
         "    assert isinstance(export, KeptExport)"
     )
-    subprocess.run([sys.executable, "-c", code], env=environment(METADATA), check=True)
+    subprocess.run([sys.executable, "-c", code], env=environment(METADATA), check=True, timeout=600)

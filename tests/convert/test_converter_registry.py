@@ -23,7 +23,12 @@ from harness.convert.torch_private import part
 def python(code: str, path: Path) -> str:
     """What a fresh interpreter prints for `code` with `path` importable beside the harness."""
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(path), capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=environment(path),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, output(done)
     return done.stdout

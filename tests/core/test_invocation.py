@@ -206,6 +206,7 @@ def test_a_fresh_process_rebuilds_every_tensor_bit_for_bit() -> None:
         capture_output=True,
         text=True,
         check=True,
+        timeout=600,
     )
     assert done.stdout.splitlines() == [digests(invocation) for invocation in drawn]
 

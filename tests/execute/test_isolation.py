@@ -162,7 +162,10 @@ def pytorch_dies() -> bool:
         f"run_reference(Invocation.from_json({OVERFLOWING.json!r}))"
     )
     return (
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), check=False).returncode < 0
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=environment(), timeout=300, check=False
+        ).returncode
+        < 0
     )
 
 
@@ -261,7 +264,7 @@ def test_a_killed_session_keeps_what_it_flushed_and_leaves_no_process(tmp_path: 
         assert below
     finally:
         session.send_signal(signal.SIGKILL)
-        session.wait()
+        session.wait(60)
     kept = rows(results)
     assert {r["case_id"] for r in kept} == {invocation.case_id for invocation in through}
     assert {r["outcome"] for r in kept} == {"pass"}
@@ -382,5 +385,5 @@ def test_the_environment_of_a_process_is_its_own() -> None:
             assert process.call(os.getenv, "OF_THE_OTHER") == "1"
     finally:
         done.set()
-        watching.join()
+        watching.join(60)
     assert seen == {(True, False)}

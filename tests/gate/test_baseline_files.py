@@ -204,7 +204,7 @@ def test_a_part_is_replaced_and_the_rest_kept() -> None:
 def test_a_revision_is_a_side(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*words: str) -> None:
         identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True, timeout=600)
 
     monkeypatch.chdir(tmp_path)
     git("init", "-q")

@@ -178,6 +178,7 @@ def test_check_needs_no_pytorch(original: Path, no_torch: Path) -> None:
         env={**environment(), "PYTHONPATH": str(no_torch)},
         capture_output=True,
         check=False,
+        timeout=600,
     )
     assert b"PyTorch is blocked" in blocked.stderr
     done = golden("check", "--golden", original, path=no_torch)

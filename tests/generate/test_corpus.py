@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness_runs import unary
+from writers import add_to_corpus
 
 from harness.compare.verdict import Outcome, Stage
 from harness.generate.regressions import Corpus, CorpusEntry, read_contents
@@ -93,18 +94,20 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert Corpus([tmp_path / "none"]).overloads() == ()
 
 
-def _add_many(directory: Path, worker: int) -> None:
-    for i in range(20):
-        Corpus([directory]).add(replace(FAILURE, invocation=unary("aten.celu.default", [worker, i])))
-
-
 def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_add_many, args=(tmp_path, worker)) for worker in range(4)]
+    # Not forked from this process: it has threads, whose locks a forked one would wait for.
+    context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(4)
+    shares = [
+        [replace(FAILURE, invocation=unary("aten.celu.default", [worker, i])) for i in range(20)]
+        for worker in range(4)
+    ]
+    processes = [context.Process(target=add_to_corpus, args=(tmp_path, share, ready)) for share in shares]
     for process in processes:
         process.start()
     for process in processes:
-        process.join()
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * 4
     assert len(Corpus([tmp_path]).read("aten.celu.default").entries) == 80
     assert not list(tmp_path.glob(".*.tmp"))
 

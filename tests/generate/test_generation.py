@@ -135,6 +135,7 @@ def test_the_same_seed_gives_the_same_cases_in_another_process_among_other_modul
         capture_output=True,
         text=True,
         check=True,
+        timeout=600,
     )
     assert done.stdout.strip() == fingerprint(5, SAMPLE)
 
@@ -353,15 +354,18 @@ def _answers(invocations: Sequence[Invocation]) -> Iterator[str]:
             process.start()
             theirs.close()
         ours.send(invocation.json)
+        if not ours.poll(120):
+            process.kill()
+            pytest.fail(f"PyTorch hangs in {invocation.json}")
         try:
             yield ours.recv()
         except EOFError:
-            process.join()
+            process.join(60)
             process = None
             yield "died"
     if process is not None:
         ours.close()
-        process.join()
+        process.join(60)
 
 
 def _refused(asked: Sequence[Invocation]) -> dict[str, list[tuple[Invocation, str]]]:

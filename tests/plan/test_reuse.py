@@ -302,7 +302,9 @@ def test_what_a_worker_imports_counts_as_source() -> None:
         "import sys, harness.execute.preload, harness.execute.worker, harness.blame, harness.plan\n"
         "print(*(name for name in sys.modules if name.startswith('harness.')))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=600
+    )
     seen = done.stdout.split()
     assert len(seen) > 60
     assert {name.split(".")[1] for name in seen}.isdisjoint(VIEWS)

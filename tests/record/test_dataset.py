@@ -6,7 +6,7 @@ import dataclasses
 import json
 import multiprocessing
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from dataset_places import KINDS, url
 from harness_runs import row_of, unary
+from writers import add_to_dataset
 
 from harness.app.cli._group import conformance
 from harness.record import layout, store
@@ -249,22 +250,19 @@ def test_jobs_that_add_at_the_same_time_do_no_harm(tmp_path: Path) -> None:
     dataset = str(tmp_path / "dataset")
     shared, *others = (make_run(tmp_path, rows=20) for _ in range(5))
     jobs = [(dataset, run) for run in others for run in (shared, run)]
-    context = multiprocessing.get_context("fork")
-    with context.Pool(4) as pool, duckdb.connect() as connection:
-        pending = pool.starmap_async(_add, jobs)
-        while not pending.ready():
+    # Not forked from this process: it has threads, whose locks a forked one would wait for.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(4, context) as pool, duckdb.connect() as connection:
+        pending = [pool.submit(add_to_dataset, *job) for job in jobs]
+        while not all(future.done() for future in pending):
             # Readers never see half a file.
             if list(Path(dataset).glob("run_id=*/verdicts.parquet")):
                 connection.sql(f"SELECT count(*) FROM '{dataset}/run_id=*/verdicts.parquet'").fetchall()
-        became = pending.get()
+        became = [future.result() for future in pending]
     assert set(became) <= {Became.ADDED, Became.UPDATED, Became.UNCHANGED}
     assert sorted(ids(dataset)) == sorted(run.name for run in (shared, *others))
     assert cli("check", dataset).exit_code == 0
     assert not Location(dataset).files("adding")
-
-
-def _add(dataset: str, run: Path) -> Became:
-    return Dataset(dataset).add(run).became
 
 
 def test_threads_of_one_process_may_add_to_one_dataset(tmp_path: Path) -> None:

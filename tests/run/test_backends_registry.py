@@ -90,7 +90,7 @@ def python(code: str, *paths: Path) -> str:
     path = os.pathsep.join(str(part) for part in (ROOT, *paths))
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=600
     )
     return done.stdout
 

@@ -1,0 +1,22 @@
+"""What processes write at the same time; kept apart, because a process that starts imports little for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Barrier
+
+from harness.generate.regressions import Corpus, CorpusEntry
+from harness.record.archive.archive import Became, Dataset
+
+
+def add_to_dataset(dataset: str, run: Path) -> Became:
+    """Add a run, and say what became of it."""
+    return Dataset(dataset).add(run).became
+
+
+def add_to_corpus(directory: Path, entries: Sequence[CorpusEntry], ready: Barrier) -> None:
+    """Add entries one by one, once all writers are ready."""
+    ready.wait(120)
+    for entry in entries:
+        Corpus([directory]).add(entry)
