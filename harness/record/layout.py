@@ -3,6 +3,7 @@
 RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
+RESULTS/parts/merged/       the same rows in fewer files, which are quicker to read: `part_files`
 RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
 RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_unit`
 RESULTS/*.jsonl             shrunk failures, graphs, scripts, flaky cases: `harness.record.json_lines`
@@ -20,6 +21,8 @@ from pathlib import Path
 RUN_FILE = "run.json"
 VERDICTS_FILE = "verdicts.parquet"
 PARTS_DIRECTORY = "parts"
+#: Below the parts. Whatever is missing here is in the parts themselves.
+MERGED_DIRECTORY = "merged"
 WITHOUT_RULES_DIRECTORY = "without-rules"
 #: Where runs go by default, in the current directory.
 DEFAULT_PARENT = "results"
@@ -45,9 +48,37 @@ def holds_run(directory: Path) -> bool:
     return any(os.path.lexists(directory / name) for name in (RUN_FILE, VERDICTS_FILE, PARTS_DIRECTORY))
 
 
+def part_file(directory: Path, worker: str, first: int, last: int) -> Path:
+    """Where a run has one part of a worker, or those from `first` to `last` once they are merged."""
+    parts = directory / PARTS_DIRECTORY
+    if first == last:
+        return parts / f"{worker}-{first:05d}.parquet"
+    return parts / MERGED_DIRECTORY / f"{worker}-{first:05d}..{last:05d}.parquet"
+
+
 def part_files(directory: Path) -> list[Path]:
-    """The complete parts of a run, by worker and number."""
-    return sorted((directory / PARTS_DIRECTORY).glob("*.parquet"))
+    """The fewest files that hold every part of a run once, by worker and number.
+
+    A part stays where it is when it is merged. So each row that was written before the call is in one of the
+    files, whatever is written or merged meanwhile.
+    """
+    parts = directory / PARTS_DIRECTORY
+    # In this order, or a file could be listed of which no part was.
+    listed = [*(parts / MERGED_DIRECTORY).glob("*.parquet"), *parts.glob("*.parquet")]
+    found: list[Path] = []
+    covered: dict[str, int] = {}
+    for worker, _, last, path in sorted(map(_numbers, listed), key=lambda n: (n[0], n[1], -n[2])):
+        if last > covered.get(worker, -1):
+            found.append(path)
+            covered[worker] = last
+    return found
+
+
+def _numbers(path: Path) -> tuple[str, int, int, Path]:
+    """A file's worker, and the numbers of its first and its last part."""
+    worker, _, numbers = path.stem.rpartition("-")
+    first, _, last = numbers.partition("..")
+    return (worker, int(first), int(last or first), path) if first.isdecimal() else (path.stem, 0, 0, path)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from harness.record.layout import PARTS_DIRECTORY, ResultsError, reason
+from harness.record.layout import MERGED_DIRECTORY, PARTS_DIRECTORY, ResultsError, reason, replacing
 from harness.record.schema import DICTIONARY_COLUMNS, SCHEMA
 
 #: Columns without which a file is no record; any other may have been added by a later version.
@@ -102,6 +102,17 @@ def completed(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
+def concatenate(paths: Iterable[Path], path: Path) -> None:
+    """Write all rows of some files to `path`, which appears at once with all of them.
+
+    Raises:
+        ResultsError: a file is damaged or is something else, or `path` cannot be written.
+    """
+    with replacing(path) as temporary, open_writer(temporary) as file:
+        for rows in tables(paths):
+            file.write_table(rows)
+
+
 def rows_of(file: pa.NativeFile | Path) -> int:
     """How many rows a file of the record has, from its last bytes alone.
 
@@ -123,7 +134,7 @@ def damaged(path: Path, error: BaseException) -> ResultsError:
         return ResultsError(f"{path} is gone; another session may be finishing that run")
     advice = (
         "delete that part to read the rest of the run"
-        if path.parent.name == PARTS_DIRECTORY
+        if path.parent.name in (PARTS_DIRECTORY, MERGED_DIRECTORY)
         else "restore it from a copy or run again into another directory"
     )
     return ResultsError(f"{path} is damaged ({reason(error)}); {advice}")

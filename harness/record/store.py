@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -38,9 +39,7 @@ def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, 
         return info
     verdicts, parts = results_dir / layout.VERDICTS_FILE, layout.part_files(results_dir)
     if not verdicts.exists():
-        with layout.replacing(verdicts) as temporary, parquet.open_writer(temporary) as file:
-            for rows in parquet.tables(parts):
-                file.write_table(rows)
+        parquet.concatenate(parts, verdicts)
     came = progress.read(results_dir)
     planned = info.planned[info.shard["index"] - 1 if info.shard else 0] if info.planned else {}
     info = replace(
@@ -117,7 +116,9 @@ def files(results_dir: Path) -> list[Path]:
     if not layout.holds_run(results_dir):
         raise ResultsError(f"{results_dir} holds no run; give the directory that holds its {layout.RUN_FILE}")
     finished = results_dir / layout.VERDICTS_FILE
-    return [finished] if finished.exists() else layout.part_files(results_dir)
+    parts = [] if finished.exists() else layout.part_files(results_dir)
+    # Of a run that is finished meanwhile the parts are removed while they are listed.
+    return [finished] if finished.exists() else parts
 
 
 def _remove_parts(results_dir: Path) -> None:
@@ -128,6 +129,7 @@ def _remove_parts(results_dir: Path) -> None:
         for leftover in directory.glob(".*.tmp"):
             leftover.unlink()
         if directory.is_dir():
+            shutil.rmtree(directory / layout.MERGED_DIRECTORY, ignore_errors=True)
             directory.rmdir()
     except OSError as error:
         raise ResultsError(f"cannot remove {directory}: {reason(error)}; its rows are kept twice") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -13,13 +14,16 @@ from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import to_table
 
+#: So many parts are merged into a file, and so many of these files into a larger one.
+_MERGED = 16
+
 
 class RunWriter:
     """Writes one worker's rows of a run.
 
     The first writer of a run creates its directory; those that come with the same run id and another
     worker's name join it. Every `flush` makes one more part file, complete from the moment that it has
-    its name.
+    its name. So that thousands of parts need not be opened by a reader, they are merged as the run goes.
     """
 
     def __init__(self, results_dir: Path, run_info: RunInfo, worker: str = "main") -> None:
@@ -64,13 +68,14 @@ class RunWriter:
         """
         if not self._rows:
             return
-        name = f"{self._worker}-{self._parts + 1:05d}.parquet"
-        table = to_table(self._rows, self._run_id)
-        path = self._directory / layout.PARTS_DIRECTORY / name
+        table, number = to_table(self._rows, self._run_id), self._parts + 1
+        path = layout.part_file(self._directory, self._worker, number, number)
         with layout.replacing(path) as temporary, parquet.open_writer(temporary) as file:
             file.write_table(table)
         self._parts += 1
         self._rows.clear()
+        self._merge(1)
+        self._merge(_MERGED)
 
     def done(self, overload: str, unit: str) -> None:
         """Flush, and note that all rows of a unit, ``dynamo`` or ``dynamo-dynamic``, are written."""
@@ -84,6 +89,20 @@ class RunWriter:
     def close(self) -> None:
         """Flush; the run is left open for other workers and for `store.finish`."""
         self.flush()
+
+    def _merge(self, size: int) -> None:
+        """Put the newest files of `size` parts each in one, beside which they stay, if there are enough."""
+        last = self._parts
+        if last % (size * _MERGED):
+            return
+        first = last + 1 - size * _MERGED
+        starts = range(first, last + 1, size)
+        sources = [layout.part_file(self._directory, self._worker, n, n + size - 1) for n in starts]
+        merged = layout.part_file(self._directory, self._worker, first, last)
+        # Whatever is wrong with a file or the disk, the rows are in the parts, and who reads them is told.
+        with suppress(ResultsError, OSError):
+            merged.parent.mkdir(exist_ok=True)
+            parquet.concatenate(sources, merged)
 
     def _create(self, run_info: RunInfo) -> None:
         parts = self._directory / layout.PARTS_DIRECTORY
