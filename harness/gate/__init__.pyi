@@ -22,11 +22,7 @@ from .case_changes import (
     ChangeKind as ChangeKind,
     Changes as Changes,
     EndedCases as EndedCases,
-    Numbers as Numbers,
-    Vocabulary as Vocabulary,
     case_keys as case_keys,
-    column_numbers as column_numbers,
-    combined_numbers as combined_numbers,
     compare_cases as compare_cases,
     paired as paired,
 )

@@ -6,69 +6,16 @@ It works on numbers, so that runs of a hundred thousand rows take a second. In t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from harness.compare import Outcome
-
-Numbers = npt.NDArray[np.int64]
-
-_Word = TypeVar("_Word", bound=Hashable)
-
-
-class Vocabulary(Generic[_Word]):
-    """Words in the order in which they were first met."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[_Word, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @property
-    def words(self) -> list[_Word]:
-        """All of them; a word's place is its number."""
-        return list(self._numbers)
-
-    def number(self, word: _Word) -> int:
-        """The number of a word, which is given one if it has none."""
-        return self._numbers.setdefault(word, len(self._numbers))
-
-    def find(self, word: _Word) -> int | None:
-        """The number of a word; None for one that was never met."""
-        return self._numbers.get(word)
-
-    def numbers(self, words: Iterable[_Word]) -> Numbers:
-        """One number per word."""
-        return np.fromiter((self.number(word) for word in words), dtype=np.int64)
-
-
-def column_numbers(column: pa.ChunkedArray, vocabulary: Vocabulary[str]) -> Numbers:
-    """A column of strings as numbers of a vocabulary, null as the empty word."""
-    encoded = column.combine_chunks().fill_null("").dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    indices: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return vocabulary.numbers(encoded.dictionary.to_pylist())[indices]
-
-
-def combined_numbers(columns: list[Numbers], vocabulary: Vocabulary[tuple[int, ...]]) -> Numbers:
-    """Rows of several columns as numbers of their distinct combinations."""
-    if not len(columns[0]):
-        return np.zeros(0, dtype=np.int64)
-    packed = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        packed = packed * (int(column.max()) + 1) + column
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    words = zip(*(column[first].tolist() for column in columns), strict=True)
-    return vocabulary.numbers(words)[inverse]
-
+from harness.record import Numbers, ordered_numbers
 
 #: Columns that identify a case: those of `CaseKey`.
 KEY_COLUMNS = ("case_id", "exported_invocation", "converter", "backend")
@@ -199,20 +146,6 @@ def paired(
 def case_keys(rows: pa.Table) -> Numbers:
     """What identifies each row's case, as numbers in the order of the names; needs `KEY_COLUMNS`."""
     return ordered_numbers([rows[name] for name in KEY_COLUMNS])
-
-
-def ordered_numbers(columns: Sequence[pa.ChunkedArray]) -> Numbers:
-    """Rows of columns of text as numbers that are in order as the rows are."""
-    packed = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        vocabulary: Vocabulary[str] = Vocabulary()
-        numbers = column_numbers(column, vocabulary)
-        words = vocabulary.words
-        rank = np.empty(len(words), dtype=np.int64)
-        rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
-        # Counted anew for each column: the product of four vocabularies of a large run would not fit.
-        packed = np.unique(packed * max(len(words), 1) + rank[numbers], return_inverse=True)[1]
-    return packed
 
 
 def _found(keys: npt.NDArray[np.integer], known: npt.NDArray[np.integer], order: Numbers) -> Numbers:

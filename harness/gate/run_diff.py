@@ -20,15 +20,20 @@ from harness.gate.case_changes import (
     ChangeKind,
     Changes,
     EndedCases,
+    case_keys,
+    compare_cases,
+)
+from harness.record import (
     Numbers,
     Vocabulary,
-    case_keys,
     column_numbers,
     combined_numbers,
-    compare_cases,
+    completeness,
     ordered_numbers,
+    read_flaky,
+    read_run_info,
+    store,
 )
-from harness.record import completeness, read_flaky, read_run_info, store
 
 #: What is looked at of each row.
 COLUMNS = [

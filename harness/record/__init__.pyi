@@ -21,6 +21,13 @@ from .json_lines import (
 )
 from .layout import ResultsError as ResultsError, reason as reason, replacing as replacing
 from .merging import merge as merge
+from .numbered import (
+    Numbers as Numbers,
+    Vocabulary as Vocabulary,
+    column_numbers as column_numbers,
+    combined_numbers as combined_numbers,
+    ordered_numbers as ordered_numbers,
+)
 from .progress import Completeness as Completeness, completeness as completeness
 from .run_info import (
     DISTRIBUTIONS as DISTRIBUTIONS,

@@ -18,8 +18,9 @@ from harness.compare import Verdict
 from harness.core import overloads as names
 from harness.record import layout, parquet, progress
 from harness.record.layout import ResultsError, reason
+from harness.record.numbered import numbered
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
-from harness.record.schema import SCHEMA, to_verdicts
+from harness.record.schema import to_verdicts
 
 #: Parts that are read at once; a killed run may have thousands.
 _THREADS = 4
@@ -57,20 +58,30 @@ def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, 
 
 
 def read(
-    results_dir: Path, columns: Sequence[str] | None = None, where: pc.Expression | None = None
+    results_dir: Path,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
+    encoded: bool = False,
 ) -> pa.Table:
     """The rows of a run, whether it is finished, goes on or was killed.
 
     Args:
         where: Keeps only the rows for which it holds: ``pc.field("outcome") == "crash"``.
+        encoded: Whether columns whose words repeat come as dictionaries, for `harness.record.numbered`.
 
     Raises:
         ResultsError: there is no run, or a file of it is damaged.
     """
-    with ThreadPoolExecutor(_THREADS) as pool:
-        tables = list(pool.map(lambda file: parquet.read(file, columns, where), files(results_dir)))
-    empty = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names]).empty_table()
-    return pa.concat_tables([empty, *tables])
+    chosen = files(results_dir)
+    try:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            tables = list(pool.map(lambda file: parquet.read(file, columns, where, encoded), chosen))
+    except ResultsError:
+        if files(results_dir) == chosen or not (results_dir / layout.VERDICTS_FILE).exists():
+            raise
+        # The run has been finished meanwhile.
+        return read(results_dir, columns, where, encoded)
+    return pa.concat_tables([parquet.schema_of(columns, encoded).empty_table(), *tables])
 
 
 def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[Verdict]:
@@ -82,14 +93,22 @@ def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[
             raise parquet.damaged(file, error) from None
 
 
+def words(results_dir: Path, column: str, where: pc.Expression | None = None) -> list[str]:
+    """What a column of text holds, each word once and in order.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    return sorted(set(numbered(read(results_dir, [column], where, encoded=True)[column])[1].to_pylist()))
+
+
 def resolve_case(results_dir: Path, wanted: str) -> str:
     """The id of the one case of a run that `wanted` is, or begins.
 
     Raises:
         ResultsError: no case or several begin so; near ones are named.
     """
-    known = sorted(set(read(results_dir, ["case_id"])["case_id"].to_pylist()))
-    found = [case_id for case_id in known if wanted and case_id.startswith(wanted)]
+    found = words(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
     if wanted in found or len(found) == 1:
         return wanted if wanted in found else found[0]
     if found:
@@ -97,6 +116,7 @@ def resolve_case(results_dir: Path, wanted: str) -> str:
         raise ResultsError(
             f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}"
         )
+    known = words(results_dir, "case_id")
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
     hint = f"; near: {', '.join(near)}" if near else ""
     raise ResultsError(f"{results_dir} has no case {wanted!r} among its {len(known)}{hint}")
@@ -151,11 +171,18 @@ class Selection:
     outcome: tuple[str, ...] = ()
     stage: tuple[str, ...] = ()
 
-    def read(self, results_dir: Path, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+    def read(
+        self,
+        results_dir: Path,
+        columns: Sequence[str],
+        where: pc.Expression | None = None,
+        encoded: bool = False,
+    ) -> pa.Table:
         """The rows of a run that are selected.
 
         Args:
             where: A further condition.
+            encoded: As for `read`.
 
         Raises:
             ResultsError: the run cannot be read, or holds nothing under a name that was asked for; near
@@ -164,11 +191,11 @@ class Selection:
         for name, wanted in vars(self).items():
             if not wanted:
                 continue
-            known = sorted(set(read(results_dir, [name])[name].to_pylist()) - {""})
+            known = [word for word in words(results_dir, name) if word]
             chosen = [value for word in wanted for value in _named(results_dir, name, word, known)]
             condition = pc.field(name).isin(chosen)
             where = condition if where is None else where & condition
-        return read(results_dir, columns, where)
+        return read(results_dir, columns, where, encoded)
 
 
 def _named(results_dir: Path, column: str, word: str, known: Sequence[str]) -> list[str]:

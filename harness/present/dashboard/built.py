@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core import ALL
-from harness.gate import Changes, Numbers, compare_cases
+from harness.gate import Changes, compare_cases
 from harness.present.dashboard.cells import Tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
 from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, gather
-from harness.record import ResultsError, ShardState
+from harness.record import Numbers, ResultsError, ShardState
 
 
 @dataclass(frozen=True)

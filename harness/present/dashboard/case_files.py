@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.gate import Numbers
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import endless
+from harness.record import Numbers
 
 #: Length of a case id of this version of the record.
 _ID = 12

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from harness.compare import Outcome
-from harness.gate import Numbers
 from harness.present.dashboard.coded import Bucket, CodedRun
+from harness.record import Numbers
 
 #: How an operator, or one of its cells, stands. Only `WHOLE` is a pass.
 WHOLE, PART, NONE, UNJUDGED, MISSING = "whole", "part", "none", "unjudged", "missing"

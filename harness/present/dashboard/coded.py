@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.compare import SPEC, CaseKey, Outcome, Stage
-from harness.gate import CaseState, EndedCases, Numbers, Vocabulary, column_numbers, combined_numbers
+from harness.gate import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
-from harness.record import ResultsError, store
+from harness.record import Numbers, ResultsError, Vocabulary, column_numbers, combined_numbers, store
 
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
