@@ -1,9 +1,9 @@
 """What an operator case draws from: shapes, tensors, dims, numbers, choices.
 
-A thin layer over Hypothesis, so that a case reads as a description of valid arguments. Everything is
-drawn from small finite choices, simplest first, which keeps draws the same on every machine and lets
-Hypothesis shrink them. Each choice tells the stream of choices where in the operator case it is made, so
-that a collection of cases makes every choice in turn (`harness.generate.provider`).
+A case reads as a description of valid arguments. Everything is drawn from small finite choices, simplest
+first, which keeps draws the same on every machine and lets Hypothesis shrink them. Each choice tells the
+stream of choices where in the operator case it is made, so that a collection of cases makes every choice in
+turn (`harness.generate.provider`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from math import prod
 from typing import Any, TypeAlias, TypeVar
-
-from hypothesis import strategies as st
 
 from harness.core import (
     FLOATS,
@@ -76,14 +73,11 @@ def ascending(run: int) -> tuple[str, int]:
     return ("ascending", run)
 
 
-@cache
-def _below(bound: Int) -> st.SearchStrategy[Int]:
-    # Kept: checking a new strategy takes Hypothesis longer than drawing from it.
-    return st.integers(0, bound - 1)
-
-
 class Draw:
     """Draws the parts of one invocation.
+
+    Args:
+        below: Gives a number below a bound, from 0.
 
     Attributes:
         dtype: The dtype this invocation is about; tensors take it by default.
@@ -91,8 +85,8 @@ class Draw:
             different things are spread separately.
     """
 
-    def __init__(self, draw: st.DrawFn, dtype: str) -> None:
-        self._draw = draw
+    def __init__(self, below: Callable[[Int], Int], dtype: str) -> None:
+        self._below = below
         self.dtype = dtype
         self.about = ""
         self._visits: Counter[object] = Counter()
@@ -108,7 +102,7 @@ class Draw:
         site = (near, id(frame.f_code), frame.f_lasti, self.about, bound)
         self._visits[site] += 1
         provider.at((site, self._visits[site]))
-        return self._draw(_below(bound))
+        return self._below(bound)
 
     # Choices
 

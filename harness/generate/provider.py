@@ -26,7 +26,7 @@ NAME = "harness-stable"
 _LARGEST_DECK = 64
 
 
-class _Stream:
+class ChoiceStream:
     """A seeded stream of numbers, with the decks of the places that draw from it."""
 
     def __init__(self, seed: str) -> None:
@@ -36,6 +36,7 @@ class _Stream:
         self._decks: dict[Hashable, list[int]] = {}
 
     def below(self, bound: int) -> int:
+        """The next choice among so many."""
         place, self.place = self.place, None
         if place is None or bound > _LARGEST_DECK:
             return self.random.getrandbits(64) % bound
@@ -48,15 +49,16 @@ class _Stream:
         return deck.pop()
 
 
-_stream: ContextVar[_Stream | None] = ContextVar("stream", default=None)
+_stream: ContextVar[ChoiceStream | None] = ContextVar("stream", default=None)
 
 
 @contextmanager
-def stream(seed: str) -> Iterator[None]:
+def stream(seed: str) -> Iterator[ChoiceStream]:
     """Within it, strategies draw from the stream that `seed` names."""
-    token = _stream.set(_Stream(seed))
+    begun = ChoiceStream(seed)
+    token = _stream.set(begun)
     try:
-        yield
+        yield begun
     finally:
         _stream.reset(token)
 
@@ -68,7 +70,7 @@ def at(place: Hashable) -> None:
         current.place = place
 
 
-def _current() -> _Stream:
+def _current() -> ChoiceStream:
     current = _stream.get()
     if current is None:
         raise RuntimeError(f"the Hypothesis backend {NAME} draws within `stream` only")
