@@ -20,7 +20,7 @@ from typing import Any
 import onnx
 import torch
 
-from harness.convert.kept_constants import KeptExport, kept as kept_constants
+from harness.convert.kept_constants import KeptExport, kept as kept_constants, learned
 from harness.convert.torch_private import PARTS, changes, quiet
 from harness.core import describe_error, with_causes
 
@@ -123,7 +123,8 @@ def _graph_differences() -> Iterator[str]:
     """
     whole, apart = torch.ops.aten.relu.default, torch.ops.aten.hardshrink.default
     try:
-        public = _export(whole, apart)
+        with learned():
+            public = _export(whole, apart)
         with kept_constants():
             both, alone = _export(whole, apart), _export(whole)
     except Exception as error:

@@ -105,19 +105,40 @@ def kept(*, fallbacks: bool = True) -> Iterator[KeptExport]:
             patch.put(patch.original)
 
 
-@cache
-def _pristine_registry(opset: int) -> Any:
+#: By opset, as they were before anybody added to them.
+_pristine_registries: dict[int, Any] = {}
+
+
+@contextmanager
+def learned() -> Iterator[None]:
+    """Let an export in this block run as it is by itself, and keep the registry that it builds."""
     patch = replaceable("from_torchlib")
-    return patch.original.__get__(None, patch.owner)(opset_version=opset)
+
+    def build(cls: Any, opset_version: int = 18) -> Any:
+        registry = patch.original.__get__(None, cls)(opset_version=opset_version)
+        _pristine_registries[opset_version] = _copy(registry)
+        return registry
+
+    patch.put(classmethod(build))
+    try:
+        yield
+    finally:
+        patch.put(patch.original)
 
 
 def _from_torchlib(cls: Any, opset_version: int = 18) -> Any:
+    if opset_version not in _pristine_registries:
+        built = replaceable("from_torchlib").original.__get__(None, cls)(opset_version=opset_version)
+        _pristine_registries[opset_version] = built
     # Callers add their own functions to the registry that they get.
-    source = _pristine_registry(opset_version)
-    registry = cls()
-    registry._opset_version = source._opset_version
-    registry.functions = {target: list(metas) for target, metas in source.functions.items()}
-    return registry
+    return _copy(_pristine_registries[opset_version])
+
+
+def _copy(registry: Any) -> Any:
+    copy = type(registry)()
+    copy._opset_version = registry._opset_version
+    copy.functions = {target: list(metas) for target, metas in registry.functions.items()}
+    return copy
 
 
 @cache

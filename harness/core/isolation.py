@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.machinery import PathFinder
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
@@ -178,7 +179,15 @@ class IsolatedProcess:
         self._process = self._context.Process(
             target=_run, args=(theirs, watched, str(self._log), self._environment, start), daemon=True
         )
-        self._process.start()
+        try:
+            self._process.start()
+        except (EOFError, OSError) as error:
+            # A fork server that hangs while it imports ends itself.
+            self._process = None
+            for end in (self._connection, theirs, watched, self._alive):
+                end.close()
+            self._connection = self._alive = None
+            raise ProcessDied(f"no worker process can be started: {describe_error(error)}") from None
         theirs.close()
         watched.close()
         self.served, self._ended_for = 0, None
@@ -262,10 +271,15 @@ class IsolatedCalls(IsolatedProcess):
         return cast(R, result)
 
 
-def preload_in_fork_server(module: str) -> None:
+def preload_in_fork_server(module: str, *, start: bool = False) -> None:
     """Have the fork server import `module` before it forks; of no effect once it runs.
 
     Importing it must not start threads or touch a device: a forked process inherits neither.
+
+    Args:
+        module: What it imports.
+        start: Start it now, so that it imports while this process goes on; otherwise the first process that
+            is forked waits for it.
     """
     package = module.partition(".")[0]
     found = PathFinder.find_spec(package, [str(Path.cwd())])
@@ -274,6 +288,8 @@ def preload_in_fork_server(module: str) -> None:
     # another project may have a package of that name there.
     if found is None or [Path(place).resolve() for place in found.submodule_search_locations or ()] == ours:
         multiprocessing.get_context("forkserver").set_forkserver_preload([module])
+        if start:
+            forkserver.ensure_running()
 
 
 # Within the process

@@ -24,9 +24,7 @@ def start_worker(send: Send) -> Callable[[WorkerTask], None]:
     torch.set_num_threads(1)
     # Operators are judged as their family files say, whoever started the fork server.
     load_cases()
-    # What was imported before the fork lives as long as the process; collecting it again and again
-    # takes a tenth of the time of an export.
-    gc.collect()
+    # As the fork server has done with what it imported.
     gc.freeze()
     return WorkerProcess(send).serve
 

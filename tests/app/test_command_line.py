@@ -282,6 +282,39 @@ def test_a_requested_backend_that_is_missing_ends_the_session_with_how_to_instal
     assert not run.directory.exists()
 
 
+#: For each list of options, whether the fork server runs when the plug-in proper is there.
+_SERVERS = """
+import contextlib, io, json, pytest, sys
+from multiprocessing.forkserver import _forkserver
+
+class Watch:
+    def pytest_plugin_registered(self, plugin):
+        if getattr(plugin, "__name__", "") == "harness.app.plugin":
+            runs.append(_forkserver._forkserver_pid is not None)
+
+runs = []
+for options in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        pytest.main(["harness", "-p", "no:cacheprovider", *options], plugins=[Watch()])
+print(json.dumps(runs))
+"""
+
+
+def test_workers_import_while_the_session_does_and_only_where_there_will_be_workers() -> None:
+    refused = ("--op", "celluu")
+    sessions = [("--help",), ("--co", *refused), ("-n", "2", *refused), refused]
+    done = subprocess.run(
+        [sys.executable, "-c", _SERVERS, json.dumps(sessions)],
+        cwd=ROOT,
+        env=environment(PYTEST_XDIST_WORKER=""),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert json.loads(done.stdout) == [False, False, False, True], output(done)
+
+
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, output(done)
     said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]

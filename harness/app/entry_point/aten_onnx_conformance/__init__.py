@@ -6,9 +6,13 @@ it adds no options and imports no PyTorch. A project with a folder ``harness`` o
 
 from __future__ import annotations
 
+import argparse
+import gc
 import importlib
+import os
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -27,8 +31,33 @@ def pytest_load_initial_conftests(
     # Once more what pytest takes for paths: it has read the files that `@FILE` names.
     for place, argument in enumerate([*args, *known.file_or_dir]):
         if _names_harness(argument, directory, by_name=known.pyargs) and not _is_value(parser, args, place):
-            early_config.pluginmanager.register(importlib.import_module("harness.app.plugin"), "conformance")
+            if _will_run(known):
+                # Workers import for as long as the session does until it has a task; so they do it at once.
+                isolation = importlib.import_module("harness.core.isolation")
+                isolation.preload_in_fork_server("harness.execute.preload", start=True)
+            early_config.pluginmanager.register(_plugin(), "conformance")
             return
+
+
+def _plugin() -> ModuleType:
+    """The plug-in proper, with PyTorch."""
+    # Imports leave hardly any garbage, and looking for it takes long, at the end of the process once more.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module("harness.app.plugin")
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
+
+
+def _will_run(options: argparse.Namespace) -> bool:
+    """Whether this process will run cases: not if it only prints, or leaves them to xdist's workers."""
+    spreads = getattr(options, "numprocesses", None) or getattr(options, "tx", None)
+    if spreads and not os.environ.get("PYTEST_XDIST_WORKER"):
+        return False
+    return not (options.help or options.version or options.collectonly)
 
 
 def _names_harness(argument: str, directory: Path, *, by_name: bool) -> bool:
