@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from harness.analyse.argument_coverage.point import Acceptance
-from harness.core import Invocation, IsolatedCalls, ProcessDied, preload_in_fork_server
+from harness.core import Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.execute import NothingToCompare, run_reference, variants
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
@@ -23,33 +23,46 @@ T = TypeVar("T")
 preload_in_fork_server("harness.execute.preload")
 
 
-class Asker(IsolatedCalls):
+class Asker(IsolatedProcess):
     """Use as a context manager; the process starts with the first question, and again after a death."""
 
     def __init__(self) -> None:
-        super().__init__(timeout=_PATIENCE, prepare=_prepare, fork=True)
+        super().__init__(_answering, fork=True)
 
     def ask(self, invocations: Sequence[Invocation]) -> list[Acceptance]:
         """PyTorch's answer to each call."""
-        return [self._answer(_call, invocation, Acceptance) for invocation in invocations]
+        return self._answers(_call, invocations, Acceptance)
 
     def resizable(self, invocations: Sequence[Invocation]) -> list[bool]:
         """Whether each call stays valid when some of its tensors' sizes change, as in a dynamic export."""
-        return [self._answer(_resizable, invocation, lambda end: False) for invocation in invocations]
+        return self._answers(_resizable, invocations, lambda end: False)
 
-    def _answer(
-        self, question: Callable[[Invocation], T], invocation: Invocation, lost: Callable[[str], T]
-    ) -> T:
-        try:
-            return self.call(question, invocation)
-        except ProcessDied as died:
-            return lost("hung" if died.hung else "died")
+    def _answers(
+        self, question: Callable[[Invocation], T], invocations: Sequence[Invocation], lost: Callable[[str], T]
+    ) -> list[T]:
+        answers: list[T] = []
+        while left := invocations[len(answers) :]:
+            try:
+                # All at once: it goes on while this process reads what it has answered.
+                self.send((question, left))
+                for _ in left:
+                    answers.append(self.receive(_PATIENCE))
+            except ProcessDied as died:
+                answers.append(lost("hung" if died.hung else "died"))
+        return answers
 
 
-def _prepare() -> None:
+def _answering(send: Send) -> Callable[[tuple[Callable[[Invocation], object], Sequence[Invocation]]], None]:
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     torch.set_num_threads(1)
     gc.freeze()
+
+    def serve(request: tuple[Callable[[Invocation], object], Sequence[Invocation]]) -> None:
+        question, invocations = request
+        for invocation in invocations:
+            send(question(invocation))
+
+    return serve
 
 
 def _call(invocation: Invocation) -> Acceptance:
