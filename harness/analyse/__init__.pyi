@@ -11,6 +11,7 @@ from .capture.use import (
     operator_uses as operator_uses,
     render_capture as render_capture,
 )
+from .coded_rows import CodedRows as CodedRows
 from .divergence.divergence_account import (
     Divergence as Divergence,
     divergence_entries as divergence_entries,
@@ -22,7 +23,7 @@ from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
 from .explain.of_model import ModelError as ModelError, operators_of as operators_of
 from .explain.render import render as render
-from .failure_key import SPEECHLESS as SPEECHLESS, cause_of as cause_of
+from .failure_key import SPEECHLESS as SPEECHLESS
 from .grouping import (
     COLUMNS as COLUMNS,
     FAILED as FAILED,

@@ -54,6 +54,10 @@ _EVIDENCE = (
 )
 
 
+#: What `cause_of` looks at.
+CAUSE_COLUMNS = ("overload", "converter", "backend", "stage", "outcome", "signature", "blame", "evidence")
+
+
 @dataclass(frozen=True, order=True)
 class Cause:
     """What failures of one defect share.
@@ -78,7 +82,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
     """The cause of one failed row of the record.
 
     Args:
-        row: At least ``overload, converter, backend, stage, outcome, signature, blame, evidence``.
+        row: At least `CAUSE_COLUMNS`; of the evidence only its `guilty_step` counts.
     """
     stage, outcome = Stage(row["stage"]), Outcome(row["outcome"])
     blame = row["blame"] or "unknown"
@@ -87,7 +91,8 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
     symptom = blame == "converter" and stage not in BEFORE_BACKEND
     in_backend = blame == "backend" or (blame == "unknown" and stage not in BEFORE_BACKEND)
     by_operator = outcome in SPEECHLESS or symptom or bool(_GENERIC.search(words))
-    words += next((f", {said}" for pattern, said in _EVIDENCE if pattern.match(row["evidence"])), "")
+    step = guilty_step(row["evidence"])
+    words += f", {step}" if step else ""
     return Cause(
         blame=blame,
         converter=row["converter"] if blame in ("converter", "unknown") else "",
@@ -97,6 +102,11 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         words=words,
         operator=family_name(row["overload"].rpartition(".")[0]) if by_operator else "",
     )
+
+
+def guilty_step(evidence: str) -> str:
+    """The step that is to blame alone, in words; "" where the evidence names none."""
+    return next((said for pattern, said in _EVIDENCE if pattern.match(evidence)), "")
 
 
 @lru_cache(maxsize=10_000)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause, cause_of
+from harness.analyse.coded_rows import CodedRows
+from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause
 from harness.analyse.known_issues import KnownIssue, call as call
 from harness.compare import Outcome, Stage
-from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
-from harness.record import Minimal
+from harness.core import count, listed, plain, shown
+from harness.record import Minimal, Numbers
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage"),
     *("outcome", "blame", "evidence", "signature", "message", "invocation"),
 )
-FAILED = pc.field("outcome").isin([str(outcome) for outcome in Outcome if outcome.is_failure])
+FAILURES = [str(outcome) for outcome in Outcome if outcome.is_failure]
+FAILED = pc.field("outcome").isin(FAILURES)
+#: As a shrunk case names where it comes from.
+_PLACE = ("case_id", "converter", "backend")
 
 #: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
 #: but is noticed; an error is noticed and explained; a declared gap comes last.
@@ -166,38 +169,6 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
     yield Padding(Group(*details), (0, 0, 0, 4), expand=False)
 
 
-@dataclass
-class _Members:
-    """A group that is being filled."""
-
-    cause: Cause
-    smallest: Mapping[str, Any]
-    cases: set[str] = field(default_factory=set)
-    overloads: set[str] = field(default_factory=set)
-    dtypes: set[str] = field(default_factory=set)
-    converters: set[str] = field(default_factory=set)
-    backends: set[str] = field(default_factory=set)
-    #: Case, converter and backend, as a shrunk case names where it comes from.
-    places: set[tuple[str, str, str]] = field(default_factory=set)
-    causes: set[Cause] = field(default_factory=set)
-    known: dict[KnownIssue, None] = field(default_factory=dict)
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        self.cases.add(row["case_id"])
-        self.overloads.add(row["overload"])
-        self.dtypes.add(row["dtype"])
-        self.converters.add(row["converter"])
-        if Stage(row["stage"]) not in BEFORE_BACKEND:
-            self.backends.add(row["backend"])
-        self.places.add((row["case_id"], row["converter"], row["backend"]))
-
-    def take(self, other: _Members) -> None:
-        """Everything of another group that is the same defect."""
-        for name in ("cases", "overloads", "dtypes", "converters", "backends", "places", "causes"):
-            getattr(self, name).update(getattr(other, name))
-        self.known.update(other.known)
-
-
 def failure_groups(
     verdicts: pa.Table, minimal: Sequence[Minimal] = (), known: Sequence[KnownIssue] = ()
 ) -> list[FailureGroup]:
@@ -208,89 +179,128 @@ def failure_groups(
         minimal: Shrunk cases of the same run.
         known: Known defects, to be named with the groups that they match.
     """
-    sizes: dict[str, tuple[float, int]] = {}
-    groups: dict[Cause, _Members] = {}
-    batches = verdicts.select(COLUMNS).filter(FAILED).to_batches(max_chunksize=1024)
-    for row in chain.from_iterable(batch.to_pylist() for batch in batches):
-        cause = cause_of(row)
-        if row["case_id"] not in sizes:
-            sizes[row["case_id"]] = _size(row["invocation"])
-        group = groups.setdefault(cause, _Members(cause, row))
-        if _order(row, sizes) < _order(group.smallest, sizes):
-            group.smallest = row
-        group.add(row)
-        group.causes.add(cause)
-        group.known |= {issue: None for issue in known if issue not in group.known and issue.matches(row)}
-    shrunk = {(m.case_id, m.converter, m.backend): m for m in minimal}
-    found = [_finish(members, shrunk) for members in _united(list(groups.values()))]
+    table = verdicts.select(COLUMNS)
+    failed = pc.is_in(table["outcome"], pa.array(FAILURES))
+    rows = CodedRows(table if pc.all(failed).as_py() in (True, None) else table.filter(failed))
+    if not len(rows):
+        return []
+    causes, cause = rows.causes
+    united = _united(causes, cause, rows.numbers("case_id"))
+    group_of = np.empty(len(causes), dtype=np.int64)
+    for number, together in enumerate(united):
+        group_of[together] = number
+    group = group_of[cause]
+    smallest = rows.at(rows.smallest(cause)[[first for first, *_ in united]], COLUMNS)
+    shrunk = _shrunk(rows, group, minimal)
+    matching = _matching(rows, cause, known)
+    spread = {name: _spread(rows, group, name) for name in ("overload", "dtype", "converter", "backend")}
+    cases = _distinct(group, rows.numbers("case_id"))
+    found = [
+        FailureGroup(
+            converter=row["converter"],
+            backend="" if Stage(row["stage"]) in BEFORE_BACKEND else row["backend"],
+            stage=Stage(row["stage"]),
+            outcome=Outcome(row["outcome"]),
+            signature=row["signature"],
+            blame=causes[together[0]].blame,
+            evidence=row["evidence"],
+            cause=causes[together[0]].words,
+            cases=cases[number],
+            overloads=spread["overload"][number],
+            dtypes=spread["dtype"][number],
+            converters=spread["converter"][number],
+            backends=spread["backend"][number],
+            case_id=row["case_id"],
+            invocation=row["invocation"],
+            message=row["message"],
+            minimal=min(
+                shrunk[number], key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None
+            ),
+            known=tuple(dict.fromkeys(issue for one in together for issue in matching[one])),
+            causes=frozenset(causes[one] for one in together),
+        )
+        for number, (together, row) in enumerate(zip(united, smallest, strict=True))
+    ]
     return sorted(found, key=_badness)
 
 
-def _united(groups: list[_Members]) -> list[_Members]:
-    """Groups that show one wrong model in several backends as one.
+def _united(causes: Sequence[Cause], cause: Numbers, case: Numbers) -> list[list[int]]:
+    """Causes that are one defect, by number, the one that says most first.
 
     A converter's wrong model may give wrong numbers in one backend and an error in another: where the
     same case does both, it is one defect of the converter.
     """
-    kept: list[_Members] = []
-    by_place: defaultdict[tuple[str, str], list[_Members]] = defaultdict(list)
-    for group in sorted(groups, key=lambda g: (_severity(g.cause.outcome), g.cause)):
-        cause = group.cause
-        if cause.blame != "converter" or Stage(cause.stage) in BEFORE_BACKEND:
-            kept.append(group)
+    order = np.argsort(cause, kind="stable")
+    cases = np.split(case[order], np.searchsorted(cause[order], np.arange(1, len(causes))))
+    kept: list[list[int]] = []
+    by_place: defaultdict[tuple[str, str], list[tuple[list[int], set[int]]]] = defaultdict(list)
+    for number in sorted(range(len(causes)), key=lambda n: (_severity(causes[n].outcome), causes[n])):
+        one = causes[number]
+        if one.blame != "converter" or Stage(one.stage) in BEFORE_BACKEND:
+            kept.append([number])
             continue
-        alike = by_place[cause.converter, cause.operator]
-        same = [other for other in alike if other.cases & group.cases]
+        alike, theirs = by_place[one.converter, one.operator], set(cases[number].tolist())
+        same = [other for other in alike if other[1] & theirs]
         if not same:
-            alike.append(group)
-            kept.append(group)
+            kept.append([number])
+            alike.append((kept[-1], theirs))
             continue
         first, *others = same
-        for other in (group, *others):
-            first.take(other)
-            if other is not group:
-                alike.remove(other)
-                kept.remove(other)
+        for other in ([number], theirs), *others:
+            first[0].extend(other[0])
+            first[1].update(other[1])
+        for other in others:
+            alike.remove(other)
+            kept.remove(other[0])
     return kept
 
 
-def _finish(members: _Members, shrunk: Mapping[tuple[str, str, str], Minimal]) -> FailureGroup:
-    row, cause = members.smallest, members.cause
-    smaller = [shrunk[place] for place in members.places & shrunk.keys()]
-    return FailureGroup(
-        converter=row["converter"],
-        backend="" if Stage(row["stage"]) in BEFORE_BACKEND else row["backend"],
-        stage=Stage(row["stage"]),
-        outcome=Outcome(row["outcome"]),
-        signature=row["signature"],
-        blame=cause.blame,
-        evidence=row["evidence"],
-        cause=cause.words,
-        cases=len(members.cases),
-        overloads=tuple(sorted(members.overloads)),
-        dtypes=tuple(sorted(members.dtypes)),
-        converters=tuple(sorted(members.converters)),
-        backends=tuple(sorted(members.backends)),
-        case_id=row["case_id"],
-        invocation=row["invocation"],
-        message=row["message"],
-        minimal=min(smaller, key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None),
-        known=tuple(members.known),
-        causes=frozenset(members.causes),
+def _distinct(group: Numbers, values: Numbers) -> list[int]:
+    """How many different values each group has."""
+    size = int(values.max()) + 1
+    pairs = np.sort(group * size + values)
+    counts: list[int] = np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // size).tolist()
+    return counts
+
+
+def _spread(rows: CodedRows, group: Numbers, name: str) -> list[tuple[str, ...]]:
+    """The words of a column that each group has, sorted; of the backends those that took part."""
+    words = rows.words(name).to_pylist()
+    there = np.zeros((int(group.max()) + 1, len(words)), dtype=bool)
+    part = np.ones(len(group), dtype=bool)
+    if name == "backend":
+        late = [Stage(stage) not in BEFORE_BACKEND for stage in rows.words("stage").to_pylist()]
+        part = np.array(late)[rows.numbers("stage")]
+    there[group[part], rows.numbers(name)[part]] = True
+    return [tuple(sorted(words[n] for n in np.flatnonzero(line).tolist())) for line in there]
+
+
+def _shrunk(rows: CodedRows, group: Numbers, minimal: Sequence[Minimal]) -> defaultdict[int, list[Minimal]]:
+    """The shrunk cases of each group."""
+    by_place = {(m.case_id, m.converter, m.backend): m for m in minimal}
+    of_them = pc.is_in(rows.words("case_id"), pa.array({m.case_id for m in minimal}, pa.string())).to_numpy(
+        False
     )
+    places = np.flatnonzero(of_them[rows.numbers("case_id")])
+    found: defaultdict[int, list[Minimal]] = defaultdict(list)
+    for number, row in zip(group[places].tolist(), rows.at(places, _PLACE), strict=True):
+        place = tuple(row[name] for name in _PLACE)
+        if place in by_place:
+            found[number].append(by_place[place])
+    return found
 
 
-def _size(invocation: str) -> tuple[float, int]:
-    """Tensor elements and characters; an invocation of another version sorts last."""
-    try:
-        elements: float = sum(spec.numel for spec in Invocation.from_json(invocation).tensors())
-    except InvalidInvocation:
-        elements = math.inf
-    return elements, len(invocation)
-
-
-def _order(row: Mapping[str, Any], sizes: Mapping[str, tuple[float, int]]) -> tuple[Any, ...]:
-    return (*sizes[row["case_id"]], row["case_id"], row["converter"], row["backend"])
+def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> list[list[KnownIssue]]:
+    """The known defects of each cause, in the order of the rows that show them first."""
+    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for number, issue in enumerate(known):
+        met: set[int] = set()
+        for place in rows.holding(issue.conditions(failure=True)):
+            of = int(cause[place])
+            if of not in met:
+                met.add(of)
+                found[of].append((place, number))
+    return [[known[number] for _, number in sorted(found[of])] for of in range(int(cause.max()) + 1)]
 
 
 def _severity(outcome: str) -> int:

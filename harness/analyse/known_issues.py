@@ -23,22 +23,24 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import importlib.util
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from harness.analyse.coded_rows import CodedRows, Condition
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, count, listed, overloads as schema, plain
-from harness.record import ResultsError, reason
+from harness.generate import CaseFileError, cases_directory
+from harness.record import ResultsError, reason, store
 
 FILE = "known_issues.toml"
 #: What `no_longer_failing` looks at.
@@ -65,27 +67,23 @@ class KnownIssue:
     message: str = ""
     call: str = ""
 
-    def exercised_by(self, row: Mapping[str, Any]) -> bool:
-        """Whether a case is of the kind that the entry speaks of, however it ended."""
-        return (
-            self.covers(row["overload"])
-            and all(
-                not getattr(self, name) or row[name] in getattr(self, name)
-                for name in ("converter", "backend", "dtype")
-            )
-            and (not self.call or re.search(self.call, call(row["invocation"])) is not None)
-        )
+    def conditions(self, *, failure: bool) -> Iterator[Condition]:
+        """What holds of a row of the entry's kind, and with `failure` of one that fails as the entry says."""
+        for name in (*(("stage", "outcome") if failure else ()), "converter", "backend", "dtype"):
+            if getattr(self, name):
+                yield name, getattr(self, name).__contains__
+        yield "overload", self.covers
+        if failure:
+            yield "signature", lambda text: self.signature in text
+            for name, pattern in (("signature", self.pattern), ("message", self.message)):
+                if pattern:
+                    yield name, re.compile(pattern).search
+        if self.call:
+            yield "invocation", lambda text: re.search(self.call, call(text)) is not None
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether a failed row of the record is this defect."""
-        return (
-            (not self.stage or row["stage"] in self.stage)
-            and (not self.outcome or row["outcome"] in self.outcome)
-            and self.signature in row["signature"]
-            and (not self.pattern or re.search(self.pattern, row["signature"]) is not None)
-            and (not self.message or re.search(self.message, row["message"]) is not None)
-            and self.exercised_by(row)
-        )
+        return all(holds(row[name]) for name, holds in self.conditions(failure=True))
 
     def covers(self, overload: str) -> bool:
         """Whether the entry speaks of an operator."""
@@ -101,10 +99,10 @@ class KnownIssue:
 
 def shipped_file() -> Path | None:
     """``cases/known_issues.toml``, found without importing the operator cases; None where it is missing."""
-    found = importlib.util.find_spec("cases")
-    if found is None or found.origin is None:
+    try:
+        path = cases_directory() / FILE
+    except CaseFileError:
         return None
-    path = Path(found.origin).with_name(FILE)
     return path if path.is_file() else None
 
 
@@ -146,27 +144,40 @@ class NoLongerFailing:
 def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[NoLongerFailing]:
     """Entries whose operators ran, of whose kind cases passed, and none failed as they say.
 
-    Of an entry that names no operator a run of some operators says nothing. `verdicts` are all of a run.
+    Of an entry that names no operator a run of some operators says nothing.
+
+    Args:
+        verdicts: All rows of a run, or those that `rows_about` reads.
+
     """
-    if not known:
-        return []
-    ended = verdicts.select(COLUMNS)
-    ended = ended.filter(pc.not_equal(ended["outcome"], str(Outcome.SKIP)))
-    overloads = ended["overload"].unique().to_pylist()
+    rows = CodedRows(verdicts.select(COLUMNS))
+    overloads = rows.words("overload").to_pylist()
     gone = []
     for issue in known:
-        theirs = [name for name in overloads if issue.overload and issue.covers(name)]
-        if not theirs:
+        if not issue.overload or not any(map(issue.covers, overloads)):
             continue
-        rows = ended.filter(pc.is_in(ended["overload"], pa.array(theirs, pa.string()))).to_pylist()
-        if any(issue.matches(row) for row in rows if Outcome(row["outcome"]).is_failure):
+        if any(True for _ in rows.holding([_FAILED, *issue.conditions(failure=True)])):
             continue
-        passed = {
-            row["case_id"] for row in rows if row["outcome"] == Outcome.PASS and issue.exercised_by(row)
-        }
+        passed = list(rows.holding([_PASSED, *issue.conditions(failure=False)]))
         if passed:
-            gone.append(NoLongerFailing(issue, len(passed)))
+            gone.append(NoLongerFailing(issue, len(np.unique(rows.numbers("case_id")[passed]))))
     return gone
+
+
+_FAILED: Condition = ("outcome", lambda word: Outcome(word).is_failure)
+_PASSED: Condition = ("outcome", lambda word: word == Outcome.PASS)
+
+
+def rows_about(known: Sequence[KnownIssue], run: Path) -> pa.Table:
+    """The rows of a run that `no_longer_failing` needs, which are few of many.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    names = [
+        name for name in store.words(run, "overload") if any(i.overload and i.covers(name) for i in known)
+    ]
+    return store.read(run, COLUMNS, pc.field("overload").isin(pa.array(names, pa.string())), encoded=True)
 
 
 _LISTS = {"overload", "converter", "backend", "stage", "outcome", "dtype"}

@@ -14,8 +14,15 @@ from harness.app import baseline_option, command_options
 from harness.app.session import Session, corpus_of
 from harness.core import of_data
 from harness.generate import load_cases, read_replay
-from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan, reuse_lines
-from harness.present import Afterwords, ProgressLine, generator_report as generator, header, print_summary
+from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan
+from harness.present import (
+    Afterwords,
+    ProgressLine,
+    generator_report as generator,
+    header,
+    print_summary,
+    reuse_lines,
+)
 from harness.record import ResultsError, RunInfo, read_run_info
 
 #: Seconds between progress lines where the terminal cannot rewrite one.

@@ -1,11 +1,8 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from . import provider as provider
-from .case_library import (
-    CaseFileError as CaseFileError,
-    cases_directory as cases_directory,
-    load_cases as load_cases,
-)
+from .case_library import load_cases as load_cases
+from .cases_home import CaseFileError as CaseFileError, cases_directory as cases_directory
 from .draw import (
     ANY as ANY,
     DISTINCT as DISTINCT,

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from types import ModuleType
 
+from harness.generate.cases_home import HOME, CaseFileError, cases_directory
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.promotion import Promotion
 
-#: The package of operator cases that is released with the harness.
-HOME = "cases"
 #: Packages of other projects that hold family files name themselves here.
 ENTRY_POINT_GROUP = "harness.cases"
 #: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
 FURTHER_DTYPES = "dtypes.toml"
-
-
-class CaseFileError(Exception):
-    """A family file that cannot be loaded; the message is one line that names it."""
-
-
-def cases_directory() -> Path:
-    """The directory of the operator cases, which also holds the data files and the corpus.
-
-    Raises:
-        CaseFileError: they are not installed.
-    """
-    # Finding a package is cheaper than importing it: commands that only read need nothing but its files.
-    spec = importlib.util.find_spec(HOME)
-    if spec is None or spec.origin is None:
-        raise CaseFileError(f"the operator cases {HOME!r} are not installed: pip install -e .")
-    return Path(spec.origin).parent
 
 
 @cache

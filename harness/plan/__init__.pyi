@@ -11,10 +11,5 @@ from .plan import Plan as Plan, make_plan as make_plan
 from .reexecute import Again as Again, Outputs as Outputs
 from .reuse.basis import basis as basis
 from .reuse.carry_out import run_reusing as run_reusing
-from .reuse.library import (
-    Library as Library,
-    conclude as conclude,
-    notes as notes,
-    reuse_lines as reuse_lines,
-)
+from .reuse.library import Library as Library, conclude as conclude, notes as notes
 from .unit import Unit as Unit, run_unit as run_unit

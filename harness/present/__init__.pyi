@@ -14,6 +14,7 @@ from . import (
 from .case_report import verdict_data as verdict_data, verdict_table as verdict_table
 from .dashboard.site import write_site as write_site
 from .defect_catalogue import catalogue as catalogue, markdown as markdown
+from .digest_text import reuse_lines as reuse_lines
 from .reproduce import shown_path as shown_path
 from .run_digest import digest as digest
 from .session_lines import Afterwords as Afterwords, ProgressLine as ProgressLine, header as header

@@ -15,9 +15,9 @@ from harness.analyse import (
     FAILED,
     SPEC,
     SPEECHLESS,
+    CodedRows,
     FailureGroup,
     KnownIssue,
-    cause_of,
     failure_groups,
 )
 from harness.compare import Outcome
@@ -103,21 +103,17 @@ def catalogue(directories: Sequence[Path], known: Sequence[KnownIssue] = ()) -> 
     runs: list[CataloguedRun] = []
     for directory in directories:
         name = directory.resolve().name
-        tables[name] = store.read(directory, COLUMNS, FAILED)
+        tables[name] = store.read(directory, COLUMNS, FAILED, encoded=True)
         minimals += read_minimal(directory)
-        all_rows = store.read(directory, ["case_id", "overload"])
         runs.append(
             CataloguedRun(
                 name,
                 read_run_info(directory),
-                len(set(all_rows["case_id"].to_pylist())),
-                len(set(all_rows["overload"].to_pylist())),
+                len(store.words(directory, "case_id")),
+                len(store.words(directory, "overload")),
             )
         )
-    found = {
-        name: {cause_of(row) for batch in table.to_batches() for row in batch.to_pylist()}
-        for name, table in tables.items()
-    }
+    found = {name: set(CodedRows(table).causes[0]) for name, table in tables.items()}
     groups = failure_groups(pa.concat_tables(tables.values()), minimals, known)
     return Catalogue(
         tuple(runs),

@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.core import count, listed, markdown_cell, plain
 from harness.gate import BaselineComparison, Diff
-from harness.plan import reuse_lines as reuse_lines
 from harness.present import gate_report as gate, run_changes as changes
 from harness.present.run_digest import Digest, Standing
+from harness.record import RunInfo
 
 #: Most rows of a table of the job page, and lines of each kind in a chat, where a message is read on a phone.
 _ROWS = 20
@@ -59,6 +59,20 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     elif isinstance(found.found, Diff):
         yield "\n" + changes.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
     yield from _failures(found)
+
+
+def reuse_lines(info: RunInfo) -> list[str]:
+    """What to say at the end of a run; empty where nothing was to be reused."""
+    report: Any = info.reused
+    if not report:
+        return []
+    runs = report["runs"]
+    words = f"reused: {report['verdicts']:,} of {count(report['of'], 'verdict')}"
+    if runs:
+        newest = max(runs)
+        more = f" and {count(len(runs) - 1, 'earlier run')}" if len(runs) > 1 else ""
+        words += f", found in {newest}{more}"
+    return [words, *(f"  {plain(note, 300)}" for note in report["notes"])]
 
 
 def _parts(found: Digest) -> Iterator[str]:

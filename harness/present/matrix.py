@@ -113,7 +113,8 @@ class Matrix:
 
 def matrix(verdicts: pa.Table) -> Matrix:
     """Count a record's rows; only the columns `COLUMNS` are looked at."""
-    counted = verdicts.select(COLUMNS).group_by(list(COLUMNS)).aggregate([([], "count_all")])
+    columns = verdicts.select(COLUMNS).unify_dictionaries()
+    counted = columns.group_by(list(COLUMNS)).aggregate([([], "count_all")])
     by_cell: defaultdict[tuple[str, Column], Counter[Outcome | None]] = defaultdict(Counter)
     totals: defaultdict[Column, Counter[Outcome | None]] = defaultdict(Counter)
     for row in counted.to_pylist():

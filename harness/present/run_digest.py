@@ -115,9 +115,9 @@ def digest(run: Path, against: str | None = None) -> Digest:
         ResultsError: one of them cannot be read.
     """
     there = completeness(run)
-    rows = store.read(run, matrix.COLUMNS)
+    rows = store.read(run, matrix.COLUMNS, encoded=True)
     groups = failures.failure_groups(
-        store.read(run, failures.COLUMNS, failures.FAILED),
+        store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
         read_minimal(run),
         known_issues.read_known_issues(),
     )

@@ -68,7 +68,9 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
     if complaint:
         yield Text(plain(complaint), style="bold red")
     found = failures.failure_groups(
-        store.read(results_dir, failures.COLUMNS, failures.FAILED), read_minimal(results_dir), known
+        store.read(results_dir, failures.COLUMNS, failures.FAILED, encoded=True),
+        read_minimal(results_dir),
+        known,
     )
     if found:
         yield failures.render(found, groups)
@@ -100,7 +102,7 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         )
         yield Text("Reproduce the first failure:")
         yield Text(f"  {again}", no_wrap=True)
-    gone = known_issues.no_longer_failing(known, store.read(results_dir, known_issues.COLUMNS))
+    gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
         yield known_issues.render(gone)
     for note in read_run_info(results_dir).notes:

@@ -26,6 +26,7 @@ from .numbered import (
     Vocabulary as Vocabulary,
     column_numbers as column_numbers,
     combined_numbers as combined_numbers,
+    numbered_column as numbered_column,
     ordered_numbers as ordered_numbers,
 )
 from .progress import Completeness as Completeness, completeness as completeness

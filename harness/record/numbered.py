@@ -44,7 +44,7 @@ class Vocabulary(Generic[_Word]):
         return np.fromiter((self.number(word) for word in words), dtype=np.int64)
 
 
-def numbered(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
+def numbered_column(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
     """A column of strings, dictionary-encoded or not, as numbers and the words that they stand for.
 
     The words are in the order in which the column has them first. Null is the empty word.
@@ -62,7 +62,7 @@ def numbered(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
 
 def column_numbers(column: pa.ChunkedArray, vocabulary: Vocabulary[str]) -> Numbers:
     """A column of strings as numbers of a vocabulary, null as the empty word."""
-    numbers, words = numbered(column)
+    numbers, words = numbered_column(column)
     return vocabulary.numbers(words.to_pylist())[numbers]
 
 
@@ -82,7 +82,7 @@ def ordered_numbers(columns: Sequence[pa.ChunkedArray]) -> Numbers:
     """Rows of columns of text as numbers that are in order as the rows are."""
     packed, size = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
-        numbers, words = numbered(column)
+        numbers, words = numbered_column(column)
         rank = pc.rank(words, tiebreaker="dense").to_numpy().astype(np.int64) - 1
         count = max(len(words), 1)
         if size * count > _MOST:

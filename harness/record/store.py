@@ -18,7 +18,7 @@ from harness.compare import Verdict
 from harness.core import overloads as names
 from harness.record import layout, parquet, progress
 from harness.record.layout import ResultsError, reason
-from harness.record.numbered import numbered
+from harness.record.numbered import numbered_column
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.schema import to_verdicts
 
@@ -99,7 +99,9 @@ def words(results_dir: Path, column: str, where: pc.Expression | None = None) ->
     Raises:
         ResultsError: the run cannot be read.
     """
-    return sorted(set(numbered(read(results_dir, [column], where, encoded=True)[column])[1].to_pylist()))
+    return sorted(
+        set(numbered_column(read(results_dir, [column], where, encoded=True)[column])[1].to_pylist())
+    )
 
 
 def resolve_case(results_dir: Path, wanted: str) -> str:

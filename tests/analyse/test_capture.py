@@ -21,7 +21,7 @@ from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensor
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.reference import run_reference
-from harness.generate.case_library import cases_directory, load_cases
+from harness.generate import cases_directory, load_cases
 from harness.generate.regressions import Corpus, read_contents
 
 pytestmark = pytest.mark.slowest(19)

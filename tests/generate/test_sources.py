@@ -13,7 +13,7 @@ from harness_runs import output, record_of, rows, run_harness, unary
 
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
-from harness.generate.case_library import cases_directory
+from harness.generate.cases_home import cases_directory
 from harness.generate.regressions import Corpus, CorpusEntry, read_contents
 from harness.generate.regressions.corpus_store import LOCAL
 

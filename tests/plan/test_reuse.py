@@ -17,7 +17,7 @@ from harness_runs import rows
 
 from harness.app.session import Session
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.generate.case_library import cases_directory
+from harness.generate.cases_home import cases_directory
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.options import Options
 from harness.plan.plan import make_plan

@@ -20,7 +20,7 @@ from harness.app.cli._shared import (
     statuses,
 )
 from harness.present import shown_path
-from harness.record import Selection, read_minimal, store
+from harness.record import Selection, read_minimal
 
 #: Distinct failures that people see by default.
 _SHOWN = 20
@@ -54,11 +54,11 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
     cases, overloads, dtypes, converters, backends, smallest, minimal, known.
     """
     known = known_issues.read_known_issues()
-    rows = selection.read(run, failures.COLUMNS, failures.FAILED)
+    rows = selection.read(run, failures.COLUMNS, failures.FAILED, encoded=True)
     groups = failures.failure_groups(rows, read_minimal(run), known)
     gone = []
     if selection == Selection():
-        gone = known_issues.no_longer_failing(known, store.read(run, known_issues.COLUMNS))
+        gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, run))
     if limit is None:
         limit = 0 if as_json else _SHOWN
     some = groups if limit == 0 else groups[:limit]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.generate.case_library import cases_directory
+from harness.generate.cases_home import cases_directory
 from harness.generate.regressions.corpus_entry import CorpusEntry, InvalidEntry
 from harness.record import ResultsError, reason
 

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.compare import CaseKey, Outcome, Verdict
-from harness.core import count, plain
 from harness.execute import OWN_FAULT
 from harness.plan.reuse.keys import VerdictScope, differences, said, witnesses
 from harness.plan.unit import Unit
@@ -212,17 +210,3 @@ def _take_minimal(
                 found[key] = minimal
     for minimal in found.values():
         append_line(results_dir, minimal)
-
-
-def reuse_lines(info: RunInfo) -> list[str]:
-    """What to say at the end of a run; empty where nothing was to be reused."""
-    report: Any = info.reused
-    if not report:
-        return []
-    runs = report["runs"]
-    words = f"reused: {report['verdicts']:,} of {count(report['of'], 'verdict')}"
-    if runs:
-        newest = max(runs)
-        more = f" and {count(len(runs) - 1, 'earlier run')}" if len(runs) > 1 else ""
-        words += f", found in {newest}{more}"
-    return [words, *(f"  {plain(note, 300)}" for note in report["notes"])]
