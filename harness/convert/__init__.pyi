@@ -3,13 +3,16 @@
 from .converter import (
     CONVERTERS as CONVERTERS,
     Converter as Converter,
+    ConvertsParts as ConvertsParts,
     ExportRequest as ExportRequest,
     HasProgram as HasProgram,
     HasUnoptimised as HasUnoptimised,
+    PartialResult as PartialResult,
     UnsupportedOperator as UnsupportedOperator,
     find_converter as find_converter,
 )
 from .exporter_check import kept as kept
+from .operator_calls import OperatorCall as OperatorCall, OperatorCalls as OperatorCalls
 from .rules.rule import Rule as Rule, RuleProblem as RuleProblem
 from .rules.rule_book import RuleBook as RuleBook, load_rules as load_rules
 from .rules.standalone_source import (

@@ -6,7 +6,7 @@ invocations or batches: the program that it gets may hold one operator call or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -147,6 +147,41 @@ class ConverterEntry:
     conversions: Callable[[str], tuple[str, ...]] | None = None
     skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
     notes: Callable[[], tuple[str, ...]] = tuple
+
+
+@dataclass(frozen=True)
+class PartialResult:
+    """What became of some calls of a program.
+
+    Attributes:
+        calls: Their places in the program.
+        model: Of all of them.
+        failure: What the export of each of them by itself fails with. Where there is neither, they are still
+            to be exported as a program of their own.
+    """
+
+    calls: tuple[int, ...]
+    model: onnx.ModelProto | None = None
+    failure: Exception | None = None
+
+
+@runtime_checkable
+class ConvertsParts(Protocol):
+    """A converter that goes on where some calls of a program fail."""
+
+    def convert_parts(
+        self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
+    ) -> Iterator[PartialResult] | None:
+        """Export a program of `harness.convert.OperatorCalls`.
+
+        Args:
+            request: Of the whole program.
+            begin: Called before anything is done that may take long or kill the process, with the calls that
+                are concerned.
+
+        Returns:
+            What becomes of each call; None where this program must be exported as a whole.
+        """
 
 
 def _broken(name: str, problem: Unavailable, version: str) -> ConverterEntry:

@@ -20,15 +20,32 @@ from typing import Any
 
 import torch
 
-from harness.convert.torch_private import part, replaceable
+from harness.convert.quick_passes import quick_passes
+from harness.convert.torch_private import part, preserved_composites, replaceable
 from harness.core import META, OpOverload, is_composite
 
 
-class KeptExport:
-    """The last export under `kept()`: what it was about to translate."""
+class OnlyDecomposed(Exception):
+    """Ends an export that was to decompose a program and no more."""
 
-    def __init__(self) -> None:
+
+class KeptExport:
+    """The last export under `kept()`: what it was about to translate.
+
+    Args:
+        parts: See `kept`.
+    """
+
+    def __init__(self, parts: str = "") -> None:
+        self._parts = parts
         self._decomposed: tuple[Any, Any] | None = None
+
+    @property
+    def decomposed(self) -> torch.export.ExportedProgram:
+        """The program after its decomposition."""
+        assert self._decomposed is not None
+        program: torch.export.ExportedProgram = self._decomposed[0]
+        return program
 
     def missing_functions(self, outputs: Sequence[str]) -> dict[str, str]:
         """Which outputs of the exported program need an operator without ONNX function.
@@ -44,27 +61,35 @@ class KeptExport:
         """
         if self._decomposed is None:
             return {}
-        program, registry = self._decomposed
-        results = _results(program.graph)
-        if len(results) != len(outputs):
+        lacking = self.lacking()
+        if len(lacking) != len(outputs):
             return {}
+        return {name: operator for name, operator in zip(outputs, lacking, strict=True) if operator}
+
+    def lacking(self) -> list[str]:
+        """The operator without ONNX function that each result of the program needs, the first one; "" for
+        none."""
+        assert self._decomposed is not None
+        program, registry = self._decomposed
         lacking: dict[torch.fx.Node, str] = {}
         for node in program.graph.nodes:
             target = node.target
-            if isinstance(target, OpOverload) and not registry.is_registered(target):
+            if isinstance(target, OpOverload) and part("dispatch")(node, registry)[0] is None:
                 lacking[node] = str(target)
             else:
                 inherited = next((lacking[n] for n in node.all_input_nodes if n in lacking), None)
                 if inherited is not None and node.op != "output":
                     lacking[node] = inherited
-        return {name: lacking[r] for name, r in zip(outputs, results, strict=True) if r in lacking}
+        return [lacking.get(result, "") for result in _results(program.graph)]
 
     def decompose(self, program: Any, registry: Any) -> Any:
         """What replaces the exporter's function: decompose where that changes something, note the result."""
         table = _kept_table(frozenset(part("implemented")(registry)))
-        if not all(_stays(node, table) for node in program.graph.nodes):
+        if self._parts != "after" and not all(_stays(node, table) for node in program.graph.nodes):
             program = replaceable("decompose").original(program, registry)
         self._decomposed = program, registry
+        if self._parts == "before":
+            raise OnlyDecomposed
         return program
 
 
@@ -75,23 +100,26 @@ def _results(graph: torch.fx.Graph) -> Sequence[Any]:
 
 
 @contextmanager
-def kept(*, fallbacks: bool = True) -> Iterator[KeptExport]:
+def kept(*, fallbacks: bool = True, parts: str = "") -> Iterator[KeptExport]:
     """Let exports in this block reuse the process's constants.
 
     Args:
         fallbacks: Where PyTorch's first way of capturing a program fails, let it try the others, as it
             does by itself; they take many times as long.
+        parts: ``before`` to end the export with `OnlyDecomposed` when the program has been decomposed,
+            ``after`` to take a program that has been.
 
     Raises:
         PrivatePartMissing: this PyTorch lacks a part that is replaced.
     """
-    export = KeptExport()
+    export = KeptExport(parts)
     replacements: dict[str, Any] = {
         "from_torchlib": classmethod(_from_torchlib),
         "decompositions": _decomposition_table,
         "decompose": export.decompose,
         "composites": _composites,
         "overrides": _overridden,
+        **quick_passes(),
     }
     if not fallbacks:
         replacements["strategies"] = replaceable("strategies").original[:1]
@@ -152,13 +180,8 @@ def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:
     return dict(_kept_table(frozenset(registered)))
 
 
-@cache
-def _composite_operators() -> frozenset[Any]:
-    return frozenset(replaceable("composites").original())
-
-
 def _composites() -> set[Any]:
-    return set(_composite_operators())
+    return set(preserved_composites())
 
 
 @dataclass(frozen=True)
@@ -223,5 +246,5 @@ def _stays(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> bool:
         and target not in table
         and not target._schema.is_mutable
         and not (target.py_kernels.keys() - {META})
-        and (not is_composite(target) or target in _composite_operators())
+        and (not is_composite(target) or target in preserved_composites())
     )

@@ -94,11 +94,12 @@ def _parameters(function: Any) -> str:
 
 
 _REGISTRY = f"{_EXPORTER}._registration"
+_PROMOTION = "torch.onnx._internal.fx.passes.type_promotion"
 PARTS = {
     "registry": PrivatePart(_REGISTRY, "ONNXRegistry", "()"),
     "from_torchlib": PrivatePart(_REGISTRY, "ONNXRegistry.from_torchlib", "(opset_version=Ellipsis)"),
     "get_decomps": PrivatePart(_REGISTRY, "ONNXRegistry.get_decomps", "(self, target)"),
-    "is_registered": PrivatePart(_REGISTRY, "ONNXRegistry.is_registered", "(self, target)"),
+    "dispatch": PrivatePart(f"{_EXPORTER}._dispatching", "dispatch", "(node, registry)"),
     "implemented": PrivatePart(f"{_EXPORTER}._decomp", "get_onnx_implemented_overloads", "(registry)"),
     "decompositions": PrivatePart(
         f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table", "(onnx_registered_ops)"
@@ -113,6 +114,34 @@ PARTS = {
     "overrides": PrivatePart(
         "torch.export.exported_program", "_override_composite_implicit_decomp", "(cia_ops_to_callable)"
     ),
+    "promotion_rule": PrivatePart(_PROMOTION, "get_type_promotion_rule", "(node, type_promotion_table)"),
+    "promote_node": PrivatePart(_PROMOTION, "_TypePromotionInterpreter.run_node", "(self, n)"),
+    "try_rule": PrivatePart(
+        "onnxscript.rewriter._rewrite_rule",
+        "RewriteRule.try_rewrite",
+        "(self, model, graph_or_function, node, *, verbose=Ellipsis, tracer=Ellipsis)",
+    ),
+    "match_pattern": PrivatePart(
+        "onnxscript.rewriter._matcher",
+        "SimplePatternMatcher.match",
+        "(self, model, graph_or_function, node, *, verbose=Ellipsis, remove_nodes=Ellipsis, tracer=Ellipsis)",
+    ),
+    "fake_mode": PrivatePart(
+        "torch._subclasses.fake_tensor",
+        "FakeTensorMode",
+        "(*, allow_fallback_kernels=Ellipsis, allow_non_fake_inputs=Ellipsis, shape_env=Ellipsis, "
+        "static_shapes=Ellipsis, export=Ellipsis)",
+    ),
+    "shape_environment": PrivatePart("torch.fx.experimental.symbolic_shapes", "ShapeEnv", "ShapeEnv"),
+    "module_call": PrivatePart(
+        "torch.export.exported_program", "ModuleCallEntry", "(fqn, signature=Ellipsis)"
+    ),
+    "module_call_signature": PrivatePart(
+        "torch.export.exported_program",
+        "ModuleCallSignature",
+        "(inputs, outputs, in_spec, out_spec, forward_arg_names=Ellipsis)",
+    ),
+    "training_verifier": PrivatePart("torch._export.verifier", "TrainingIRVerifier", "Verifier"),
     "fake_rules": PrivatePart("torch._subclasses.fake_impls", "op_implementations_dict", "dict"),
 }
 #: What the harness reads and writes of a registry and of an operator, with its type.
@@ -169,6 +198,17 @@ def replaceable(name: str) -> Patch:
     owner = importlib.import_module(known.module)
     owner = getattr(owner, path) if path else owner
     return Patch(owner, attribute, vars(owner)[attribute])
+
+
+@cache
+def preserved_composites() -> frozenset[Any]:
+    """The composite operators that `torch.export` keeps whole."""
+    return frozenset(replaceable("composites").original())
+
+
+def node_name(graph: torch.fx.Graph, target: OpOverload) -> str:
+    """What `torch.export` calls the first node of an operator: ``and_`` for ``aten.__and__.Tensor``."""
+    return graph._target_to_str(target.overloadpacket.__name__)
 
 
 # What torchlib converts, and what PyTorch decomposes for it. Each function raises `PrivatePartMissing`.

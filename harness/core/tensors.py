@@ -90,17 +90,20 @@ class BoundCall:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Call the overload with one tensor per tensor argument, in order."""
-        supply = iter(tensors)
-        positional = [_fill(a, supply) for a in self.positional]
-        keywords = {name: _fill(a, supply) for name, a in self.keywords}
+        positional, keywords = self.filled(tensors)
         return self.target(*positional, **keywords)
+
+    def filled(self, tensors: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments by position and by name, with one of `tensors` in each open place, in order."""
+        supply = iter(tensors)
+        return [_fill(a, supply) for a in self.positional], {n: _fill(a, supply) for n, a in self.keywords}
 
 
 #: Where a tensor goes.
 _SLOT = object()
 
 
-def _fill(argument: Any, supply: Iterator[torch.Tensor]) -> Any:
+def _fill(argument: Any, supply: Iterator[Any]) -> Any:
     if argument is _SLOT:
         return next(supply)
     if isinstance(argument, list):

@@ -36,7 +36,6 @@ from .models.model_task import (
 )
 from .program import (
     Exportable as Exportable,
-    Program as Program,
     export_alone as export_alone,
     export_request as export_request,
     varying_dims as varying_dims,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import onnx
 
 from harness.compare import Outcome, Stage
-from harness.convert import Converter, ExportRequest, RuleBook, UnsupportedOperator
+from harness.convert import Converter, ConvertsParts, ExportRequest, RuleBook, UnsupportedOperator
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import Reference
-from harness.execute.run_steps import StepFailure, check_model, check_opset
+from harness.execute.run_steps import StepFailure, check_model, check_opset, emitted_opset
 from harness.execute.submodel import extract
 from harness.execute.task import Group, MemberKey, Settings, Step
 
@@ -127,12 +127,44 @@ class BatchExport:
         size = self._settings.batch_size
         together = [a for a in accepted if not _holds_negative_zero(a.group.exported.arguments)]
         for start in range(0, len(together), size):
-            yield from self._batch(together[start : start + size])
+            yield from self._in_parts(together[start : start + size])
         # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
         # taken for both. In a model of its own a case meets no other case's zero.
         for one in accepted:
             if _holds_negative_zero(one.group.exported.arguments):
                 yield from self._batch([one])
+
+    def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
+        parts = None
+        if len(members) > 1 and isinstance(self._converter, ConvertsParts):
+            parts = self._converter.convert_parts(
+                self._request(members),
+                lambda calls: self._announce(Step(Stage.CONVERT, None, keys_of([members[i] for i in calls]))),
+            )
+        if parts is None:
+            yield from self._batch(members)
+            return
+        started = time.perf_counter()
+        for part in parts:
+            some = tuple(members[i] for i in part.calls)
+            elapsed = 1e3 * (time.perf_counter() - started)
+            if part.failure is not None:
+                yield self._failed(some, part.failure)
+            elif part.model is None or not self._keeps_opset(part.model, some):
+                yield from self._batch(some)
+            else:
+                yield from self._check(Converted(part.model, some, elapsed / len(keys_of(some))))
+            started = time.perf_counter()
+
+    def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:
+        """Whether a model is at the opset asked for: one call that cannot be brought there may leave all
+        others at another."""
+        return len(members) == 1 or self._settings.opset in (None, emitted_opset(model))
+
+    def _failed(self, members: Sequence[Accepted], error: Exception) -> NotConverted:
+        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+        return NotConverted(tuple(members), StepFailure(Stage.CONVERT, outcome, error), rule=self._fired())
 
     def _batch(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export `members` in as few models as succeed.
@@ -165,9 +197,7 @@ class BatchExport:
                         continue
                     size = max(1, len(batch) // 4)
                     continue
-                outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-                failure = StepFailure(Stage.CONVERT, outcome, error)
-                yield NotConverted(tuple(batch), failure, rule=self._fired())
+                yield self._failed(batch, error)
                 size = 1
             else:
                 elapsed = 1e3 * (time.perf_counter() - started)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from harness.convert import Converter, ExportRequest
-from harness.core import Array, BoundCall, Invocation, bind, build_tensors, fed_shape, output_tensors
+from harness.convert import Converter, ExportRequest, OperatorCall, OperatorCalls
+from harness.core import Array, BoundCall, Invocation, bind, build_tensors, fed_shape
 from harness.execute.run_steps import named_feeds, shape_ranges
 from harness.run import ShapeRange
 
@@ -78,27 +78,10 @@ class Exportable:
         return shape_ranges(model, self.input_names, shapes)
 
 
-class Program(torch.nn.Module):
-    """Calls every operator once, side by side; nothing flows from one to another."""
-
-    def __init__(self, members: Sequence[Exportable]) -> None:
-        super().__init__()
-        self._calls = [(m.call, len(m.tensors)) for m in members]
-
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """All outputs, in the order of the calls."""
-        outputs: list[torch.Tensor] = []
-        start = 0
-        for call, count in self._calls:
-            outputs.extend(output_tensors(call(tensors[start : start + count])))
-            start += count
-        return tuple(outputs)
-
-
 def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic: bool) -> ExportRequest:
     """One export of `members` together."""
     return ExportRequest(
-        program=Program(members).eval(),
+        program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
         inputs=tuple(t for m in members for t in m.tensors),
         input_names=tuple(n for m in members for n in m.input_names),
         output_names=tuple(n for m in members for n in m.output_names),

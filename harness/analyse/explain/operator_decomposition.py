@@ -22,7 +22,7 @@ from harness.convert import (
     registered,
 )
 from harness.core import Invocation, OpOverload, build_tensors, is_composite, overload
-from harness.execute import Exportable, Program, call_invocation
+from harness.execute import Exportable, call_invocation, export_request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +89,9 @@ def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) 
         default: Any = torch.export.default_decompositions()
         if target in default:
             whole[target] = default[target]
+    request = export_request([structure], opset=None, dynamic=False)
     with quiet(), torch.no_grad(), kept():
-        program = torch.export.export(Program([structure]).eval(), structure.tensors, strict=False)
+        program = torch.export.export(request.program, request.inputs, strict=False)
         program = program.run_decompositions(whole)
     return {
         str(node.target)

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
 import torch
 
-from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.converter import (
+    ConverterEntry,
+    ExportRequest,
+    PartialResult,
+    UnsupportedOperator,
+    register,
+)
+from harness.convert.direct_program import can_be_direct, captured_directly
 from harness.convert.exporter_check import exporter_check, exporter_notes, kept
+from harness.convert.kept_constants import OnlyDecomposed
+from harness.convert.partial_export import PartialExport
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import quiet, torchlib_functions
-from harness.core import ExportSnippet, ExportWanted, Unavailable, installed, installed_version, overload
+from harness.core import (
+    ExportSnippet,
+    ExportWanted,
+    Unavailable,
+    installed,
+    installed_version,
+    overload,
+    with_causes,
+)
 
 
 class DynamoConverter:
@@ -56,26 +75,87 @@ class DynamoConverter:
             self._book.start()
         constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=not request.tentative)
         with constants as export, quiet():
+            captured = captured_directly(request) if export is not None else None
             try:
-                program = torch.onnx.export(
-                    request.program,
-                    request.inputs,
-                    input_names=list(request.input_names),
-                    output_names=list(request.output_names),
+                return self._export(
+                    captured or request.program,
+                    () if captured else request.inputs,
+                    request.input_names,
+                    request.output_names,
                     opset_version=request.opset,
                     dynamic_shapes=request.dynamic_shapes,
-                    custom_translation_table=self._table,
-                    dynamo=True,
-                    optimize=self._optimize,
-                    verbose=False,
                 )
             except Exception as error:
                 if exporter_check().lacks_conversion(error):
                     missing = export.missing_functions(request.output_names) if export is not None else {}
                     raise UnsupportedOperator(str(error), missing) from error
                 raise
-            assert program is not None
-            return program
+
+    def convert_parts(
+        self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
+    ) -> Iterator[PartialResult] | None:
+        """See `harness.convert.converter.ConvertsParts`."""
+        # Which rules take part in a call is known of exports of the whole program only.
+        known = not (self._public_api or self._book or exporter_check().differences)
+        if not known or not can_be_direct(request):
+            return None
+        return PartialExport(request, _Steps(self._export, request.opset), begin).run()
+
+    def _export(
+        self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **more: Any
+    ) -> torch.onnx.ONNXProgram:
+        exported = torch.onnx.export(
+            program,
+            inputs,
+            input_names=list(input_names),
+            output_names=list(output_names),
+            custom_translation_table=self._table,
+            dynamo=True,
+            optimize=self._optimize,
+            verbose=False,
+            **more,
+        )
+        assert exported is not None
+        return exported
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """See `harness.convert.partial_export.Exporting`."""
+
+    call: Callable[..., torch.onnx.ONNXProgram]
+    opset: int | None
+
+    def export(
+        self,
+        program: torch.export.ExportedProgram,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        decomposed: bool,
+    ) -> onnx.ModelProto:
+        with kept(parts="after" if decomposed else ""), quiet():
+            try:
+                model: onnx.ModelProto = self.call(
+                    program, (), inputs, outputs, opset_version=self.opset
+                ).model_proto
+            except Exception as error:
+                if exporter_check().lacks_conversion(error):
+                    raise UnsupportedOperator(str(error)) from error
+                raise
+            return model
+
+    def decompose(
+        self, program: torch.export.ExportedProgram
+    ) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
+        with kept(parts="before") as export, quiet():
+            assert export is not None
+            try:
+                self.call(program, (), (), (), opset_version=self.opset)
+            except Exception as error:
+                if not any(isinstance(cause, OnlyDecomposed) for cause in with_causes(error)):
+                    raise
+            return export.decomposed, export.lacking()
 
 
 def _version() -> str:

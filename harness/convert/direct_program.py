@@ -1,0 +1,354 @@
+"""A program of operator calls as `torch.export` captures it, built without tracing it.
+
+A batch of operator calls is a graph that is known beforehand: an input for each tensor, a node for each
+call, an output for each result. `torch.export` finds it out by running the program under several layers of
+interception, about ten milliseconds a call. What has to be computed is only what each call returns for
+tensors without values, which decides shapes and dtypes.
+
+What capturing would rewrite is left to `torch.export`: operators that change their inputs, those with kernels
+in Python, results that are no tensors, and calls that fail.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+
+from harness.convert.converter import ExportRequest
+from harness.convert.operator_calls import OperatorCalls
+from harness.convert.torch_private import node_name, part, preserved_composites, quiet
+from harness.core import META, BoundCall, OpOverload, is_composite, is_dispatched, pytree
+
+
+@dataclass(frozen=True)
+class CapturedCall:
+    """One call as it will be a node of the graph.
+
+    Attributes:
+        args: By position, with a `TensorInput` for each tensor.
+        kwargs: By name.
+        tensors: Its tensors.
+        fakes: The same without values.
+        result: What it returns for these.
+    """
+
+    target: OpOverload
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    tensors: tuple[torch.Tensor, ...]
+    fakes: tuple[Any, ...]
+    result: Any
+
+    @property
+    def results(self) -> int:
+        """How many tensors it returns."""
+        return 1 if isinstance(self.result, torch.Tensor) else len(self.result)
+
+
+@dataclass(frozen=True)
+class TensorInput:
+    """The place of a tensor among those of the call."""
+
+    index: int
+
+
+class NotDirect(Exception):
+    """Capturing the call would rewrite it, or it fails: it must be captured by `torch.export`."""
+
+
+def captured_directly(request: ExportRequest) -> torch.export.ExportedProgram | None:
+    """The program of a request as `torch.export` captures it; None where it must do that itself."""
+    if not can_be_direct(request):
+        return None
+    try:
+        return CapturedCalls(request).program()
+    except NotDirect:
+        return None
+
+
+def can_be_direct(request: ExportRequest) -> bool:
+    """Whether calls of a request may be captured here: dynamic shapes are left to `torch.export`."""
+    return request.dynamic_dims is None and isinstance(request.program, OperatorCalls)
+
+
+class CapturedCalls:
+    """Calls of a request that are captured one by one.
+
+    Args:
+        request: One that `can_be_direct`.
+    """
+
+    def __init__(self, request: ExportRequest) -> None:
+        assert isinstance(request.program, OperatorCalls)
+        self._mode = part("fake_mode")(shape_env=part("shape_environment")(), export=True)
+        # Remembering what a call gives takes longer than making it, and no two are the same.
+        self._mode.cache_enabled = False
+        self._tensors = request.inputs
+        self._calls: list[tuple[BoundCall, slice]] = []
+        start = 0
+        for one in request.program.calls:
+            self._calls.append((one.call, slice(start, start + one.tensors)))
+            start += one.tensors
+        self._captured: dict[int, CapturedCall] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def capture(self, index: int) -> CapturedCall:
+        """One of the calls; raises `NotDirect` where `torch.export` must do it."""
+        if index not in self._captured:
+            call, place = self._calls[index]
+            tensors = self._tensors[place]
+            with quiet():
+                fakes = [_without_values(tensor, self._mode) for tensor in tensors]
+                self._captured[index] = _capture(call, tensors, fakes, self._mode)
+        return self._captured[index]
+
+    def program(self, indices: Sequence[int] | None = None) -> torch.export.ExportedProgram:
+        """The program of all calls, or of some: with their tensors as one variadic argument."""
+        chosen = range(len(self)) if indices is None else indices
+        captured = [self.capture(index) for index in chosen]
+        self._mode.cache_enabled = True
+        return _program(captured)
+
+
+def _without_values(tensor: torch.Tensor, mode: Any) -> Any:
+    if tensor.storage_offset() or tensor.is_conj() or tensor.is_neg():
+        return mode.from_tensor(tensor, static_shapes=True)
+    with mode:
+        # A view needs no base here, which takes ten times as long to make.
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+
+
+def _capture(
+    call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[Any], mode: Any
+) -> CapturedCall:
+    target = call.target
+    if (
+        not isinstance(target, OpOverload)
+        or target._schema.is_mutable
+        or target.py_kernels.keys() - {META}
+        or (is_composite(target) and target not in preserved_composites())
+        # TorchScript's own operators call others.
+        or not is_dispatched(str(target))
+    ):
+        raise NotDirect
+    args, kwargs = _as_dispatched(target, *call.filled([TensorInput(i) for i in range(len(fakes))]))
+
+    def fake(argument: Any) -> Any:
+        if isinstance(argument, TensorInput):
+            return fakes[argument.index]
+        if isinstance(argument, list):
+            return [fake(element) for element in argument]
+        return argument
+
+    try:
+        with mode, torch.no_grad():
+            result = target(*map(fake, args), **{name: fake(value) for name, value in kwargs.items()})
+    except Exception as error:
+        raise NotDirect from error
+    elements = [result] if isinstance(result, torch.Tensor) else result
+    if not isinstance(elements, list | tuple) or not elements or not all(map(_is_plain, elements)):
+        raise NotDirect
+    return CapturedCall(target, args, kwargs, tuple(tensors), tuple(fakes), result)
+
+
+def _is_plain(element: Any) -> bool:
+    """Whether a result is a tensor whose sizes do not depend on values."""
+    return isinstance(element, torch.Tensor) and all(isinstance(size, int) for size in element.shape)
+
+
+def _as_dispatched(
+    target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as PyTorch's dispatcher shows them to what intercepts a call.
+
+    It converts them to the types of the schema, passes by position what may be, and leaves out what equals
+    its default: of positional arguments the last ones only.
+    """
+    positional: list[Any] = []
+    defaults: list[bool] = []
+    keywords: dict[str, Any] = {}
+    parameters: Sequence[Any] = target._schema.arguments
+    for i, parameter in enumerate(parameters):
+        given = i < len(args) or parameter.name in kwargs
+        value = parameter.default_value
+        if given:
+            value = _convert(
+                args[i] if i < len(args) else kwargs[parameter.name], parameter.real_type, parameter.N
+            )
+        elif not parameter.has_default_value():
+            raise NotDirect
+        is_default = not given or (
+            parameter.has_default_value() and _same(value, parameter.default_value, parameter.real_type)
+        )
+        if not parameter.kwarg_only:
+            positional.append(value)
+            defaults.append(is_default)
+        elif not is_default:
+            keywords[parameter.name] = value
+    while defaults and defaults[-1]:
+        positional.pop()
+        defaults.pop()
+    for i, parameter in enumerate(parameters[: len(positional)]):
+        if defaults[i]:
+            positional[i] = _convert(positional[i], parameter.real_type, parameter.N)
+    return tuple(positional), keywords
+
+
+def _convert(value: Any, kind: Any, size: int | None = None) -> Any:
+    """A value as the dispatcher holds it for a parameter of a type."""
+    if value is None or isinstance(value, TensorInput):
+        return value
+    name = kind.kind()
+    if name == "OptionalType":
+        return _convert(value, kind.getElementType(), size)
+    if name == "ListType":
+        element = kind.getElementType()
+        if not isinstance(value, list | tuple):
+            if size is None:
+                raise NotDirect
+            value = [value] * size
+        return [_convert(one, element) for one in value]
+    if name in ("IntType", "SymIntType"):
+        return int(value)
+    if name == "FloatType":
+        return float(value)
+    if name == "BoolType":
+        return bool(value)
+    if name == "DeviceObjType":
+        return torch.device(value)
+    if isinstance(value, int) and not isinstance(value, bool) and name in _ENUMERATIONS:
+        # A default is shown as the number that stands for it.
+        raise NotDirect
+    return value
+
+
+_ENUMERATIONS = {"ScalarTypeType", "LayoutType", "MemoryFormatType"}
+
+
+def _same(value: Any, default: Any, kind: Any) -> bool:
+    """Whether the dispatcher takes a converted value for the default."""
+    if value is None or default is None:
+        return value is default
+    default = _convert(default, kind, len(value) if isinstance(value, list) else None)
+    if isinstance(value, list):
+        return (
+            isinstance(default, list)
+            and len(value) == len(default)
+            and all(type(a) is type(b) and a == b for a, b in zip(value, default, strict=True))
+        )
+    return type(value) is type(default) and bool(value == default)
+
+
+def _program(captured: Sequence[CapturedCall]) -> torch.export.ExportedProgram:
+    graph = torch.fx.Graph()
+    inputs: list[torch.fx.Node] = []
+    places = []
+    for call in captured:
+        nodes = [graph.placeholder(f"tensors_{len(inputs) + i}") for i in range(len(call.fakes))]
+        for node, value in zip(nodes, call.fakes, strict=True):
+            node.meta["val"] = value
+        places.append(nodes)
+        inputs += nodes
+    outputs: list[torch.fx.Node] = []
+    for call, nodes in zip(captured, places, strict=True):
+        args, kwargs = _with_nodes(call.args, nodes), _with_nodes(dict(call.kwargs), nodes)
+        node = graph.create_node(
+            "call_function", call.target, args, kwargs, name=node_name(graph, call.target)
+        )
+        _describe(node, call.target, call.result)
+        outputs += _results(graph, node, call)
+    graph.output(tuple(outputs))
+    user = InputKind.USER_INPUT
+    return assemble_program(
+        graph,
+        [InputSpec(user, TensorArgument(node.name), None) for node in inputs],
+        outputs,
+        [tensor for call in captured for tensor in call.tensors],
+        {},
+    )
+
+
+def _with_nodes(argument: Any, inputs: Sequence[torch.fx.Node]) -> Any:
+    if isinstance(argument, TensorInput):
+        return inputs[argument.index]
+    if isinstance(argument, list | tuple):
+        return type(argument)(_with_nodes(element, inputs) for element in argument)
+    if isinstance(argument, dict):
+        return {name: _with_nodes(value, inputs) for name, value in argument.items()}
+    return argument
+
+
+def _describe(node: torch.fx.Node, target: Any, value: Any) -> None:
+    node.meta["val"] = value
+    node.meta["nn_module_stack"] = {"L__self__": ("", "harness.convert.OperatorCalls")}
+    node.meta["torch_fn"] = (f"{target.__name__}_1", f"{type(target).__name__}.{target.__name__}")
+
+
+def _results(graph: torch.fx.Graph, node: torch.fx.Node, call: CapturedCall) -> Iterator[torch.fx.Node]:
+    """The nodes of a call's tensors: itself, or an element of what it returns each."""
+    if isinstance(call.result, torch.Tensor):
+        yield node
+        return
+    for i, element in enumerate(call.result):
+        item = graph.call_function(operator.getitem, (node, i))
+        _describe(item, call.target, element)
+        yield item
+
+
+def assemble_program(
+    graph: torch.fx.Graph,
+    inputs: Sequence[InputSpec],
+    outputs: Sequence[torch.fx.Node],
+    tensors: Sequence[torch.Tensor],
+    constants: Mapping[str, torch.Tensor],
+) -> torch.export.ExportedProgram:
+    """An exported program of a graph, as `torch.export` would hold it.
+
+    Args:
+        graph: Complete.
+        inputs: What each of its placeholders is.
+        outputs: The nodes that it returns.
+        tensors: What it is called with, as one variadic argument: one for each user's input.
+        constants: Those that inputs stand for.
+    """
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    module.meta["inline_constraints"] = {}
+    signature = ExportGraphSignature(
+        list(inputs),
+        [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in outputs],
+    )
+    call = part("module_call")(
+        fqn="",
+        signature=part("module_call_signature")(
+            inputs=[],
+            outputs=[],
+            in_spec=pytree.tree_structure((tuple(tensors), {})),
+            out_spec=pytree.tree_structure(tuple(outputs)),
+            forward_arg_names=[spec.arg.name for spec in inputs if spec.kind is InputKind.USER_INPUT],
+        ),
+    )
+    return torch.export.ExportedProgram(
+        root=module,
+        graph=graph,
+        graph_signature=signature,
+        state_dict={},
+        range_constraints={},
+        module_call_graph=[call],
+        example_inputs=(tuple(tensors), {}),
+        constants=dict(constants),
+        verifiers=[part("training_verifier")],
+    )

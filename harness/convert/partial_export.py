@@ -1,0 +1,287 @@
+"""Exports of many calls in which each failure costs one call.
+
+The exporter stops at the first call that it cannot convert. Here the program is captured and decomposed
+once, cut into the parts that compute each call, and translated; where that fails, the call that failed is
+taken out, and the others are translated again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import onnx
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
+
+from harness.convert.converter import ExportRequest, PartialResult, UnsupportedOperator
+from harness.convert.direct_program import CapturedCall, CapturedCalls, NotDirect, assemble_program
+from harness.convert.operator_calls import OperatorCalls
+from harness.core import with_causes
+
+#: How the exporter and PyTorch's interpreter name the node at which they failed.
+_FAILED_NODE = re.compile(r"(?:Error when translating node|While executing) %([\w.]+)")
+#: So few calls rather go through the exporter again than into a model of their own.
+_FEW = 4
+_NUMBER = re.compile(r"_\d+$")
+
+
+class Exporting(Protocol):
+    """The steps of an exporter."""
+
+    def export(
+        self, program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str], *, decomposed: bool
+    ) -> onnx.ModelProto:
+        """The model of a program, which is decomposed first unless it has been, with names for its inputs
+        and outputs."""
+
+    def decompose(self, program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
+        """What is translated of a program, and the operator without a conversion that each of its results
+        needs, the first one; "" for none."""
+
+
+class PartialExport:
+    """Exports the calls of a request; those that are not captured directly are left out.
+
+    Args:
+        request: One that `harness.convert.direct_program.can_be_direct`.
+        exporting: The exporter's steps.
+        begin: See `harness.convert.ConvertsParts`.
+    """
+
+    def __init__(
+        self, request: ExportRequest, exporting: Exporting, begin: Callable[[Sequence[int]], None]
+    ) -> None:
+        assert isinstance(request.program, OperatorCalls)
+        self._exporting = exporting
+        self._begin = begin
+        self._captured = CapturedCalls(request)
+        self._inputs: list[tuple[str, ...]] = []
+        self._outputs: list[tuple[str, ...]] = []
+        taken = returned = 0
+        for one in request.program.calls:
+            self._inputs.append(request.input_names[taken : taken + one.tensors])
+            self._outputs.append(request.output_names[returned : returned + one.results])
+            taken += one.tensors
+            returned += one.results
+
+    def run(self) -> Iterator[PartialResult]:
+        """What becomes of the calls."""
+        direct: list[int] = []
+        traced: list[int] = []
+        failing: list[int] = []
+        for index in range(len(self._captured)):
+            self._begin([index])
+            try:
+                self._captured.capture(index)
+            except NotDirect as reason:
+                (failing if reason.__cause__ is not None else traced).append(index)
+            else:
+                direct.append(index)
+        yield from self._decomposed(direct)
+        yield from (PartialResult(calls=(index,)) for index in failing)
+        if traced:
+            yield PartialResult(calls=tuple(traced))
+
+    def _decomposed(self, calls: Sequence[int]) -> Iterator[PartialResult]:
+        """Decompose the program of some calls together, and go on with its parts.
+
+        Where one call after the other fails, each is tried alone until one does not.
+        """
+        left = list(calls)
+        size = len(left)
+        failed = 0
+        while left:
+            some = left[:size]
+            self._begin(some)
+            program = self._captured.program(some)
+            if len(some) == 1:
+                result = self._alone(some[0], program, decomposed=False)
+                yield result
+                failed = failed + 1 if result.failure is not None else 0
+                size = 1 if failed > 1 else len(left)
+                del left[:1]
+                continue
+            try:
+                decomposed, lacking = self._exporting.decompose(program)
+            except Exception as error:
+                # What stands before the call that failed has been through.
+                size = max(1, some.index(self._apart(some, program, error)[0][0]))
+                continue
+            if can_be_cut(decomposed):
+                parts = ProgramParts(decomposed, [self._captured.capture(index) for index in some])
+                yield from self._translated(some, parts, lacking)
+            else:
+                yield from (PartialResult(calls=(index,)) for index in some)
+            del left[: len(some)]
+            size = len(left)
+
+    def _translated(
+        self, calls: Sequence[int], parts: ProgramParts, lacking: Sequence[str]
+    ) -> Iterator[PartialResult]:
+        """Translate the parts of a decomposed program that compute some calls."""
+        place = {index: i for i, index in enumerate(calls)}
+        by_operator: dict[str, list[int]] = {}
+        rest: list[int] = []
+        for index in calls:
+            operators = [lacking[i] for i in parts.results[place[index]] if lacking[i]]
+            (by_operator.setdefault(operators[0], []) if operators else rest).append(index)
+        for same in by_operator.values():
+            # All calls that lack the conversion of one operator fail in the same words.
+            result = self._alone(same[0], parts.of([place[same[0]]]))
+            if isinstance(result.failure, UnsupportedOperator):
+                yield PartialResult(calls=tuple(same), failure=result.failure)
+            else:
+                yield result
+                rest += same[1:]
+        stack = [sorted(rest)] if rest else []
+        while stack:
+            some = stack.pop()
+            self._begin(some)
+            program = parts.of([place[index] for index in some])
+            if len(some) == 1:
+                yield self._alone(some[0], program)
+                continue
+            try:
+                model = self._export(some, program)
+            except Exception as error:
+                stack += reversed(self._apart(some, program, error))
+            else:
+                yield PartialResult(calls=tuple(some), model=model)
+
+    def _apart(self, calls: Sequence[int], program: ExportedProgram, error: Exception) -> list[list[int]]:
+        """The calls without the one that failed, and that one; halves where the error does not say."""
+        for cause in with_causes(error):
+            found = _FAILED_NODE.search(str(cause))
+            node = next((n for n in program.graph.nodes if found and n.name == found.group(1)), None)
+            if node is None:
+                continue
+            guilty = self._call_of(node, calls, program)
+            if guilty is not None:
+                place = calls.index(guilty)
+                before, after = list(calls[:place]), list(calls[place + 1 :])
+                if place < _FEW:
+                    return [[guilty], before + after] if before or after else [[guilty]]
+                # These have been through: they are not tried once more for each that fails after them.
+                return [[guilty], before, after] if after else [[guilty], before]
+        middle = len(calls) // 2
+        return [list(calls[:middle]), list(calls[middle:])]
+
+    def _call_of(self, node: torch.fx.Node, calls: Sequence[int], program: ExportedProgram) -> int | None:
+        """The call whose result depends on a node."""
+        reached = {node}
+        for later in program.graph.nodes:
+            if later.op != "output" and not reached.isdisjoint(later.all_input_nodes):
+                reached.add(later)
+        results = iter(_returned(program))
+        for index in calls:
+            if any(next(results) in reached for _ in self._outputs[index]):
+                return index
+        return None
+
+    def _alone(self, index: int, program: ExportedProgram, *, decomposed: bool = True) -> PartialResult:
+        self._begin([index])
+        try:
+            return PartialResult(calls=(index,), model=self._export([index], program, decomposed=decomposed))
+        except Exception as error:
+            return PartialResult(calls=(index,), failure=error)
+
+    def _export(
+        self, calls: Sequence[int], program: ExportedProgram, *, decomposed: bool = True
+    ) -> onnx.ModelProto:
+        inputs = [name for index in calls for name in self._inputs[index]]
+        outputs = [name for index in calls for name in self._outputs[index]]
+        return self._exporting.export(program, inputs, outputs, decomposed=decomposed)
+
+
+def _returned(program: ExportedProgram) -> Sequence[torch.fx.Node]:
+    (output,) = (node for node in program.graph.nodes if node.op == "output")
+    found: Sequence[torch.fx.Node] = output.args[0]
+    return found
+
+
+def can_be_cut(program: ExportedProgram) -> bool:
+    """Whether the calls of a program depend on nothing but their inputs and on constants.
+
+    Calls with side effects, as of a check that raises, hand a token on from one to the next.
+    """
+    signature = program.graph_signature
+    return all(
+        spec.kind in (InputKind.USER_INPUT, InputKind.CONSTANT_TENSOR) for spec in signature.input_specs
+    ) and all(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs)
+
+
+class ProgramParts:
+    """A decomposed program of calls that can be cut down to some of them.
+
+    Attributes:
+        results: Of each call, the places of its results among those of the program.
+    """
+
+    def __init__(self, program: ExportedProgram, calls: Sequence[CapturedCall]) -> None:
+        self._program = program
+        self._calls = calls
+        self._outputs = _returned(program)
+        self._specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+        placeholders = [
+            node
+            for node in program.graph.nodes
+            if node.op == "placeholder" and self._specs[node.name].kind is InputKind.USER_INPUT
+        ]
+        self._inputs: list[list[torch.fx.Node]] = []
+        self.results: list[range] = []
+        taken = returned = 0
+        for call in calls:
+            self._inputs.append(placeholders[taken : taken + len(call.tensors)])
+            self.results.append(range(returned, returned + call.results))
+            taken += len(call.tensors)
+            returned += call.results
+
+    def of(self, places: Sequence[int]) -> ExportedProgram:
+        """The program of some calls, with names as if they had been captured by themselves."""
+        outputs = [self._outputs[i] for place in places for i in self.results[place]]
+        needed = _ancestors(outputs)
+        graph = torch.fx.Graph()
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+        specs = []
+        inputs = {
+            node: f"tensors_{i}"
+            for i, node in enumerate(node for place in places for node in self._inputs[place])
+        }
+        constants = [node for node in needed if node.op == "placeholder" and node not in inputs]
+        for node in (*sorted(constants), *inputs):
+            copies[node] = copy = graph.placeholder(inputs.get(node, node.name))
+            copy.meta = dict(node.meta)
+            spec = self._specs[node.name]
+            specs.append(InputSpec(spec.kind, TensorArgument(copy.name), spec.target, spec.persistent))
+        for node in self._program.graph.nodes:
+            if node.op == "output" or node not in needed or node in copies:
+                continue
+            copies[node] = copy = graph.create_node(
+                node.op,
+                node.target,
+                torch.fx.node.map_arg(node.args, copies.__getitem__),
+                torch.fx.node.map_arg(node.kwargs, copies.__getitem__),
+                # The number that tells it from others of its name may be another here.
+                name=_NUMBER.sub("", node.name),
+            )
+            copy.meta = dict(node.meta)
+        returned = [copies[node] for node in outputs]
+        graph.output(tuple(returned))
+        tensors = [tensor for place in places for tensor in self._calls[place].tensors]
+        used = {spec.target for spec in specs if spec.target is not None}
+        kept = {name: value for name, value in self._program.constants.items() if name in used}
+        return assemble_program(graph, specs, returned, tensors, kept)
+
+
+def _ancestors(nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
+    found: set[torch.fx.Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack += node.all_input_nodes
+    return found

@@ -1,0 +1,98 @@
+"""The exporter's passes over a graph without the work that changes nothing.
+
+The pass that makes type promotion explicit runs every node again, and the optimiser tries every rule at
+every node: for a rule with two outputs it looks at all pairs of nodes of the graph, which takes longer than
+all the rest in a program of many calls. The functions here replace private ones of PyTorch and of onnxscript
+while `harness.convert.kept_constants` is active, call these where there is something to do, and give the same
+graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.convert.torch_private import part, replaceable
+
+
+def quick_passes() -> dict[str, Callable[..., Any]]:
+    """What replaces the functions that `harness.convert.torch_private.PARTS` calls so."""
+    return {
+        "promote_node": _promoted,
+        "try_rule": _rule_tried,
+        "match_pattern": _pattern_matched,
+    }
+
+
+def _promoted(interpreter: Any, n: torch.fx.Node) -> Any:
+    """Insert type promotion at a node; run it where it, or what it is computed from, has changed."""
+    before = n.args, n.kwargs
+    changed: set[torch.fx.Node] = interpreter.__dict__.setdefault("_changed", set())
+    with interpreter._set_current_node(n):
+        rule = part("promotion_rule")(n, interpreter.type_promotion_table)
+        if rule:
+            interpreter._maybe_promote_node(n, rule)
+    unchanged = (n.args, n.kwargs) == before and changed.isdisjoint(n.all_input_nodes)
+    if unchanged and n.op == "call_function" and "val" in n.meta:
+        return n.meta["val"]
+    if not unchanged:
+        changed.add(n)
+    return torch.fx.Interpreter.run_node(interpreter, n)
+
+
+def _rule_tried(
+    rule: Any, model: Any, graph_or_function: Any, node: Any, *, verbose: Any = None, tracer: Any = None
+) -> Any:
+    """Try a rule of the optimiser where the node is of the operator that its pattern ends in."""
+    try:
+        domain, operator = rule._ends_in
+    except AttributeError:
+        # The third is an overload, which patterns do not compare.
+        identifier = rule._target_pattern.output_nodes[0].op_identifier()
+        domain, operator = rule._ends_in = identifier[:2] if identifier else (None, None)
+    if operator is not None and (node.op_type != operator or node.domain != domain):
+        return None
+    original = replaceable("try_rule").original
+    return original(rule, model, graph_or_function, node, verbose=verbose, tracer=tracer)
+
+
+@dataclass(frozen=True)
+class _Consumers:
+    """A graph of which only those nodes are seen that can match the further outputs of a pattern.
+
+    Attributes:
+        graph: The graph itself.
+        nodes: In the graph's order.
+    """
+
+    graph: Any
+    nodes: Sequence[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.nodes)
+
+
+def _pattern_matched(matcher: Any, model: Any, graph_or_function: Any, node: Any, **options: Any) -> Any:
+    """Match a pattern; of one with several outputs only with nodes that share the input that it demands."""
+    graph = getattr(graph_or_function, "graph", graph_or_function)
+    if not matcher.pattern.has_single_output_node:
+        place = _shared_input(matcher.pattern)
+        if place is not None and place < len(node.inputs) and node.inputs[place] is not None:
+            users = {id(use.node): use.node for use in node.inputs[place].uses()}
+            nodes = list(users.values())
+            if len(nodes) > 1:
+                nodes = [n for n in graph_or_function if id(n) in users]
+            graph_or_function = _Consumers(graph, nodes)
+    return replaceable("match_pattern").original(matcher, model, graph_or_function, node, **options)
+
+
+def _shared_input(pattern: Any) -> int | None:
+    """Which input of a pattern's first output node all the other output nodes take, too; None for none."""
+    first, *others = pattern.output_nodes
+    for place, value in enumerate(first.inputs):
+        if value is not None and all(any(value is taken for taken in other.inputs) for other in others):
+            return place
+    return None
