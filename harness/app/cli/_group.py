@@ -12,6 +12,9 @@ import harness
 import harness.app.cli
 from harness.record import ResultsError
 
+#: Subcommands that run cases in worker processes of their own.
+_WITH_WORKERS = ("diverge", "explain", "replay", "shrink")
+
 
 class _CannotBeDone(click.ClickException):
     """One line. The status is a usage error's, because 1 means that a case fails."""
@@ -35,6 +38,16 @@ class _Modules(click.Group):
         module = importlib.import_module(f"harness.app.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in _WITH_WORKERS and not {"-h", "--help"} & set(args):
+            from harness.core import preload_in_fork_server
+
+            # Workers import for several seconds: at the same time as the command does.
+            preload_in_fork_server("harness.execute.preload", start=True)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
