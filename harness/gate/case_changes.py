@@ -182,7 +182,7 @@ def _of_pair(before: CaseState, after: CaseState) -> int:
 
 def _by_error(before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> Numbers:
     low, high = np.minimum(before, after), np.maximum(before, after)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         moved = np.isfinite(low + high) & (high > ROUNDING) & (high > MOVED * low)
         drifted = moved & (after > DRIFT * np.maximum(before, ROUNDING))
     change = np.where(moved, _NUMBER[ChangeKind.MOVED], _NUMBER[ChangeKind.UNCHANGED])

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from harness.compare import SPEC, CaseKey
 from harness.gate.case_changes import (
@@ -29,6 +28,7 @@ from harness.record import (
     column_numbers,
     combined_numbers,
     completeness,
+    numbered_column,
     ordered_numbers,
     read_flaky,
     read_run_info,
@@ -118,30 +118,31 @@ def compare_runs(before: Path, after: Path) -> Diff:
     there = completeness(after)
     lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
-    tables = [store.read(run, COLUMNS) for run in (before, after)]
-    rows, first = pa.concat_tables(tables).combine_chunks(), tables[0].num_rows
+    tables = [store.read(run, COLUMNS, encoded=True) for run in (before, after)]
+    rows, first = pa.concat_tables(tables).unify_dictionaries(), tables[0].num_rows
     changes = _changes(rows, first, read_flaky(before) | read_flaky(after))
     was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
     row = np.where(now < 0, was, now)
     kept = np.ones(len(row), dtype=bool)
     for kind, names in lost.items():
-        of_lost = pc.is_in(rows["overload"], pa.array(names, pa.string())).to_numpy()
+        numbers, operators = numbered_column(rows["overload"])
+        of_lost = np.isin(operators.to_pylist(), list(names))[numbers]
         kept &= ~(of_lost[row] & (changes.change == CHANGES.index(kind)))
     change, was, now, row = (values[kept] for values in (changes.change, was, now, row))
     line = ordered_numbers([rows[name] for name in _LINE])[row]
     rules = [_rules(rows, line, side) for side in (was, now)]
     cells, firsts, sizes = np.unique(line * len(CHANGES) + change, return_index=True, return_counts=True)
+    changed = np.unique(cells[cells % len(CHANGES) != CHANGES.index(ChangeKind.UNCHANGED)] // len(CHANGES))
+    shown = np.isin(cells // len(CHANGES), changed)
+    decoded = [_rows(rows, side[firsts[shown]]) for side in (was, now)]
     counts: defaultdict[int, dict[ChangeKind, int]] = defaultdict(dict)
     examples: defaultdict[int, dict[ChangeKind, CaseChange]] = defaultdict(dict)
-    for cell, place, size in zip(cells.tolist(), firsts.tolist(), sizes.tolist(), strict=True):
+    for cell, size, *sides in zip(cells[shown].tolist(), sizes[shown].tolist(), *decoded, strict=True):
         number, kind = cell // len(CHANGES), CHANGES[cell % len(CHANGES)]
         counts[number][kind] = size
-        sides = (_row(rows, int(side[place])) for side in (was, now))
         examples[number][kind] = CaseChange(kind, *sides)
     overloads = []
     for number, theirs in counts.items():
-        if set(theirs) == {ChangeKind.UNCHANGED}:
-            continue
         example = next(iter(examples[number].values())).row
         overload, converter, backend, mode = (example[name] for name in _LINE)
         before_rules, after_rules = (side[number] for side in rules)
@@ -156,10 +157,11 @@ def compare_runs(before: Path, after: Path) -> Diff:
 def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:
     """What became of the cases of two runs, of which the second begins at row `first`."""
     listed = pa.table([[case[n] for case in flaky] for n in range(len(KEY_COLUMNS))], _KEY_SCHEMA)
-    key = case_keys(pa.concat_tables([rows.select(KEY_COLUMNS), listed]))
+    keys = rows.select(KEY_COLUMNS)
+    key = case_keys(pa.concat_tables([keys, listed.cast(keys.schema)]))
     words, packed = Vocabulary[str](), Vocabulary[tuple[int, ...]]()
     ended = [column_numbers(rows[name], words) for name in ("outcome", "stage", "signature")]
-    left_open = pc.equal(rows["blame"], SPEC).fill_null(False).to_numpy().astype(np.int64)
+    left_open = (column_numbers(rows["blame"], words) == words.number(SPEC)).astype(np.int64)
     state = combined_numbers([*ended, left_open], packed)
     text = words.words
     states = [CaseState(text[o], text[s], text[f], bool(left)) for o, s, f, left in packed.words]
@@ -182,8 +184,10 @@ def _rules(rows: pa.Table, line: Numbers, side: Numbers) -> defaultdict[int, str
     return defaultdict(str, {number: ", ".join(sorted(some)) for number, some in found.items()})
 
 
-def _row(rows: pa.Table, place: int) -> Mapping[str, Any] | None:
-    return None if place < 0 else rows.slice(place, 1).to_pylist()[0]
+def _rows(rows: pa.Table, places: Numbers) -> list[Mapping[str, Any] | None]:
+    """The rows at some places; None for −1."""
+    there = iter(rows.take(pa.array(places[places >= 0])).to_pylist())
+    return [None if place < 0 else next(there) for place in places.tolist()]
 
 
 def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -38,15 +38,12 @@ def recorded(run: Path, wanted: str) -> Again:
     Raises:
         ResultsError: no such case, with near ones; or the run cannot be read.
     """
-    try:
-        case_id = store.resolve_case(run, wanted)
-    except ResultsError:
-        shrunk = [m for m in read_minimal(run) if wanted and m.minimal_id.startswith(wanted)]
-        if not shrunk:
-            raise
+    shrunk = [m for m in read_minimal(run) if wanted and m.minimal_id.startswith(wanted)]
+    if shrunk and len(store.cases_like(run, wanted)) != 1:
         rows: list[dict[str, str]] = [asdict(m) for m in shrunk]
         case_id = shrunk[0].minimal_id
     else:
+        case_id = store.resolve_case(run, wanted)
         columns = ["invocation", "exported_invocation", "converter", "backend"]
         rows = store.read(run, columns, pc.field("case_id") == case_id).to_pylist()
     try:

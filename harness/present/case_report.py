@@ -20,7 +20,7 @@ from harness.core import InvalidInvocation, Invocation, plain, shown
 from harness.execute import PREFIX, model_word
 from harness.present.call_text import torch_call
 from harness.present.reproduce import shown_path
-from harness.record import Minimal, ResultsError, read_minimal, read_run_info, store
+from harness.record import Minimal, read_minimal, read_run_info, store
 
 _FAILED, _PASSED = "red", "green"
 
@@ -83,13 +83,9 @@ def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseV
         ResultsError: no such case, with near ones; or the run cannot be read.
     """
     minimal = read_minimal(run)
-    try:
-        case_id = store.resolve_case(run, wanted)
-    except ResultsError:
-        origin = [m for m in minimal if wanted and m.minimal_id.startswith(wanted)]
-        if not origin:
-            raise
-        case_id = origin[0].case_id
+    shrunk = [m.case_id for m in minimal if wanted and m.minimal_id.startswith(wanted)]
+    other = bool(shrunk) and len(store.cases_like(run, wanted)) != 1
+    case_id = shrunk[0] if other else store.resolve_case(run, wanted)
     verdicts = tuple(store.case(run, case_id))
     rows = [vars(v) for v in verdicts if v.outcome.is_failure]
     return CaseView(

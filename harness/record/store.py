@@ -104,15 +104,25 @@ def words(results_dir: Path, column: str, where: pc.Expression | None = None) ->
     )
 
 
+def cases_like(results_dir: Path, wanted: str) -> list[str]:
+    """The id of the case of a run that is `wanted`, or of all that begin so; in order.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    found = words(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
+    return [wanted] if wanted in found else found
+
+
 def resolve_case(results_dir: Path, wanted: str) -> str:
     """The id of the one case of a run that `wanted` is, or begins.
 
     Raises:
         ResultsError: no case or several begin so; near ones are named.
     """
-    found = words(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
-    if wanted in found or len(found) == 1:
-        return wanted if wanted in found else found[0]
+    found = cases_like(results_dir, wanted)
+    if len(found) == 1:
+        return found[0]
     if found:
         more = ", …" if len(found) > 3 else ""
         raise ResultsError(
