@@ -29,6 +29,9 @@ READING = (
     ("show", "CASE"),
     ("tolerance",),
     ("diff", "RUN"),
+    ("summary", "RUN"),
+    ("summary", "RUN", "--against", "RUN"),
+    ("catalogue", "RUN"),
     ("baseline", "--out", "OUT"),
     ("dataset", "list", "."),
 )
@@ -109,7 +112,7 @@ def test_names_of_files_and_public_classes_are_used_once() -> None:
     assert {name: places for name, places in named.items() if len(places) > 1} == {}
 
 
-@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_command_that_only_reads_does_not_wait_for_pytorch(words: tuple[str, ...], tmp_path: Path) -> None:
     call = unary("aten.celu.default", [1.0])
     run = record_of(tmp_path / "results" / "run", [call])
@@ -132,4 +135,4 @@ def test_a_command_that_only_reads_does_not_wait_for_pytorch(words: tuple[str, .
     assert done.returncode == 0, output(done)
     imported = set(json.loads(done.stderr.splitlines()[-1]))
     assert "pyarrow" in imported
-    assert not imported & {"torch", "onnxscript", "onnxruntime"}
+    assert not imported & {"torch", "onnxscript", "onnxruntime", "hypothesis"}

@@ -46,6 +46,6 @@ from .run_info import (
     rule_files as rule_files,
     write_run_info as write_run_info,
 )
-from .schema import to_verdicts as to_verdicts
+from .schema import to_table as to_table, to_verdicts as to_verdicts
 from .store import Selection as Selection, resolve_case as resolve_case
 from .writer import RunWriter as RunWriter

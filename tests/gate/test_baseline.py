@@ -16,14 +16,14 @@ from planted_rules import BEFORE, EDITS, edited
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Verdict
 from harness.execute.supervisor import Supervisor
-from harness.gate.baseline.cell import cells_of
+from harness.gate.baseline.counting import cells_of
 from harness.gate.baseline.file import Baseline, of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.baseline.recheck import rechecked
 from harness.generate.case_library import load_cases
 from harness.plan.unit import Unit, run_unit
 
-pytestmark = pytest.mark.slowest(10)
+pytestmark = pytest.mark.slowest(9)
 
 Told = dict[str, set[str]]
 

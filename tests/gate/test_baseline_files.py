@@ -17,7 +17,8 @@ from harness.app import baseline_option
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.baseline import text
-from harness.gate.baseline.cell import BaselineCell, cells_of
+from harness.gate.baseline.cell import BaselineCell
+from harness.gate.baseline.counting import cells_of
 from harness.gate.baseline.file import Baseline, read_baseline, updated, write_baseline
 from harness.plan.options import UsageProblem
 from harness.record.layout import ResultsError

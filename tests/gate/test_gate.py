@@ -11,7 +11,7 @@ from harness_runs import row_of, unary
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.baseline import ulps
-from harness.gate.baseline.cell import cells_of
+from harness.gate.baseline.counting import cells_of
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare, probability
 

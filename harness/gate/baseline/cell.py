@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from harness.compare import CaseKey, Outcome, Verdict
-from harness.gate.baseline import ulps
+from harness.compare import Outcome, Verdict
 from harness.gate.baseline.ulps import Ulps
 
 #: overload, dtype, converter, backend, shape mode.
@@ -116,28 +114,6 @@ def passes(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.PASS or verdict.is_open
 
 
-def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> list[BaselineCell]:
-    """The cells of some verdicts, by key.
-
-    Only drawn cases count: what else a run tries (found failures, captured calls) differs from one
-    machine to the next. A failure that the specifications leave open is none.
-
-    Args:
-        flaky: Cases that are known to have ended in two ways.
-    """
-    members: defaultdict[CellKey, list[Verdict]] = defaultdict(list)
-    for verdict in verdicts:
-        if verdict.source == "generated":
-            members[key_of(verdict)].append(verdict)
-    return [_cell(members[key], flaky) for key in sorted(members)]
-
-
-def digest_of(verdicts: Iterable[Verdict]) -> str:
-    """A hash of the ids of some cases, in any order."""
-    names = sorted(f"{v.case_id} {v.exported_invocation}" for v in verdicts)
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:8]
-
-
 def together(cells: Sequence[BaselineCell]) -> BaselineCell:
     """One cell of those of one operator that differ in dtype."""
     failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
@@ -164,53 +140,3 @@ def together(cells: Sequence[BaselineCell]) -> BaselineCell:
         other=tuple(sorted(other.items())),
         rule=", ".join(sorted({cell.rule for cell in cells} - {""})),
     )
-
-
-def _cell(verdicts: Sequence[Verdict], flaky: Collection[CaseKey]) -> BaselineCell:
-    first = verdicts[0]
-    failures: defaultdict[tuple[str, str, str], list[Verdict]] = defaultdict(list)
-    other: Counter[str] = Counter()
-    errors: dict[str, float] = {}
-    passed = 0
-    for verdict in verdicts:
-        kind = kind_of(verdict)
-        if verdict.case_key in flaky:
-            other[FLAKY] += 1
-        elif passes(verdict):
-            passed += 1
-            structure = _structure(verdict)
-            # How far from PyTorch a result is that is left open says nothing.
-            error = 0.0 if verdict.is_open else verdict.max_ulp_error or 0.0
-            errors[structure] = max(errors.get(structure, 0.0), error)
-        elif kind is not None:
-            failures[kind].append(verdict)
-        else:
-            other[str(verdict.outcome)] += 1
-    return BaselineCell(
-        overload=first.overload,
-        dtype=first.dtype,
-        converter=first.converter,
-        backend=first.backend,
-        shape_mode=first.shape_mode,
-        family=first.family,
-        cases=len(verdicts),
-        structures=_structures(verdicts),
-        digest=digest_of(verdicts),
-        passed=passed,
-        ulps=ulps.counted(errors.values()),
-        failing=_structures(v for members in failures.values() for v in members),
-        failures=tuple(
-            Failure(*kind, len(members), _structures(members), digest_of(members))
-            for kind, members in sorted(failures.items())
-        ),
-        other=tuple(sorted(other.items())),
-        rule=", ".join(sorted({label for v in verdicts if v.rule for label in v.rule.split(", ")})),
-    )
-
-
-def _structure(verdict: Verdict) -> str:
-    return verdict.exported_invocation or verdict.structure_id
-
-
-def _structures(verdicts: Iterable[Verdict]) -> int:
-    return len({_structure(v) for v in verdicts})

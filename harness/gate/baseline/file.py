@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from harness.core import as_json, of_data, of_json
 from harness.gate.baseline import text
-from harness.gate.baseline.cell import BaselineCell, CellKey, cells_of, scope
+from harness.gate.baseline.cell import BaselineCell, CellKey, scope
+from harness.gate.baseline.counting import COLUMNS, cells_in
 from harness.record import JSON, ResultsError, layout, read_flaky, read_run_info, reason, store
 
 INFO_FILE = "baseline.json"
@@ -65,7 +68,8 @@ def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
 def of_run(results_dir: Path) -> Baseline:
     """What a recorded run came to, as the expectation of later ones."""
     info = read_run_info(results_dir)
-    cells = cells_of(store.verdicts(results_dir), read_flaky(results_dir))
+    drawn = store.read(results_dir, COLUMNS, pc.field("source") == "generated", encoded=True)
+    cells = cells_in(drawn, read_flaky(results_dir))
     return Baseline({cell.key: cell for cell in cells}, info.versions, drawing(info.options, info.seed))
 
 

@@ -11,7 +11,8 @@ from harness.compare import CaseKey, Outcome, Verdict
 from harness.core import Invocation
 from harness.execute import Supervisor
 from harness.gate.baseline import ulps
-from harness.gate.baseline.cell import CellKey, cells_of, digest_of, key_of, kind_of, passes
+from harness.gate.baseline.cell import CellKey, key_of, kind_of, passes
+from harness.gate.baseline.counting import cells_of, digest_of
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
