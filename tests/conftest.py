@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
+from harness_sessions import close_all
 
 from harness.convert.converter import CONVERTERS
 from harness.run.backend import BACKENDS
@@ -67,6 +68,7 @@ def what_a_file_registers_goes_with_it() -> Iterator[None]:
     modules = set(sys.modules)
     with patch.dict(BACKENDS), patch.dict(CONVERTERS):
         yield
+    close_all()
     # So that importing it registers it once more.
     for name in set(sys.modules) - modules:
         if name.startswith("planted."):

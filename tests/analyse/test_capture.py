@@ -24,7 +24,7 @@ from harness.execute.reference import run_reference
 from harness.generate import cases_directory, load_cases
 from harness.generate.regressions import Corpus, read_contents
 
-pytestmark = pytest.mark.slowest(19)
+pytestmark = pytest.mark.slowest(28)
 
 PLANTED = Path(__file__).parents[1] / "support" / "planted_models.py"
 SMALL = f"{PLANTED}:small"

@@ -19,8 +19,6 @@ from harness.analyse.operator_coverage.report import Coverage, coverage_report, 
 from harness.analyse.operator_coverage.target import SourceMissing, named_by, outdated, target
 from harness.generate.case_library import load_cases
 
-pytestmark = pytest.mark.slowest(20)
-
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:

@@ -16,7 +16,7 @@ from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS, Backend
 
-pytestmark = pytest.mark.slowest(9)
+pytestmark = pytest.mark.slowest(19)
 
 
 @pytest.fixture(scope="module")

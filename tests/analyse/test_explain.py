@@ -22,7 +22,7 @@ from harness.convert.rules.rule_book import load_rules
 from harness.convert.skeleton import Parameter
 from harness.core.overloads import UnknownOperator
 
-pytestmark = pytest.mark.slowest(21)
+pytestmark = pytest.mark.slowest(15)
 
 
 def typed(*words: str | Path) -> Result:

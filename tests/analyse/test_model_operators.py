@@ -17,6 +17,8 @@ from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
 from harness.record.json_lines import read_graphs, read_scripts
 
+pytestmark = pytest.mark.slowest(29)
+
 
 class Small(torch.nn.Module):
     """Four operators, one of them twice."""

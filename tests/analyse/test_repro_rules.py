@@ -21,6 +21,8 @@ from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
+pytestmark = pytest.mark.slowest(24)
+
 RULES = """
 import math
 

@@ -47,7 +47,7 @@ from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
-pytestmark = pytest.mark.slowest(22)
+pytestmark = pytest.mark.slowest(17)
 
 
 def conformance(*words: str | Path) -> subprocess.CompletedProcess[str]:

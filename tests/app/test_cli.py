@@ -23,6 +23,8 @@ from harness.core.tensors import build_tensors
 from harness.record.json_lines import Minimal, append_line
 from harness.record.store import verdicts
 
+pytestmark = pytest.mark.slowest(22)
+
 COMMANDS = ("run", "failures", "show", "replay", "tolerance")
 
 

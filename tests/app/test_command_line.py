@@ -17,7 +17,7 @@ from harness.core.invocation import Invocation
 from harness.record import store
 from harness.record.run_info import read_run_info
 
-pytestmark = pytest.mark.slowest(26)
+pytestmark = pytest.mark.slowest(23)
 
 #: avg_pool2d ignores its divisor in both exporters; the others are right.
 FAILING, FINE = "aten.avg_pool2d.default", ("aten.neg.default", "aten.relu.default")
@@ -236,44 +236,12 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "--case 0123456789ab": ("--case", "--replay"),
 }
 
-#: Sessions one after the other in a process, since most of a refusal's time is the import of PyTorch.
-_SESSIONS = """
-import contextlib, io, json, pytest, sys
-for options in json.loads(sys.argv[1]):
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        status = pytest.main(["harness", "-p", "no:cacheprovider", *options])
-    print(json.dumps([int(status), said.getvalue()]))
-"""
-
-
-@pytest.fixture(scope="module")
-def refusals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    results = tmp_path_factory.mktemp("refused") / "run"
-    sessions = [[*options.split(), "--results-dir", str(results)] for options in REFUSED]
-    done = subprocess.run(
-        [sys.executable, "-c", _SESSIONS, json.dumps(sessions)],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, output(done)
-    assert not results.exists()
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    return {
-        options: subprocess.CompletedProcess(session, status, said, "")
-        for options, session, (status, said) in zip(REFUSED, sessions, answers, strict=True)
-    }
-
 
 @pytest.mark.parametrize("options", REFUSED)
-def test_what_cannot_be_carried_out_is_refused_in_one_line(
-    options: str, refusals: dict[str, subprocess.CompletedProcess[str]]
-) -> None:
-    assert_refused(refusals[options], *REFUSED[options])
+def test_what_cannot_be_carried_out_is_refused_in_one_line(options: str, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", *options.split())
+    assert_refused(run.done, *REFUSED[options])
+    assert not run.directory.exists()
 
 
 def test_a_requested_backend_that_is_missing_ends_the_session_with_how_to_install_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from harness.record import store
 from harness.record.progress import completeness
 from harness.record.run_info import ShardState
 
-pytestmark = pytest.mark.slowest(8)
+pytestmark = pytest.mark.slowest(16)
 
 SCRIPT = ROOT / "ci" / "nightly"
 OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")

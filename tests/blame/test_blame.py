@@ -29,7 +29,7 @@ from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings
 from harness.plan.unit import run_unit
 
-pytestmark = pytest.mark.slowest(3)
+pytestmark = pytest.mark.slowest(2)
 
 #: Wrong conversions of which some cases are blamed on nobody or on PyTorch, and why.
 UNCLEAR = {

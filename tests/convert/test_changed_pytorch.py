@@ -12,6 +12,8 @@ from harness_runs import METADATA, PLUGINS, command, environment, output, rows
 
 from harness.record.run_info import read_run_info
 
+pytestmark = pytest.mark.slowest(4)
+
 CHANGED = PLUGINS / "changed_pytorch"
 #: One operator that is converted as it is, one that is taken apart, and one that has no conversion.
 OPERATORS = ("aten.relu.default", "aten.hardshrink.default", "aten.special_zeta.default")

@@ -22,7 +22,7 @@ from harness.execute.task import Group, MemberKey, Result, Settings, Task
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 
-pytestmark = pytest.mark.slowest(5)
+pytestmark = pytest.mark.slowest(8)
 
 #: Converter → cases. The naive export of dynamo takes most of a second each, TorchScript's a few
 #: milliseconds.

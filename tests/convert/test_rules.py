@@ -10,7 +10,7 @@ from harness_runs import output, rows, run_harness
 from harness.gate import ChangeKind, compare_runs
 from harness.record import layout
 
-pytestmark = pytest.mark.slowest(25)
+pytestmark = pytest.mark.slowest(18)
 
 RIGHT = """
 from onnxscript import opset18 as op

@@ -40,7 +40,7 @@ from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import run_unit
 from harness.record import store
 
-pytestmark = pytest.mark.slowest(24)
+pytestmark = pytest.mark.slowest(5)
 
 INNOCENT = "ort-cpu"
 

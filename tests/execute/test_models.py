@@ -30,7 +30,7 @@ from harness.record.layout import ResultsError
 from harness.record.store import Selection
 from harness.run.backend import BACKENDS
 
-pytestmark = pytest.mark.slowest(6)
+pytestmark = pytest.mark.slowest(21)
 
 PLANTED = Path(__file__).parents[1] / "support" / "planted_models.py"
 

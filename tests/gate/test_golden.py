@@ -30,7 +30,7 @@ from harness.gate.golden.verify import disputed, today, undisputed
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
 
-pytestmark = pytest.mark.slowest(16)
+pytestmark = pytest.mark.slowest(12)
 
 OPERATORS = (
     "celu",

@@ -14,7 +14,7 @@ from harness.gate.golden.golden_store import read_manifest, read_set
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS
 
-pytestmark = pytest.mark.slowest(14)
+pytestmark = pytest.mark.slowest(27)
 
 RUNTIMES = ("ort-cpu", "onnx-reference")
 PARTS = ("data", "outcomes")

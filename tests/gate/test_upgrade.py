@@ -9,8 +9,6 @@ import pytest
 from harness_runs import ROOT, output, run_harness
 from recorded_run import conformance
 
-pytestmark = pytest.mark.slowest(4)
-
 OTHER = ("-p", "no:cacheprovider")
 
 

@@ -28,6 +28,8 @@ from harness.execute.reference import NothingToCompare, run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 
+pytestmark = pytest.mark.slowest(25)
+
 #: One overload of every family that the harness promises, and of every form within it.
 _PROMISED = """
     abs erfinv add.Tensor add.Scalar sub.Tensor mul.Tensor mul.Scalar div.Tensor_mode floor_divide pow.Scalar

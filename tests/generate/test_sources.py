@@ -17,6 +17,8 @@ from harness.generate.cases_home import cases_directory
 from harness.generate.regressions import Corpus, CorpusEntry, read_contents
 from harness.generate.regressions.corpus_store import LOCAL
 
+pytestmark = pytest.mark.slowest(10)
+
 #: avg_pool2d ignores its divisor in both exporters.
 FAILING = "aten.avg_pool2d.default"
 FEW = ("--op", "avg_pool2d", "--dtype", "float32", "--examples", "24")

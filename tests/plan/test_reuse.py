@@ -31,7 +31,7 @@ from harness.record.run_info import RunInfo, read_run_info
 from harness.record.writer import RunWriter
 from harness.run import BACKENDS, runtime_distributions
 
-pytestmark = pytest.mark.slowest(18)
+pytestmark = pytest.mark.slowest(26)
 
 #: erf lacks kernels for float64, so that some of its cases fail.
 OPERATORS = ("aten::celu", "aten::erf")

@@ -26,6 +26,8 @@ from harness.record import store
 from harness.record.run_info import RunInfo, read_run_info
 from harness.record.writer import RunWriter
 
+pytestmark = pytest.mark.slowest(30)
+
 KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
 
 

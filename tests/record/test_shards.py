@@ -21,7 +21,7 @@ from harness.record.merging import merge
 from harness.record.progress import note
 from harness.record.run_info import read_run_info
 
-pytestmark = pytest.mark.slowest(17)
+pytestmark = pytest.mark.slowest(20)
 
 OPERATORS = ("aten::celu", "aten::erf", "aten::hardtanh")
 OPTIONS = [word for name in OPERATORS for word in ("--op", name)] + ["--examples", "8", "--record-only"]

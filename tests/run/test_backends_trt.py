@@ -12,8 +12,6 @@ from onnx import TensorProto, helper
 
 from harness.run.backend import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
 
-pytestmark = pytest.mark.slowest(23)
-
 
 @pytest.fixture(scope="module")
 def rtx() -> Backend:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness_sessions import sessions
+
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.generate.sources.recorded import Replayed
@@ -36,7 +38,9 @@ BACKENDS_METADATA, KERNELS_METADATA = PLUGINS / "metadata_backends", PLUGINS / "
 def environment(metadata: Path = METADATA, **more: str) -> dict[str, str]:
     """Of a process that finds the harness and the plug-ins that `metadata` announces."""
     path = os.pathsep.join([*map(str, (ROOT, PLUGINS, metadata)), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160", **more}
+    ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
+    # Compiled modules are kept between processes, as they are for users.
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **ours, **more}
 
 
 def command(*options: str | Path) -> list[str]:
@@ -50,9 +54,16 @@ def command(*options: str | Path) -> list[str]:
 
 
 def run_harness(
-    *options: str | Path, cwd: Path = ROOT, timeout: float = 300, metadata: Path = METADATA
+    *options: str | Path,
+    cwd: Path = ROOT,
+    timeout: float = 300,
+    metadata: Path = METADATA,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pytest harness` to its end."""
+    """Run `pytest harness` to its end; in `ROOT`, in a process that ran the file's other sessions."""
+    if cwd == ROOT:
+        # PYTEST_CURRENT_TEST names another test each time.
+        same = {name: word for name, word in environment(metadata).items() if not name.startswith("PYTEST_")}
+        return sessions(cwd, same).run(command(*options)[3:], timeout)
     return subprocess.run(
         command(*options),
         cwd=cwd,
