@@ -29,7 +29,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks."""
+    """Declare the marks, and limit how often a test that kills its worker is begun again."""
+    if getattr(config.option, "maxworkerrestart", "") is None:
+        # With `--dist loadfile` pytest-xdist gives it to each new worker, eight times and more.
+        config.option.maxworkerrestart = "1"
     config.addinivalue_line("markers", "thorough: takes long and is nearly covered by other tests")
     config.addinivalue_line("markers", "slowest(place): of a file that takes long, its place among those")
 

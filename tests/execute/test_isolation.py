@@ -387,3 +387,29 @@ def test_the_environment_of_a_process_is_its_own() -> None:
         done.set()
         watching.join(60)
     assert seen == {(True, False)}
+
+
+_WITHOUT_SERVER = """
+from multiprocessing import get_context
+from harness.core import IsolatedCalls, ProcessDied
+
+get_context("forkserver").set_forkserver_preload(["ends_at_once"])
+with IsolatedCalls(fork=True) as process:
+    try:
+        process.call(abs, -1)
+    except ProcessDied as died:
+        print(died)
+"""
+
+
+def test_a_fork_server_that_ends_while_it_imports_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ends_at_once.py").write_text("import os\n\nos._exit(3)\n")
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_SERVER],
+        env={**environment(), "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.startswith("no worker process can be started: "), output(done)
