@@ -59,6 +59,8 @@ class CodedRows:
             if name == "invocation":
                 of_calls.append(holds)
                 continue
+            if not len(kept):
+                return
             numbers, words = self.numbers(name)[kept], self.words(name)
             present = np.flatnonzero(np.bincount(numbers, minlength=len(words)))
             right = np.zeros(len(words), dtype=bool)

@@ -69,10 +69,10 @@ class KnownIssue:
 
     def conditions(self, *, failure: bool) -> Iterator[Condition]:
         """What holds of a row of the entry's kind, and with `failure` of one that fails as the entry says."""
+        yield "overload", self.covers
         for name in (*(("stage", "outcome") if failure else ()), "converter", "backend", "dtype"):
             if getattr(self, name):
                 yield name, getattr(self, name).__contains__
-        yield "overload", self.covers
         if failure:
             yield "signature", lambda text: self.signature in text
             for name, pattern in (("signature", self.pattern), ("message", self.message)):

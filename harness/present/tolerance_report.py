@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-from collections import defaultdict
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,15 @@ from rich.text import Text
 
 from harness.compare import DEFAULT, Outcome
 from harness.core import count, json_text, plain
-from harness.record import ResultsError, layout, reason
+from harness.record import ResultsError, layout, numbered_column, ordered_numbers, reason
 
 #: What a row of the matrix is about.
 KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
 COLUMNS = (*KEY, "case_id", "outcome", "max_ulp_error", "max_abs_error", "needed_rtol", "needed_atol")
 COMPARED = pc.field("outcome").isin([str(Outcome.PASS), str(Outcome.MISMATCH)])
+
+#: What is known of each case, in the order in which `_distribution` takes it.
+_MEASURED = ("case_id", "max_ulp_error", "max_abs_error", "needed_rtol", "needed_atol")
 
 #: Name without its ending of the files that `write` makes.
 FILE = "tolerance"
@@ -75,49 +78,59 @@ class ErrorDistribution:
 _KINDS = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "float | None": pa.float64()}
 SCHEMA = pa.schema([pa.field(f.name, _KINDS[str(f.type)]) for f in dataclasses.fields(ErrorDistribution)])
 
-_Key: TypeAlias = tuple[str, ...]
-
 
 def distributions(verdicts: pa.Table) -> list[ErrorDistribution]:
     """The tolerance matrix, largest errors first, of rows with `COLUMNS` for which `COMPARED` holds."""
-    right: defaultdict[_Key, list[dict[str, Any]]] = defaultdict(list)
-    wrong: defaultdict[_Key, int] = defaultdict(int)
-    for row in verdicts.select(COLUMNS).to_pylist():
-        key = tuple(row[name] for name in KEY)
-        if row["outcome"] != Outcome.PASS:
-            wrong[key] += 1
-        elif row["max_ulp_error"] is not None:
-            right[key].append(row)
-    found = [_distribution(key, rows, wrong[key]) for key, rows in right.items()]
+    rows = verdicts.select(COLUMNS).unify_dictionaries()
+    if not rows.num_rows:
+        return []
+    _, first, cell = np.unique(
+        ordered_numbers([rows[name] for name in KEY]), return_index=True, return_inverse=True
+    )
+    heads = rows.select(KEY).take(pa.array(first)).to_pylist()
+    outcome, outcomes = numbered_column(rows["outcome"])
+    passed = np.array([word == Outcome.PASS for word in outcomes.to_pylist()])[outcome]
+    wrong = np.bincount(cell[~passed], minlength=len(heads)).tolist()
+    right = np.flatnonzero(passed & rows["max_ulp_error"].is_valid().to_numpy())
+    right = right[np.argsort(cell[right], kind="stable")]
+    measured = rows.select(_MEASURED).take(pa.array(right))
+    columns = [measured[name].to_pylist() for name in _MEASURED]
+    starts = np.searchsorted(cell[right], np.arange(len(heads) + 1)).tolist()
+    found = [
+        _distribution(head, wrong[n], *(column[starts[n] : starts[n + 1]] for column in columns))
+        for n, head in enumerate(heads)
+        if starts[n] < starts[n + 1]
+    ]
     return sorted(
         found, key=lambda d: (-d.max_ulp, d.overload, d.dtype, d.converter, d.backend, d.shape_mode)
     )
 
 
-def _distribution(key: _Key, rows: Sequence[dict[str, Any]], wrong: int) -> ErrorDistribution:
-    ulps = np.array([row["max_ulp_error"] for row in rows])
-    median, p99 = (float(np.quantile(ulps, q, method="inverted_cdf")) for q in (0.5, 0.99))
-    worst = min(rows, key=lambda row: (-row["max_ulp_error"], row["case_id"]))
-    identity = dict(zip(KEY, key, strict=True))
-    default = DEFAULT.get(identity["dtype"])
+def _distribution(
+    head: dict[str, str], wrong: int, cases: list[str], ulps: list[float], *largest: list[float | None]
+) -> ErrorDistribution:
+    median, p99 = (_nearest_rank(ulps, share) for share in (0.5, 0.99))
+    max_abs, rtol, atol = (max((v for v in some if v is not None), default=None) for some in largest)
+    default = DEFAULT.get(head["dtype"])
     return ErrorDistribution(
-        **identity,
-        cases=len(rows),
+        **head,
+        cases=len(cases),
         wrong=wrong,
         median_ulp=median,
         p99_ulp=p99,
-        max_ulp=float(ulps.max()),
-        max_abs=_largest(rows, "max_abs_error"),
-        rtol=_largest(rows, "needed_rtol"),
-        atol=_largest(rows, "needed_atol"),
+        max_ulp=max(ulps),
+        max_abs=max_abs,
+        rtol=rtol,
+        atol=atol,
         default_rtol=default.rtol if default else None,
         default_atol=default.atol if default else None,
-        worst_case=worst["case_id"],
+        worst_case=min(zip(ulps, cases, strict=True), key=lambda one: (-one[0], one[1]))[1],
     )
 
 
-def _largest(rows: Sequence[dict[str, Any]], name: str) -> float | None:
-    return max((row[name] for row in rows if row[name] is not None), default=None)
+def _nearest_rank(values: list[float], share: float) -> float:
+    """The smallest value that a share of all is no larger than."""
+    return sorted(values)[max(math.ceil(len(values) * share - 1), 0)]
 
 
 def write(found: Sequence[ErrorDistribution], directory: Path, about: dict[str, Any]) -> list[Path]:

@@ -86,7 +86,7 @@ def command(
         else:
             emit(movement.render(found, limit or None))
         ctx.exit(int(bool(found.moved)))
-    rows = tolerance.distributions(selection.read(run, tolerance.COLUMNS, tolerance.COMPARED))
+    rows = tolerance.distributions(selection.read(run, tolerance.COLUMNS, tolerance.COMPARED, encoded=True))
     # Paths of a machine do not go into files.
     about = {"run_id": info.run_id, "versions": dict(info.versions)}
     directory = out or (run if selection == Selection() else None)

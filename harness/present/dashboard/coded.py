@@ -13,7 +13,15 @@ import pyarrow as pa
 from harness.compare import SPEC, CaseKey, Outcome, Stage
 from harness.gate import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
-from harness.record import Numbers, ResultsError, Vocabulary, column_numbers, combined_numbers, store
+from harness.record import (
+    Numbers,
+    ResultsError,
+    Vocabulary,
+    column_numbers,
+    combined_numbers,
+    numbered_column,
+    store,
+)
 
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
@@ -107,7 +115,7 @@ class Words:
         Raises:
             ResultsError: a file of it is damaged, or says what no version of the record says.
         """
-        table = store.read(run.directory, COLUMNS)
+        table = store.read(run.directory, COLUMNS, encoded=True)
         _check(table, run)
         names = {
             name: column_numbers(table[name], self._names)
@@ -164,7 +172,7 @@ class Words:
 
 def _check(table: pa.Table, run: SiteRun) -> None:
     for name, kind in (("outcome", Outcome), ("stage", Stage)):
-        for word in table[name].unique().to_pylist():
+        for word in numbered_column(table[name])[1].to_pylist():
             if word not in set(kind):
                 raise ResultsError(f"{run.directory.name} holds the {name} {word!r}, which is none")
 

@@ -137,7 +137,7 @@ def _write_runs(place: Path, built: Built) -> None:
 def _failures(built: Built, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
     """The failures of the newest run, without those of operators that it has lost."""
     newest = built.runs[-1]
-    rows = store.read(newest.directory, COLUMNS, FAILED)
+    rows = store.read(newest.directory, COLUMNS, FAILED, encoded=True)
     lost = [built.words.operators.words[number] for number in built.lost[-1].tolist()]
     if lost:
         keep = [name not in lost for name in rows["overload"].to_pylist()]

@@ -18,7 +18,7 @@ BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
 
 def read_distributions(built: Built) -> list[ErrorDistribution]:
     """The tolerance matrix of the newest run; of several kinds of shapes the worse."""
-    rows = store.read(built.runs[-1].directory, COLUMNS, COMPARED)
+    rows = store.read(built.runs[-1].directory, COLUMNS, COMPARED, encoded=True)
     lost = {built.words.operators.words[number] for number in built.lost[-1].tolist()}
     return [d for d in distributions(rows) if d.overload not in lost]
 

@@ -1,0 +1,116 @@
+"""Commands that read a run: they say the same of its parts, merged or not, and of the one file at its end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from harness_runs import row_of, unary
+
+from harness.analyse import COLUMNS, FAILED, failure_groups
+from harness.app.cli._group import conformance
+from harness.compare import Outcome, Stage, Verdict
+from harness.core import Invocation
+from harness.record import RunInfo, RunWriter, layout, read_run_info, store
+
+OPERATORS = ("aten.celu.default", "aten.elu.default", "aten.avg_pool2d.default")
+#: More than are merged into one file.
+PARTS = 40
+
+
+def verdicts() -> Iterator[Verdict]:
+    for number in range(PARTS * 6):
+        call = unary(OPERATORS[number % 3], [float(n) for n in range(number % 5 + 1)] + [float(number)])
+        outcome = (Outcome.PASS, Outcome.MISMATCH, Outcome.ERROR, Outcome.PASS, Outcome.UNSUPPORTED)[
+            number % 5
+        ]
+        fails = outcome.is_failure
+        for backend in ("ort-cpu", "onnx-reference"):
+            yield row_of(
+                call,
+                backend=backend,
+                converter=("dynamo", "torchscript")[number // 7 % 2],
+                outcome=outcome,
+                stage=Stage.CONVERT if outcome is Outcome.UNSUPPORTED else Stage.COMPARE,
+                signature=f"kind {number % 4} of failure" if fails else "",
+                message=f"case {number}" if fails else "",
+                blame=("converter", "backend", "spec")[number % 3] if fails else "",
+                evidence=f"{backend}'s graph optimisation changes it" if number % 2 else "two agree",
+                structure_id=f"{number % 11}",
+                max_ulp_error=None if fails else number / 8,
+            )
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    run, rows = tmp_path / "results" / "run", list(verdicts())
+    info = RunInfo.begin(seed=1, options={}, planned=[dict.fromkeys(OPERATORS, "dynamo torchscript")])
+    with RunWriter(run, info) as writer:
+        for start in range(0, len(rows), len(rows) // PARTS):
+            writer.write(rows[start : start + len(rows) // PARTS])
+            writer.flush()
+        for overload in OPERATORS:
+            for unit in ("dynamo", "torchscript"):
+                writer.done(overload, unit)
+    return run
+
+
+def asked(run: Path, words: tuple[str, ...]) -> Result:
+    other, place = str(run.parent / "other"), str(run.parent / "out")
+    meant = {"RUN": str(run), "OTHER": other, "OUT": place, "CASE": next(verdicts()).case_id}
+    return CliRunner().invoke(conformance, [meant.get(word, word) for word in words])
+
+
+ASKED = (
+    ("failures", "RUN", "--limit", "0"),
+    ("failures", "RUN", "--json"),
+    ("failures", "RUN", "--op", "*elu", "--blame", "converter"),
+    ("show", "CASE", "--run", "RUN"),
+    ("diff", "RUN", "OTHER"),
+    ("diff", "OTHER", "RUN", "--fail-on", "change", "--json"),
+    ("summary", "RUN", "--against", "OTHER"),
+    ("catalogue", "RUN", "--json"),
+    ("tolerance", "RUN", "--out", "OUT", "--json"),
+    ("baseline", "RUN", "--out", "OUT"),
+)
+
+
+@pytest.mark.parametrize("words", ASKED, ids=" ".join)
+def test_a_run_in_parts_says_what_the_finished_one_says(whole: Path, words: tuple[str, ...]) -> None:
+    other = whole.parent / "other"
+    with RunWriter(other, replace(read_run_info(whole), run_id="other")) as writer:
+        writer.write(replace(v, outcome=Outcome.PASS) for v in verdicts() if v.overload != OPERATORS[1])
+    store.finish(other, 0)
+    assert len(layout.part_files(whole)) < PARTS
+    merged = asked(whole, words)
+    shutil.rmtree(whole / "parts" / "merged")
+    assert len(layout.part_files(whole)) == PARTS
+    apart = asked(whole, words)
+    store.finish(whole, 0)
+    finished = asked(whole, words)
+    assert finished.exit_code in (0, 1), finished.output
+    assert merged.stdout == apart.stdout
+    assert (merged.stdout, merged.exit_code) == (finished.stdout, finished.exit_code)
+
+
+def test_groups_have_their_smallest_case_however_its_document_is_written(whole: Path) -> None:
+    rows = store.read(whole, COLUMNS, FAILED)
+    expected = {group.cause: group.case_id for group in failure_groups(rows)}
+    texts = rows["invocation"].to_pylist()
+    # The same documents as other tools write JSON, and one that nobody can read.
+    spaced = [json.dumps(json.loads(text), indent=0) for text in texts]
+    place = rows.schema.get_field_index("invocation")
+    field = rows.schema.field(place)
+    found = {g.cause: g.case_id for g in failure_groups(rows.set_column(place, field, [spaced]))}
+    assert found == expected
+    smallest = next(iter(expected.values()))
+    ids = rows["case_id"].to_pylist()
+    broken = ["{" if case == smallest else text for case, text in zip(ids, texts, strict=True)]
+    groups = failure_groups(rows.set_column(place, field, [broken]))
+    assert smallest not in {group.case_id for group in groups}
+    assert all(Invocation.from_json(group.invocation) for group in groups)
