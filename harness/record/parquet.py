@@ -66,9 +66,13 @@ def read(
         # A part is small, and so are numbers: threads would cost more than they give.
         threads = path.parent.name != PARTS_DIRECTORY and not encoded
         if set(schema.names).issuperset(SCHEMA.names):
-            # What a filter looks at is read first: rows of one case, say, are in few groups of rows.
-            found = fragment if where is None else fragment.subset(row_group_ids=_holding(fragment, where))
-            table = found.to_table(schema, columns=wanted.names, filter=where, use_threads=threads)
+            groups = fragment.split_by_row_group()
+            if where is not None:
+                # What a filter looks at is read first: rows of one case, say, are in few groups of rows.
+                groups = [g for g in groups if g.count_rows(filter=where, use_threads=False)]
+            # One by one, so that their memory is used again: fresh memory costs more than decoding.
+            found = [g.to_table(schema, wanted.names, filter=where, use_threads=threads) for g in groups]
+            table = pa.concat_tables(found) if found else wanted.empty_table()
         else:
             # The filter may name a column that the file lacks.
             table = completed(fragment.to_table(schema, use_threads=threads))
@@ -77,12 +81,6 @@ def read(
         return table if table.schema.equals(wanted) else table.cast(wanted)
     except _DAMAGE as error:
         raise damaged(path, error) from None
-
-
-def _holding(fragment: ds.ParquetFileFragment, where: pc.Expression) -> list[int]:
-    """The groups of rows with a row for which `where` holds."""
-    groups = fragment.split_by_row_group()
-    return [g.row_groups[0].id for g in groups if g.count_rows(filter=where, use_threads=False)]
 
 
 def schema_of(columns: Sequence[str] | None = None, encoded: bool = False) -> pa.Schema:
