@@ -12,6 +12,7 @@ in Python, results that are no tensors, and calls that fail.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,8 +29,8 @@ from torch.export.graph_signature import (
 
 from harness.convert.converter import ExportRequest
 from harness.convert.operator_calls import OperatorCalls
-from harness.convert.torch_private import node_name, part, preserved_composites, quiet
-from harness.core import META, BoundCall, OpOverload, is_composite, is_dispatched, pytree
+from harness.convert.torch_private import node_name, part, quiet
+from harness.core import META, BoundCall, OpOverload, is_dispatched, pytree
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,15 @@ class TensorInput:
     index: int
 
 
+#: In the metadata of a graph: whether it was built here, of functional calls and without constants.
+_DIRECT = "harness_direct"
+
+
+def is_direct(program: torch.export.ExportedProgram) -> bool:
+    """Whether a program was built here, of functional calls and without constants."""
+    return bool(program.graph_module.meta.get(_DIRECT))
+
+
 class NotDirect(Exception):
     """Capturing the call would rewrite it, or it fails: it must be captured by `torch.export`."""
 
@@ -76,6 +86,28 @@ def captured_directly(request: ExportRequest) -> torch.export.ExportedProgram | 
         return CapturedCalls(request).program()
     except NotDirect:
         return None
+
+
+def failure_kind(request: ExportRequest) -> tuple[object, ...] | None:
+    """What tells the failure of a call without values from others; None where no single call fails.
+
+    Calls of an operator with the same arguments given, which fail in the same words but for numbers, are of
+    one kind.
+    """
+    if not isinstance(request.program, OperatorCalls) or len(request.program.calls) != 1:
+        return None
+    if not can_be_direct(request):
+        return None
+    try:
+        CapturedCalls(request).capture(0)
+    except NotDirect as reason:
+        error = reason.__cause__
+        if error is None:
+            return None
+        call = request.program.calls[0].call
+        given = len(call.positional), tuple(name for name, _ in call.keywords)
+        return str(call.target), given, type(error), re.sub(r"[\d.]+", "0", str(error))
+    return None
 
 
 def can_be_direct(request: ExportRequest) -> bool:
@@ -92,7 +124,9 @@ class CapturedCalls:
 
     def __init__(self, request: ExportRequest) -> None:
         assert isinstance(request.program, OperatorCalls)
-        self._mode = part("fake_mode")(shape_env=part("shape_environment")(), export=True)
+        self._mode = part("fake_mode")(
+            shape_env=part("shape_environment")(), allow_non_fake_inputs=True, export=True
+        )
         # Remembering what a call gives takes longer than making it, and no two are the same.
         self._mode.cache_enabled = False
         self._tensors = request.inputs
@@ -140,7 +174,6 @@ def _capture(
         not isinstance(target, OpOverload)
         or target._schema.is_mutable
         or target.py_kernels.keys() - {META}
-        or (is_composite(target) and target not in preserved_composites())
         # TorchScript's own operators call others.
         or not is_dispatched(str(target))
     ):
@@ -327,6 +360,7 @@ def assemble_program(
     """
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
     module.meta["inline_constraints"] = {}
+    module.meta[_DIRECT] = not constants
     signature = ExportGraphSignature(
         list(inputs),
         [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in outputs],

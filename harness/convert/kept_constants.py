@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from harness.convert.quick_decomposition import decompose_directly
 from harness.convert.quick_passes import quick_passes
 from harness.convert.torch_private import part, preserved_composites, replaceable
 from harness.core import META, OpOverload, is_composite
@@ -86,7 +87,8 @@ class KeptExport:
         """What replaces the exporter's function: decompose where that changes something, note the result."""
         table = _kept_table(frozenset(part("implemented")(registry)))
         if self._parts != "after" and not all(_stays(node, table) for node in program.graph.nodes):
-            program = replaceable("decompose").original(program, registry)
+            found = decompose_directly(program, tuple(table.items()))
+            program = found or replaceable("decompose").original(program, registry)
         self._decomposed = program, registry
         if self._parts == "before":
             raise OnlyDecomposed

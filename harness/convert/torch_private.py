@@ -110,6 +110,7 @@ PARTS = {
     "strategies": PrivatePart(f"{_EXPORTER}._capture_strategies", "CAPTURE_STRATEGIES", "tuple"),
     "no_conversion": PrivatePart(f"{_EXPORTER}._errors", "DispatchError", "BaseException"),
     "conversion_failed": PrivatePart(f"{_EXPORTER}._errors", "GraphConstructionError", "BaseException"),
+    "not_captured": PrivatePart(f"{_EXPORTER}._errors", "TorchExportError", "BaseException"),
     "composites": PrivatePart("torch.export.exported_program", "_collect_all_valid_cia_ops", "()"),
     "overrides": PrivatePart(
         "torch.export.exported_program", "_override_composite_implicit_decomp", "(cia_ops_to_callable)"
@@ -142,6 +143,11 @@ PARTS = {
         "(inputs, outputs, in_spec, out_spec, forward_arg_names=Ellipsis)",
     ),
     "training_verifier": PrivatePart("torch._export.verifier", "TrainingIRVerifier", "Verifier"),
+    "split_table": PrivatePart(
+        "torch.export.exported_program",
+        "_split_decomp_table_to_cia_and_python_decomp",
+        "(decomp_table)",
+    ),
     "fake_rules": PrivatePart("torch._subclasses.fake_impls", "op_implementations_dict", "dict"),
 }
 #: What the harness reads and writes of a registry and of an operator, with its type.

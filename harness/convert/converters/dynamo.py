@@ -18,13 +18,13 @@ from harness.convert.converter import (
     UnsupportedOperator,
     register,
 )
-from harness.convert.direct_program import can_be_direct, captured_directly
+from harness.convert.direct_program import can_be_direct, captured_directly, failure_kind
 from harness.convert.exporter_check import exporter_check, exporter_notes, kept
 from harness.convert.kept_constants import OnlyDecomposed
 from harness.convert.partial_export import PartialExport
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
-from harness.convert.torch_private import quiet, torchlib_functions
+from harness.convert.torch_private import part, quiet, torchlib_functions
 from harness.core import (
     ExportSnippet,
     ExportWanted,
@@ -53,6 +53,8 @@ class DynamoConverter:
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
         self._optimize = True
+        #: Kinds of failures in which PyTorch's second way of capturing a program has failed like its first.
+        self._hopeless: set[object] = set()
 
     def unoptimised(self) -> DynamoConverter:
         """See `harness.convert.converter.HasUnoptimised`."""
@@ -73,7 +75,9 @@ class DynamoConverter:
         """
         if self._book:
             self._book.start()
-        constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=not request.tentative)
+        kind = None if self._public_api or request.tentative else failure_kind(request)
+        fallbacks = not request.tentative and kind not in self._hopeless
+        constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks)
         with constants as export, quiet():
             captured = captured_directly(request) if export is not None else None
             try:
@@ -86,6 +90,8 @@ class DynamoConverter:
                     dynamic_shapes=request.dynamic_shapes,
                 )
             except Exception as error:
+                if kind is not None and isinstance(error, part("not_captured")):
+                    self._hopeless.add(kind)
                 if exporter_check().lacks_conversion(error):
                     missing = export.missing_functions(request.output_names) if export is not None else {}
                     raise UnsupportedOperator(str(error), missing) from error

@@ -1,0 +1,101 @@
+"""Decomposition of a program of functional calls in one pass.
+
+`ExportedProgram.run_decompositions` traces a program twice, under a layer that turns mutation into functions,
+after some fifty milliseconds of preparation. A program of functional operators needs that layer only where a
+decomposition mutates something: here it is traced once without it, and the result is taken unless it holds
+anything that the layer would have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputSpec, TensorArgument
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from harness.convert.direct_program import assemble_program, is_direct
+from harness.convert.torch_private import part, replaceable
+from harness.core import OpOverload, python_dispatcher, pytree
+
+
+@cache
+def _split_table(items: tuple[Any, ...]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    composites, others = part("split_table")(dict(items))
+    return composites, others
+
+
+def decompose_directly(
+    program: ExportedProgram, table: tuple[tuple[Any, Callable[..., Any]], ...]
+) -> ExportedProgram | None:
+    """What `run_decompositions` makes of a program of `harness.convert.direct_program`.
+
+    Args:
+        program: The program.
+        table: Its decompositions, as items.
+
+    Returns:
+        The decomposed program; None where only PyTorch's own way is known to give it.
+    """
+    if not is_direct(program):
+        return None
+    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
+    fakes = [node.meta["val"] for node in inputs]
+    composites, others = _split_table(table)
+
+    def run(*values: torch.Tensor) -> Any:
+        return torch.fx.Interpreter(program.graph_module).run(*values)
+
+    replaced = getattr(replaceable("overrides").owner, replaceable("overrides").attribute)
+    try:
+        with torch.no_grad(), replaced(composites), python_dispatcher(), _fake_mode(program):
+            graph = make_fx(run, decomposition_table=others)(*fakes).graph
+    except Exception:
+        # It says why once more, in the words that a user would read.
+        return None
+    if not all(map(_stays_functional, graph.nodes)):
+        return None
+    graph.eliminate_dead_code()
+    return _renamed(graph, inputs, program)
+
+
+def _fake_mode(program: ExportedProgram) -> Any:
+    """What the program was captured in: tensors that a decomposition makes have no values either."""
+    values = pytree.tree_leaves([node.meta.get("val") for node in program.graph.nodes])
+    return next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
+
+
+def _stays_functional(node: torch.fx.Node) -> bool:
+    """Whether a traced node is one that PyTorch's own way gives, too."""
+    if node.op == "get_attr":
+        return False
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return node.op != "call_function" or target.__module__ == "_operator"
+    return not target._schema.is_mutable and bool(target._schema.returns)
+
+
+def _renamed(
+    traced: torch.fx.Graph, inputs: Sequence[torch.fx.Node], program: ExportedProgram
+) -> ExportedProgram | None:
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    names = iter(inputs)
+    returned: list[torch.fx.Node] = []
+    for node in traced.nodes:
+        if node.op == "placeholder":
+            copies[node] = copy = graph.placeholder(next(names).name)
+            copy.meta["val"] = node.meta["val"]
+        elif node.op == "output":
+            results = node.args[0]
+            if not all(isinstance(result, torch.fx.Node) for result in results):
+                return None
+            returned = [copies[result] for result in results]
+        else:
+            copies[node] = copy = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(returned))
+    specs = [InputSpec(s.kind, TensorArgument(s.arg.name), None) for s in program.graph_signature.input_specs]
+    return assemble_program(graph, specs, returned, program.example_inputs[0], {})
