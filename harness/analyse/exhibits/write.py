@@ -74,7 +74,7 @@ def write_evidence(
     done_graphs = set() if again else set(read_graphs(run))
     done_scripts = set() if again else set(read_scripts(run))
     written = Written()
-    with IsolatedCalls(timeout=timeout, prepare=partial(torch.set_num_threads, 1)) as process:
+    with IsolatedCalls(timeout=timeout, prepare=partial(torch.set_num_threads, 1), fork=True) as process:
         for graph in wanted_graphs(run, overloads):
             if (graph.overload, graph.converter) in done_graphs:
                 continue

@@ -58,7 +58,7 @@ class _Test:
 
 def run_spec_tests(operator: str, names: Sequence[str]) -> list[SpecResult]:
     """Try the specification's tests of `operator` in some backends; none where it has no test."""
-    with IsolatedCalls(timeout=_TIMEOUT) as process:
+    with IsolatedCalls(timeout=_TIMEOUT, fork=True) as process:
         try:
             tests = process.call(_collect, operator)
         except Exception:
