@@ -5,15 +5,15 @@ call, an output for each result. `torch.export` finds it out by running the prog
 interception, about ten milliseconds a call. What has to be computed is only what each call returns for
 tensors without values, which decides shapes and dtypes.
 
-What capturing would rewrite is left to `torch.export`: operators that change their inputs, those with kernels
-in Python, results that are no tensors, and calls that fail.
+Calls that capturing rewrites, of operators with kernels in Python for example, are traced one by one. Calls
+that fail or that change their inputs are left to `torch.export`.
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,12 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.converter import ExportRequest
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import node_name, part, quiet
-from harness.core import META, BoundCall, OpOverload, is_dispatched, pytree
+from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher, pytree
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,54 @@ class CapturedCall:
     def results(self) -> int:
         """How many tensors it returns."""
         return 1 if isinstance(self.result, torch.Tensor) else len(self.result)
+
+    def add_to(self, graph: torch.fx.Graph, inputs: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
+        """Put it into a graph; the nodes of its results are returned."""
+        args, kwargs = _with_nodes(self.args, inputs), _with_nodes(dict(self.kwargs), inputs)
+        name = node_name(graph, self.target)
+        node = graph.create_node("call_function", self.target, args, kwargs, name=name)
+        _describe(node, self.target, self.result)
+        if isinstance(self.result, torch.Tensor):
+            return [node]
+        items = []
+        for i, element in enumerate(self.result):
+            item = graph.call_function(operator.getitem, (node, i))
+            _describe(item, self.target, element)
+            items.append(item)
+        return items
+
+
+@dataclass(frozen=True)
+class TracedCall:
+    """A call that is several nodes of the graph.
+
+    Attributes:
+        graph: Of the call alone.
+        returned: The nodes of its results there.
+        tensors: Its tensors.
+        fakes: The same without values.
+    """
+
+    graph: torch.fx.Graph
+    returned: tuple[torch.fx.Node, ...]
+    tensors: tuple[torch.Tensor, ...]
+    fakes: tuple[Any, ...]
+
+    @property
+    def results(self) -> int:
+        """How many tensors it returns."""
+        return len(self.returned)
+
+    def add_to(self, graph: torch.fx.Graph, inputs: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
+        """Put it into a graph; the nodes of its results are returned."""
+        supply = iter(inputs)
+        copies: dict[torch.fx.Node, torch.fx.Node] = {}
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                copies[node] = next(supply)
+            elif node.op != "output":
+                copies[node] = graph.node_copy(node, copies.__getitem__)
+        return [copies[node] for node in self.returned]
 
 
 @dataclass(frozen=True)
@@ -99,7 +148,8 @@ def failure_kind(request: ExportRequest) -> tuple[object, ...] | None:
     if not can_be_direct(request):
         return None
     try:
-        CapturedCalls(request).capture(0)
+        with quiet():
+            CapturedCalls(request).capture(0)
     except NotDirect as reason:
         error = reason.__cause__
         if error is None:
@@ -135,19 +185,23 @@ class CapturedCalls:
         for one in request.program.calls:
             self._calls.append((one.call, slice(start, start + one.tensors)))
             start += one.tensors
-        self._captured: dict[int, CapturedCall] = {}
+        self._captured: dict[int, CapturedCall | TracedCall] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def capture(self, index: int) -> CapturedCall:
+    def capture(self, index: int) -> CapturedCall | TracedCall:
         """One of the calls; raises `NotDirect` where `torch.export` must do it."""
         if index not in self._captured:
             call, place = self._calls[index]
             tensors = self._tensors[place]
-            with quiet():
-                fakes = [_without_values(tensor, self._mode) for tensor in tensors]
+            fakes = [_without_values(tensor, self._mode) for tensor in tensors]
+            try:
                 self._captured[index] = _capture(call, tensors, fakes, self._mode)
+            except NotDirect as reason:
+                if reason.__cause__ is not None:
+                    raise
+                self._captured[index] = _trace(call, tensors, fakes, self._mode)
         return self._captured[index]
 
     def program(self, indices: Sequence[int] | None = None) -> torch.export.ExportedProgram:
@@ -201,6 +255,35 @@ def _capture(
 def _is_plain(element: Any) -> bool:
     """Whether a result is a tensor whose sizes do not depend on values."""
     return isinstance(element, torch.Tensor) and all(isinstance(size, int) for size in element.shape)
+
+
+def _trace(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[Any], mode: Any) -> TracedCall:
+    """A call that capturing rewrites, traced by itself as `torch.export` traces a whole program."""
+
+    def run(*values: torch.Tensor) -> list[torch.Tensor]:
+        return output_tensors(call(values))
+
+    try:
+        with mode, torch.no_grad(), python_dispatcher():
+            graph = make_fx(run, pre_dispatch=True)(*fakes).graph
+    except Exception as error:
+        raise NotDirect from error
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    if not all(map(is_functional, graph.nodes)) or not all(
+        isinstance(result, torch.fx.Node) and _is_plain(result.meta["val"]) for result in output.args[0]
+    ):
+        raise NotDirect
+    return TracedCall(graph, tuple(output.args[0]), tuple(tensors), tuple(fakes))
+
+
+def is_functional(node: torch.fx.Node) -> bool:
+    """Whether a traced node changes nothing and needs nothing but its inputs."""
+    if node.op == "get_attr":
+        return False
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return node.op != "call_function" or target is operator.getitem
+    return not target._schema.is_mutable and bool(target._schema.returns)
 
 
 def _as_dispatched(
@@ -286,7 +369,7 @@ def _same(value: Any, default: Any, kind: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-def _program(captured: Sequence[CapturedCall]) -> torch.export.ExportedProgram:
+def _program(captured: Sequence[CapturedCall | TracedCall]) -> torch.export.ExportedProgram:
     graph = torch.fx.Graph()
     inputs: list[torch.fx.Node] = []
     places = []
@@ -298,12 +381,7 @@ def _program(captured: Sequence[CapturedCall]) -> torch.export.ExportedProgram:
         inputs += nodes
     outputs: list[torch.fx.Node] = []
     for call, nodes in zip(captured, places, strict=True):
-        args, kwargs = _with_nodes(call.args, nodes), _with_nodes(dict(call.kwargs), nodes)
-        node = graph.create_node(
-            "call_function", call.target, args, kwargs, name=node_name(graph, call.target)
-        )
-        _describe(node, call.target, call.result)
-        outputs += _results(graph, node, call)
+        outputs += call.add_to(graph, nodes)
     graph.output(tuple(outputs))
     user = InputKind.USER_INPUT
     return assemble_program(
@@ -329,17 +407,6 @@ def _describe(node: torch.fx.Node, target: Any, value: Any) -> None:
     node.meta["val"] = value
     node.meta["nn_module_stack"] = {"L__self__": ("", "harness.convert.OperatorCalls")}
     node.meta["torch_fn"] = (f"{target.__name__}_1", f"{type(target).__name__}.{target.__name__}")
-
-
-def _results(graph: torch.fx.Graph, node: torch.fx.Node, call: CapturedCall) -> Iterator[torch.fx.Node]:
-    """The nodes of a call's tensors: itself, or an element of what it returns each."""
-    if isinstance(call.result, torch.Tensor):
-        yield node
-        return
-    for i, element in enumerate(call.result):
-        item = graph.call_function(operator.getitem, (node, i))
-        _describe(item, call.target, element)
-        yield item
 
 
 def assemble_program(

@@ -17,8 +17,15 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 
 from harness.convert.converter import ExportRequest, PartialResult, UnsupportedOperator
-from harness.convert.direct_program import CapturedCall, CapturedCalls, NotDirect, assemble_program
+from harness.convert.direct_program import (
+    CapturedCall,
+    CapturedCalls,
+    NotDirect,
+    TracedCall,
+    assemble_program,
+)
 from harness.convert.operator_calls import OperatorCalls
+from harness.convert.torch_private import quiet
 from harness.core import with_causes
 
 #: How the exporter and PyTorch's interpreter name the node at which they failed.
@@ -72,14 +79,15 @@ class PartialExport:
         direct: list[int] = []
         traced: list[int] = []
         failing: list[int] = []
-        for index in range(len(self._captured)):
-            self._begin([index])
-            try:
-                self._captured.capture(index)
-            except NotDirect as reason:
-                (failing if reason.__cause__ is not None else traced).append(index)
-            else:
-                direct.append(index)
+        with quiet():
+            for index in range(len(self._captured)):
+                self._begin([index])
+                try:
+                    self._captured.capture(index)
+                except NotDirect as reason:
+                    (failing if reason.__cause__ is not None else traced).append(index)
+                else:
+                    direct.append(index)
         yield from self._decomposed(direct)
         yield from (PartialResult(calls=(index,)) for index in failing)
         if traced:
@@ -220,7 +228,7 @@ class ProgramParts:
         results: Of each call, the places of its results among those of the program.
     """
 
-    def __init__(self, program: ExportedProgram, calls: Sequence[CapturedCall]) -> None:
+    def __init__(self, program: ExportedProgram, calls: Sequence[CapturedCall | TracedCall]) -> None:
         self._program = program
         self._calls = calls
         self._outputs = _returned(program)

@@ -17,9 +17,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from harness.convert.direct_program import assemble_program, is_direct
+from harness.convert.direct_program import assemble_program, is_direct, is_functional
 from harness.convert.torch_private import part, replaceable
-from harness.core import OpOverload, python_dispatcher, pytree
+from harness.core import python_dispatcher, pytree
 
 
 @cache
@@ -56,7 +56,7 @@ def decompose_directly(
     except Exception:
         # It says why once more, in the words that a user would read.
         return None
-    if not all(map(_stays_functional, graph.nodes)):
+    if not all(map(is_functional, graph.nodes)):
         return None
     graph.eliminate_dead_code()
     return _renamed(graph, inputs, program)
@@ -66,16 +66,6 @@ def _fake_mode(program: ExportedProgram) -> Any:
     """What the program was captured in: tensors that a decomposition makes have no values either."""
     values = pytree.tree_leaves([node.meta.get("val") for node in program.graph.nodes])
     return next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
-
-
-def _stays_functional(node: torch.fx.Node) -> bool:
-    """Whether a traced node is one that PyTorch's own way gives, too."""
-    if node.op == "get_attr":
-        return False
-    target = node.target
-    if not isinstance(target, OpOverload):
-        return node.op != "call_function" or target.__module__ == "_operator"
-    return not target._schema.is_mutable and bool(target._schema.returns)
 
 
 def _renamed(

@@ -9,7 +9,7 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,25 @@ import torch
 from harness.convert.torch_private import part, replaceable
 
 
-def quick_passes() -> dict[str, Callable[..., Any]]:
+def quick_passes() -> dict[str, Any]:
     """What replaces the functions that `harness.convert.torch_private.PARTS` calls so."""
     return {
         "promote_node": _promoted,
         "try_rule": _rule_tried,
         "match_pattern": _pattern_matched,
+        "op_signature": classmethod(_signature_kept),
     }
+
+
+_signatures: dict[tuple[str, str, int], Any] = {}
+
+
+def _signature_kept(cls: Any, op_schema: Any) -> Any:
+    """The signature of an ONNX operator, which is made again for every node otherwise."""
+    key = op_schema.domain, op_schema.name, op_schema.since_version
+    if key not in _signatures:
+        _signatures[key] = replaceable("op_signature").original.__get__(None, cls)(op_schema)
+    return _signatures[key]
 
 
 def _promoted(interpreter: Any, n: torch.fx.Node) -> Any:

@@ -115,6 +115,7 @@ PARTS = {
     "overrides": PrivatePart(
         "torch.export.exported_program", "_override_composite_implicit_decomp", "(cia_ops_to_callable)"
     ),
+    "op_signature": PrivatePart("onnx_ir.schemas", "OpSignature.from_op_schema", "(op_schema)"),
     "promotion_rule": PrivatePart(_PROMOTION, "get_type_promotion_rule", "(node, type_promotion_table)"),
     "promote_node": PrivatePart(_PROMOTION, "_TypePromotionInterpreter.run_node", "(self, n)"),
     "try_rule": PrivatePart(
