@@ -10,6 +10,7 @@ from .converter import (
     PartialResult as PartialResult,
     UnsupportedOperator as UnsupportedOperator,
     find_converter as find_converter,
+    goes_on as goes_on,
 )
 from .exporter_check import kept as kept
 from .operator_calls import OperatorCall as OperatorCall, OperatorCalls as OperatorCalls

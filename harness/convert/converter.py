@@ -184,6 +184,19 @@ class ConvertsParts(Protocol):
         """
 
 
+def goes_on(converter: Converter) -> ConvertsParts | None:
+    """The converter where it goes on after failures; None also where it is one of another's kind that
+    converts in a way of its own."""
+    if not isinstance(converter, ConvertsParts):
+        return None
+    for kind in type(converter).__mro__:
+        if "convert_parts" in vars(kind):
+            return converter
+        if {"convert", "program"} & vars(kind).keys():
+            break
+    return None
+
+
 def _broken(name: str, problem: Unavailable, version: str) -> ConverterEntry:
     def create(public_api: bool) -> Converter:
         raise RuntimeError(problem.reason)

@@ -11,31 +11,28 @@ that fail or that change their inputs are left to `torch.export`.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from torch.export.graph_signature import (
-    ExportGraphSignature,
-    InputKind,
-    InputSpec,
-    OutputKind,
-    OutputSpec,
-    TensorArgument,
-)
+from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.converter import ExportRequest
+from harness.convert.dispatched_arguments import NotDirect, TensorInput, as_dispatched
+from harness.convert.exported_graph import ancestors, assemble_program, is_functional
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import node_name, part, quiet
-from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher, pytree
+from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher
 
 
 @dataclass(frozen=True)
-class CapturedCall:
+class DirectCall:
     """One call as it will be a node of the graph.
 
     Attributes:
@@ -79,13 +76,15 @@ class TracedCall:
     """A call that is several nodes of the graph.
 
     Attributes:
-        graph: Of the call alone.
-        returned: The nodes of its results there.
+        inputs: The nodes of its tensors in the graph that was traced.
+        nodes: Those of the call, in order.
+        returned: Those of its results.
         tensors: Its tensors.
         fakes: The same without values.
     """
 
-    graph: torch.fx.Graph
+    inputs: tuple[torch.fx.Node, ...]
+    nodes: tuple[torch.fx.Node, ...]
     returned: tuple[torch.fx.Node, ...]
     tensors: tuple[torch.Tensor, ...]
     fakes: tuple[Any, ...]
@@ -97,34 +96,14 @@ class TracedCall:
 
     def add_to(self, graph: torch.fx.Graph, inputs: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
         """Put it into a graph; the nodes of its results are returned."""
-        supply = iter(inputs)
-        copies: dict[torch.fx.Node, torch.fx.Node] = {}
-        for node in self.graph.nodes:
-            if node.op == "placeholder":
-                copies[node] = next(supply)
-            elif node.op != "output":
-                copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies = dict(zip(self.inputs, inputs, strict=True))
+        for node in self.nodes:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
         return [copies[node] for node in self.returned]
 
 
-@dataclass(frozen=True)
-class TensorInput:
-    """The place of a tensor among those of the call."""
-
-    index: int
-
-
-#: In the metadata of a graph: whether it was built here, of functional calls and without constants.
-_DIRECT = "harness_direct"
-
-
-def is_direct(program: torch.export.ExportedProgram) -> bool:
-    """Whether a program was built here, of functional calls and without constants."""
-    return bool(program.graph_module.meta.get(_DIRECT))
-
-
-class NotDirect(Exception):
-    """Capturing the call would rewrite it, or it fails: it must be captured by `torch.export`."""
+#: A call, its tensors, and the same without values.
+_Parts: TypeAlias = "tuple[BoundCall, Sequence[torch.Tensor], Sequence[Any]]"
 
 
 def captured_directly(request: ExportRequest) -> torch.export.ExportedProgram | None:
@@ -185,24 +164,40 @@ class CapturedCalls:
         for one in request.program.calls:
             self._calls.append((one.call, slice(start, start + one.tensors)))
             start += one.tensors
-        self._captured: dict[int, CapturedCall | TracedCall] = {}
+        self._captured: dict[int, DirectCall | TracedCall] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def capture(self, index: int) -> CapturedCall | TracedCall:
+    def capture(self, index: int) -> DirectCall | TracedCall:
         """One of the calls; raises `NotDirect` where `torch.export` must do it."""
         if index not in self._captured:
-            call, place = self._calls[index]
-            tensors = self._tensors[place]
-            fakes = [_without_values(tensor, self._mode) for tensor in tensors]
+            call, tensors, fakes = self._parts_of(index)
             try:
                 self._captured[index] = _capture(call, tensors, fakes, self._mode)
             except NotDirect as reason:
                 if reason.__cause__ is not None:
                     raise
-                self._captured[index] = _trace(call, tensors, fakes, self._mode)
+                (self._captured[index],) = _trace([(call, tensors, fakes)], self._mode)
         return self._captured[index]
+
+    def trace(self, indices: Sequence[int]) -> None:
+        """Trace calls that capturing rewrites together, which costs less than one by one.
+
+        Where that fails nothing is traced; `capture` finds out which of them fails.
+        """
+        with contextlib.suppress(NotDirect):
+            traced = _trace([self._parts_of(index) for index in indices], self._mode)
+            self._captured.update(zip(indices, traced, strict=True))
+
+    def is_rewritten(self, index: int) -> bool:
+        """Whether capturing rewrites one of the calls, as far as its operator tells."""
+        return _is_rewritten(self._calls[index][0].target)
+
+    def _parts_of(self, index: int) -> _Parts:
+        call, place = self._calls[index]
+        tensors = self._tensors[place]
+        return call, tensors, [_without_values(tensor, self._mode) for tensor in tensors]
 
     def program(self, indices: Sequence[int] | None = None) -> torch.export.ExportedProgram:
         """The program of all calls, or of some: with their tensors as one variadic argument."""
@@ -220,19 +215,22 @@ def _without_values(tensor: torch.Tensor, mode: Any) -> Any:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
 
 
-def _capture(
-    call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[Any], mode: Any
-) -> CapturedCall:
-    target = call.target
-    if (
+def _is_rewritten(target: Any) -> bool:
+    return (
         not isinstance(target, OpOverload)
         or target._schema.is_mutable
-        or target.py_kernels.keys() - {META}
+        or bool(target.py_kernels.keys() - {META})
         # TorchScript's own operators call others.
         or not is_dispatched(str(target))
-    ):
+    )
+
+
+def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[Any], mode: Any) -> DirectCall:
+    target = call.target
+    if _is_rewritten(target):
         raise NotDirect
-    args, kwargs = _as_dispatched(target, *call.filled([TensorInput(i) for i in range(len(fakes))]))
+    assert isinstance(target, OpOverload)
+    args, kwargs = as_dispatched(target, *call.filled([TensorInput(i) for i in range(len(fakes))]))
 
     def fake(argument: Any) -> Any:
         if isinstance(argument, TensorInput):
@@ -249,7 +247,7 @@ def _capture(
     elements = [result] if isinstance(result, torch.Tensor) else result
     if not isinstance(elements, list | tuple) or not elements or not all(map(_is_plain, elements)):
         raise NotDirect
-    return CapturedCall(target, args, kwargs, tuple(tensors), tuple(fakes), result)
+    return DirectCall(target, args, kwargs, tuple(tensors), tuple(fakes), result)
 
 
 def _is_plain(element: Any) -> bool:
@@ -257,119 +255,45 @@ def _is_plain(element: Any) -> bool:
     return isinstance(element, torch.Tensor) and all(isinstance(size, int) for size in element.shape)
 
 
-def _trace(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[Any], mode: Any) -> TracedCall:
-    """A call that capturing rewrites, traced by itself as `torch.export` traces a whole program."""
+def _trace(calls: Sequence[_Parts], mode: Any) -> list[TracedCall]:
+    """Calls that capturing rewrites, traced as `torch.export` does it."""
+    counts: list[int] = []
 
     def run(*values: torch.Tensor) -> list[torch.Tensor]:
-        return output_tensors(call(values))
+        counts.clear()
+        results: list[torch.Tensor] = []
+        start = 0
+        for call, tensors, _ in calls:
+            returned = output_tensors(call(values[start : start + len(tensors)]))
+            counts.append(len(returned))
+            results += returned
+            start += len(tensors)
+        return results
 
     try:
         with mode, torch.no_grad(), python_dispatcher():
-            graph = make_fx(run, pre_dispatch=True)(*fakes).graph
+            graph = make_fx(run, pre_dispatch=True)(*(fake for _, _, fakes in calls for fake in fakes)).graph
     except Exception as error:
         raise NotDirect from error
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    if not all(map(is_functional, graph.nodes)) or not all(
-        isinstance(result, torch.fx.Node) and _is_plain(result.meta["val"]) for result in output.args[0]
+    nodes = list(graph.nodes)
+    returned = nodes[-1].args[0]
+    if not all(map(is_functional, nodes)) or not all(
+        isinstance(result, torch.fx.Node) and _is_plain(result.meta["val"]) for result in returned
     ):
         raise NotDirect
-    return TracedCall(graph, tuple(output.args[0]), tuple(tensors), tuple(fakes))
+    inputs = iter([node for node in nodes if node.op == "placeholder"])
+    results = iter(returned)
+    found = []
+    for (_, tensors, fakes), count in zip(calls, counts, strict=True):
+        own = list(itertools.islice(inputs, len(fakes)))
+        ends = list(itertools.islice(results, count))
+        needed = ancestors(ends)
+        inner = [node for node in nodes if node in needed and node.op == "call_function"]
+        found.append(TracedCall(tuple(own), tuple(inner), tuple(ends), tuple(tensors), tuple(fakes)))
+    return found
 
 
-def is_functional(node: torch.fx.Node) -> bool:
-    """Whether a traced node changes nothing and needs nothing but its inputs."""
-    if node.op == "get_attr":
-        return False
-    target = node.target
-    if not isinstance(target, OpOverload):
-        return node.op != "call_function" or target is operator.getitem
-    return not target._schema.is_mutable and bool(target._schema.returns)
-
-
-def _as_dispatched(
-    target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as PyTorch's dispatcher shows them to what intercepts a call.
-
-    It converts them to the types of the schema, passes by position what may be, and leaves out what equals
-    its default: of positional arguments the last ones only.
-    """
-    positional: list[Any] = []
-    defaults: list[bool] = []
-    keywords: dict[str, Any] = {}
-    parameters: Sequence[Any] = target._schema.arguments
-    for i, parameter in enumerate(parameters):
-        given = i < len(args) or parameter.name in kwargs
-        value = parameter.default_value
-        if given:
-            value = _convert(
-                args[i] if i < len(args) else kwargs[parameter.name], parameter.real_type, parameter.N
-            )
-        elif not parameter.has_default_value():
-            raise NotDirect
-        is_default = not given or (
-            parameter.has_default_value() and _same(value, parameter.default_value, parameter.real_type)
-        )
-        if not parameter.kwarg_only:
-            positional.append(value)
-            defaults.append(is_default)
-        elif not is_default:
-            keywords[parameter.name] = value
-    while defaults and defaults[-1]:
-        positional.pop()
-        defaults.pop()
-    for i, parameter in enumerate(parameters[: len(positional)]):
-        if defaults[i]:
-            positional[i] = _convert(positional[i], parameter.real_type, parameter.N)
-    return tuple(positional), keywords
-
-
-def _convert(value: Any, kind: Any, size: int | None = None) -> Any:
-    """A value as the dispatcher holds it for a parameter of a type."""
-    if value is None or isinstance(value, TensorInput):
-        return value
-    name = kind.kind()
-    if name == "OptionalType":
-        return _convert(value, kind.getElementType(), size)
-    if name == "ListType":
-        element = kind.getElementType()
-        if not isinstance(value, list | tuple):
-            if size is None:
-                raise NotDirect
-            value = [value] * size
-        return [_convert(one, element) for one in value]
-    if name in ("IntType", "SymIntType"):
-        return int(value)
-    if name == "FloatType":
-        return float(value)
-    if name == "BoolType":
-        return bool(value)
-    if name == "DeviceObjType":
-        return torch.device(value)
-    if isinstance(value, int) and not isinstance(value, bool) and name in _ENUMERATIONS:
-        # A default is shown as the number that stands for it.
-        raise NotDirect
-    return value
-
-
-_ENUMERATIONS = {"ScalarTypeType", "LayoutType", "MemoryFormatType"}
-
-
-def _same(value: Any, default: Any, kind: Any) -> bool:
-    """Whether the dispatcher takes a converted value for the default."""
-    if value is None or default is None:
-        return value is default
-    default = _convert(default, kind, len(value) if isinstance(value, list) else None)
-    if isinstance(value, list):
-        return (
-            isinstance(default, list)
-            and len(value) == len(default)
-            and all(type(a) is type(b) and a == b for a, b in zip(value, default, strict=True))
-        )
-    return type(value) is type(default) and bool(value == default)
-
-
-def _program(captured: Sequence[CapturedCall | TracedCall]) -> torch.export.ExportedProgram:
+def _program(captured: Sequence[DirectCall | TracedCall]) -> torch.export.ExportedProgram:
     graph = torch.fx.Graph()
     inputs: list[torch.fx.Node] = []
     places = []
@@ -407,49 +331,3 @@ def _describe(node: torch.fx.Node, target: Any, value: Any) -> None:
     node.meta["val"] = value
     node.meta["nn_module_stack"] = {"L__self__": ("", "harness.convert.OperatorCalls")}
     node.meta["torch_fn"] = (f"{target.__name__}_1", f"{type(target).__name__}.{target.__name__}")
-
-
-def assemble_program(
-    graph: torch.fx.Graph,
-    inputs: Sequence[InputSpec],
-    outputs: Sequence[torch.fx.Node],
-    tensors: Sequence[torch.Tensor],
-    constants: Mapping[str, torch.Tensor],
-) -> torch.export.ExportedProgram:
-    """An exported program of a graph, as `torch.export` would hold it.
-
-    Args:
-        graph: Complete.
-        inputs: What each of its placeholders is.
-        outputs: The nodes that it returns.
-        tensors: What it is called with, as one variadic argument: one for each user's input.
-        constants: Those that inputs stand for.
-    """
-    module = torch.fx.GraphModule(torch.nn.Module(), graph)
-    module.meta["inline_constraints"] = {}
-    module.meta[_DIRECT] = not constants
-    signature = ExportGraphSignature(
-        list(inputs),
-        [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in outputs],
-    )
-    call = part("module_call")(
-        fqn="",
-        signature=part("module_call_signature")(
-            inputs=[],
-            outputs=[],
-            in_spec=pytree.tree_structure((tuple(tensors), {})),
-            out_spec=pytree.tree_structure(tuple(outputs)),
-            forward_arg_names=[spec.arg.name for spec in inputs if spec.kind is InputKind.USER_INPUT],
-        ),
-    )
-    return torch.export.ExportedProgram(
-        root=module,
-        graph=graph,
-        graph_signature=signature,
-        state_dict={},
-        range_constraints={},
-        module_call_graph=[call],
-        example_inputs=(tuple(tensors), {}),
-        constants=dict(constants),
-        verifiers=[part("training_verifier")],
-    )

@@ -20,9 +20,12 @@ from typing import Any
 import onnx
 import torch
 
+from harness.convert.converter import ExportRequest
+from harness.convert.direct_program import CapturedCalls
 from harness.convert.kept_constants import KeptExport, kept as kept_constants, learned
+from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.convert.torch_private import PARTS, changes, quiet
-from harness.core import describe_error, with_causes
+from harness.core import TENSOR_PLACE, BoundCall, OpOverload, describe_error, with_causes
 
 
 @dataclass(frozen=True)
@@ -100,18 +103,32 @@ class _Calls(torch.nn.Module):
         return tuple(call(value) for call, value in zip(self._operators, inputs, strict=True))
 
 
-def _export(*operators: Callable[..., Any], table: dict[Any, Any] | None = None) -> onnx.ModelProto:
-    program = torch.onnx.export(
-        _Calls(*operators).eval(),
-        tuple(torch.ones(2, 3) for _ in operators),
+def _export_built(*operators: OpOverload) -> onnx.ModelProto:
+    calls = [OperatorCall(BoundCall(operator, (TENSOR_PLACE,), ()), 1, 1) for operator in operators]
+    names = tuple(map(str, range(len(calls))))
+    inputs = tuple(torch.ones(2, 3) for _ in calls)
+    request = ExportRequest(
+        program=OperatorCalls(calls), inputs=inputs, input_names=names, output_names=names
+    )
+    return _export(*operators, program=CapturedCalls(request).program())
+
+
+def _export(
+    *operators: Callable[..., Any],
+    table: dict[Any, Any] | None = None,
+    program: torch.export.ExportedProgram | None = None,
+) -> onnx.ModelProto:
+    exported = torch.onnx.export(
+        _Calls(*operators).eval() if program is None else program,
+        tuple(torch.ones(2, 3) for _ in operators) if program is None else (),
         input_names=[f"x{i}" for i in range(len(operators))],
         output_names=[f"y{i}" for i in range(len(operators))],
         custom_translation_table=table,
         dynamo=True,
         verbose=False,
     )
-    assert program is not None
-    model: onnx.ModelProto = program.model_proto
+    assert exported is not None
+    model: onnx.ModelProto = exported.model_proto
     return model
 
 
@@ -119,14 +136,15 @@ def _graph_differences() -> Iterator[str]:
     """Whether an operator that is converted as it is and one that is taken apart get their public graphs.
 
     One public export of both costs half of two. Kept constants treat a program in which nothing is taken
-    apart in another way, so that the first operator is exported alone too.
+    apart in another way, so that the first operator is exported alone too. A program that is built rather
+    than captured is the third way.
     """
     whole, apart = torch.ops.aten.relu.default, torch.ops.aten.hardshrink.default
     try:
         with learned():
             public = _export(whole, apart)
         with kept_constants():
-            both, alone = _export(whole, apart), _export(whole)
+            both, alone, built = _export(whole, apart), _export(whole), _export_built(whole, apart)
     except Exception as error:
         yield f"its self-test fails: {describe_error(error).splitlines()[0]}"
         return
@@ -134,6 +152,8 @@ def _graph_differences() -> Iterator[str]:
         yield f"{apart} gets another graph with kept constants"
     if _lines(public, "y0") != _lines(alone, "y0"):
         yield f"{whole} gets another graph with kept constants"
+    if _lines(public) != _lines(built):
+        yield f"{whole} and {apart} get another graph when their program is built"
 
 
 def _lines(model: onnx.ModelProto, output: str | None = None) -> list[bytes]:

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch.export.graph_signature import OutputKind
 
 from harness.convert.quick_decomposition import decompose_directly
 from harness.convert.quick_passes import quick_passes
@@ -77,11 +78,13 @@ class KeptExport:
             target = node.target
             if isinstance(target, OpOverload) and part("dispatch")(node, registry)[0] is None:
                 lacking[node] = str(target)
-            else:
-                inherited = next((lacking[n] for n in node.all_input_nodes if n in lacking), None)
-                if inherited is not None and node.op != "output":
+            elif node.op != "output" and not _is_token(node):
+                inherited = next((lacking[n] for n in _inputs(node) if n in lacking), None)
+                if inherited is not None:
                     lacking[node] = inherited
-        return [lacking.get(result, "") for result in _results(program.graph)]
+        kinds = [spec.kind for spec in program.graph_signature.output_specs]
+        returned = zip(_results(program.graph), kinds, strict=True)
+        return [lacking.get(result, "") for result, kind in returned if kind is OutputKind.USER_OUTPUT]
 
     def decompose(self, program: Any, registry: Any) -> Any:
         """What replaces the exporter's function: decompose where that changes something, note the result."""
@@ -93,6 +96,22 @@ class KeptExport:
         if self._parts == "before":
             raise OnlyDecomposed
         return program
+
+
+#: What PyTorch makes of a call with a side effect: it takes a token and the call, and returns a token first.
+_EFFECT = "with_effects"
+
+
+def _inputs(node: torch.fx.Node) -> Sequence[torch.fx.Node]:
+    """What a node is computed from: not the token that only says which effect comes first."""
+    if str(node.target) == _EFFECT:
+        return [n for n in node.all_input_nodes if n is not node.args[0]]
+    return node.all_input_nodes
+
+
+def _is_token(node: torch.fx.Node) -> bool:
+    source = node.args[0] if node.target is operator.getitem else None
+    return isinstance(source, torch.fx.Node) and str(source.target) == _EFFECT and not node.args[1]
 
 
 def _results(graph: torch.fx.Graph) -> Sequence[Any]:

@@ -17,13 +17,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 
 from harness.convert.converter import ExportRequest, PartialResult, UnsupportedOperator
-from harness.convert.direct_program import (
-    CapturedCall,
-    CapturedCalls,
-    NotDirect,
-    TracedCall,
-    assemble_program,
-)
+from harness.convert.direct_program import CapturedCalls, DirectCall, TracedCall
+from harness.convert.dispatched_arguments import NotDirect
+from harness.convert.exported_graph import ancestors, assemble_program
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import quiet
 from harness.core import with_causes
@@ -80,6 +76,10 @@ class PartialExport:
         traced: list[int] = []
         failing: list[int] = []
         with quiet():
+            rewritten = [i for i in range(len(self._captured)) if self._captured.is_rewritten(i)]
+            if rewritten:
+                self._begin(rewritten)
+                self._captured.trace(rewritten)
             for index in range(len(self._captured)):
                 self._begin([index])
                 try:
@@ -122,9 +122,23 @@ class PartialExport:
                 parts = ProgramParts(decomposed, [self._captured.capture(index) for index in some])
                 yield from self._translated(some, parts, lacking)
             else:
-                yield from (PartialResult(calls=(index,)) for index in some)
+                yield from self._uncut(some, lacking)
             del left[: len(some)]
             size = len(left)
+
+    def _uncut(self, calls: Sequence[int], lacking: Sequence[str]) -> Iterator[PartialResult]:
+        """Export calls of a program that cannot be cut one by one."""
+        results = iter(lacking)
+        failures: dict[str, Exception] = {}
+        for index in calls:
+            operator = next(filter(None, [next(results) for _ in self._outputs[index]]), "")
+            if operator in failures:
+                yield PartialResult(calls=(index,), failure=failures[operator])
+                continue
+            result = self._alone(index, self._captured.program([index]), decomposed=False)
+            yield result
+            if operator and isinstance(result.failure, UnsupportedOperator):
+                failures[operator] = result.failure
 
     def _translated(
         self, calls: Sequence[int], parts: ProgramParts, lacking: Sequence[str]
@@ -228,7 +242,7 @@ class ProgramParts:
         results: Of each call, the places of its results among those of the program.
     """
 
-    def __init__(self, program: ExportedProgram, calls: Sequence[CapturedCall | TracedCall]) -> None:
+    def __init__(self, program: ExportedProgram, calls: Sequence[DirectCall | TracedCall]) -> None:
         self._program = program
         self._calls = calls
         self._outputs = _returned(program)
@@ -250,7 +264,7 @@ class ProgramParts:
     def of(self, places: Sequence[int]) -> ExportedProgram:
         """The program of some calls, with names as if they had been captured by themselves."""
         outputs = [self._outputs[i] for place in places for i in self.results[place]]
-        needed = _ancestors(outputs)
+        needed = ancestors(outputs)
         graph = torch.fx.Graph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
         specs = []
@@ -282,14 +296,3 @@ class ProgramParts:
         used = {spec.target for spec in specs if spec.target is not None}
         kept = {name: value for name, value in self._program.constants.items() if name in used}
         return assemble_program(graph, specs, returned, tensors, kept)
-
-
-def _ancestors(nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
-    found: set[torch.fx.Node] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack += node.all_input_nodes
-    return found

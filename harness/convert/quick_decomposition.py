@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from harness.convert.direct_program import assemble_program, is_direct, is_functional
+from harness.convert.exported_graph import assemble_program, is_direct, is_functional
 from harness.convert.torch_private import part, replaceable
 from harness.core import python_dispatcher, pytree
 

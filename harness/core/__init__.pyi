@@ -81,6 +81,7 @@ from .snippet import (
     numpy_exchange as numpy_exchange,
 )
 from .tensors import (
+    TENSOR_PLACE as TENSOR_PLACE,
     BoundCall as BoundCall,
     bind as bind,
     build_tensor as build_tensor,

@@ -99,12 +99,12 @@ class BoundCall:
         return [_fill(a, supply) for a in self.positional], {n: _fill(a, supply) for n, a in self.keywords}
 
 
-#: Where a tensor goes.
-_SLOT = object()
+#: Where a tensor goes among the arguments of a `BoundCall`.
+TENSOR_PLACE = object()
 
 
 def _fill(argument: Any, supply: Iterator[Any]) -> Any:
-    if argument is _SLOT:
+    if argument is TENSOR_PLACE:
         return next(supply)
     if isinstance(argument, list):
         return [_fill(element, supply) for element in argument]
@@ -113,7 +113,7 @@ def _fill(argument: Any, supply: Iterator[Any]) -> Any:
 
 def _template(argument: Argument) -> Any:
     if isinstance(argument, TensorSpec):
-        return _SLOT
+        return TENSOR_PLACE
     if isinstance(argument, tuple):
         return [_template(element) for element in argument]
     if isinstance(argument, Enumerated):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from harness.compare import Outcome, Stage
-from harness.convert import Converter, ConvertsParts, ExportRequest, RuleBook, UnsupportedOperator
+from harness.convert import Converter, ExportRequest, RuleBook, UnsupportedOperator, goes_on
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import Reference
 from harness.execute.run_steps import StepFailure, check_model, check_opset, emitted_opset
@@ -137,8 +137,9 @@ class BatchExport:
     def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
         parts = None
-        if len(members) > 1 and isinstance(self._converter, ConvertsParts):
-            parts = self._converter.convert_parts(
+        converter = goes_on(self._converter)
+        if len(members) > 1 and converter is not None:
+            parts = converter.convert_parts(
                 self._request(members),
                 lambda calls: self._announce(Step(Stage.CONVERT, None, keys_of([members[i] for i in calls]))),
             )
