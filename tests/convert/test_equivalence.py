@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 
 import onnx
@@ -11,7 +12,7 @@ import pytest
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import find_converter
+from harness.convert.converter import Converter, PartialResult, find_converter, goes_on
 from harness.core.invocation import Invocation
 from harness.core.tensors import bind, build_tensors
 from harness.execute.program import Exportable, export_request
@@ -131,13 +132,28 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
     ][:count]
     assert len(members) == count
     entry = find_converter(converter)
-    batch = entry.create(False).convert(export_request(members, opset=None, dynamic=False))
+    batched = cut_models(entry.create(False), members)
     public = entry.create(True)
     for member in members:
         invocation = groups[member.index].exported
-        cut = extract(batch, member.input_names, member.output_names)
+        cut = batched[member.index]
         alone = public.convert(export_request([exportable(0, invocation)], opset=None, dynamic=False))
         assert Canonical(cut).lines == Canonical(alone).lines, str(invocation)
+
+
+def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:
+    """By their indices the graphs of members that are exported together, as the harness does it."""
+    request = export_request(members, opset=None, dynamic=False)
+    persistent = goes_on(converter)
+    parts = persistent.convert_parts(request, lambda calls: None) if persistent else None
+    models = {}
+    for part in parts or (PartialResult(tuple(range(len(members)))),):
+        some = [members[i] for i in part.calls]
+        assert part.failure is None
+        model = part.model or converter.convert(export_request(some, opset=None, dynamic=False))
+        models.update({m.index: extract(model, m.input_names, m.output_names) for m in some})
+    assert models.keys() == {m.index for m in members}
+    return models
 
 
 class Canonical:
