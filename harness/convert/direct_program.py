@@ -28,7 +28,7 @@ from harness.convert.dispatched_arguments import NotDirect, TensorInput, as_disp
 from harness.convert.exported_graph import ancestors, assemble_program, is_functional
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import node_name, part, quiet
-from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher
+from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher 
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,11 @@ class CapturedCalls:
 
     def __init__(self, request: ExportRequest) -> None:
         assert isinstance(request.program, OperatorCalls)
-        self._mode = part("fake_mode")(
-            shape_env=part("shape_environment")(), allow_non_fake_inputs=True, export=True
-        )
+        # A kernel that reads values fails, as it does in `torch.export`.
+        with part("capture_settings")(fake_tensor_allow_unsafe_data_ptr_access=False):
+            self._mode = part("fake_mode")(
+                shape_env=part("shape_environment")(), allow_non_fake_inputs=True, export=True
+            )
         # Remembering what a call gives takes longer than making it, and no two are the same.
         self._mode.cache_enabled = False
         self._tensors = request.inputs

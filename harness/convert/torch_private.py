@@ -134,6 +134,7 @@ PARTS = {
         "(*, allow_fallback_kernels=Ellipsis, allow_non_fake_inputs=Ellipsis, shape_env=Ellipsis, "
         "static_shapes=Ellipsis, export=Ellipsis)",
     ),
+    "capture_settings": PrivatePart("torch._functorch.config", "patch", "method"),
     "shape_environment": PrivatePart("torch.fx.experimental.symbolic_shapes", "ShapeEnv", "ShapeEnv"),
     "module_call": PrivatePart(
         "torch.export.exported_program", "ModuleCallEntry", "(fqn, signature=Ellipsis)"
