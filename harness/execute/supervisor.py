@@ -2,7 +2,7 @@
 
 A crash, a hang or a runaway allocation costs the guilty case its verdict and everything else
 nothing: what was reported before it stands, the cases under way are halved until the guilty one is
-alone, and the rest goes on in a fresh process.
+alone (after a hang each is tried alone at once), and the rest goes on in a fresh process.
 """
 
 from __future__ import annotations
@@ -193,6 +193,9 @@ def _after_death(
             if (case, backend) not in done
         ]
         done = done | {(r.case, r.backend) for r in guilty}
+    elif death.outcome is Outcome.TIMEOUT:
+        # Each half that holds the guilty case would be waited for as long again.
+        split = [{suspect} for suspect in suspects]
     else:
         middle = len(suspects) // 2
         split = [set(suspects[:middle]), set(suspects[middle:])]
