@@ -28,7 +28,7 @@ from harness.convert.dispatched_arguments import NotDirect, TensorInput, as_disp
 from harness.convert.exported_graph import ancestors, assemble_program, is_functional
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import node_name, part, quiet
-from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher 
+from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher
 
 
 @dataclass(frozen=True)

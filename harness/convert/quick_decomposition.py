@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.exported_graph import assemble_program, is_direct, is_functional
 from harness.convert.torch_private import part, replaceable
-from harness.core import python_dispatcher, pytree
+from harness.core import is_composite, python_dispatcher, pytree
 
 
 @cache
@@ -56,10 +56,21 @@ def decompose_directly(
     except Exception:
         # It says why once more, in the words that a user would read.
         return None
-    if not all(map(is_functional, graph.nodes)):
+    own = {node.target for node in program.graph.nodes}
+    if not all(is_functional(node) and not _differs(node, own) for node in graph.nodes):
         return None
     graph.eliminate_dead_code()
     return _renamed(graph, inputs, program)
+
+
+def _differs(node: torch.fx.Node, own: set[Any]) -> bool:
+    """Whether PyTorch's own way may give another node.
+
+    It keeps fewer composite operators within others, and takes conjugates, which are made when they are read,
+    for what they are.
+    """
+    target = node.target
+    return (is_composite(target) and target not in own) or "conj" in str(target)
 
 
 def _fake_mode(program: ExportedProgram) -> Any:
