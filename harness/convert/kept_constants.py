@@ -70,7 +70,7 @@ class KeptExport:
 
     def lacking(self) -> list[str]:
         """The operator without ONNX function that each result of the program needs, the first one; "" for
-        none."""
+        none. An empty list where results come in a form that is not known."""
         assert self._decomposed is not None
         program, registry = self._decomposed
         lacking: dict[torch.fx.Node, str] = {}
@@ -82,9 +82,15 @@ class KeptExport:
                 inherited = next((lacking[n] for n in _inputs(node) if n in lacking), None)
                 if inherited is not None:
                     lacking[node] = inherited
+        results = _results(program.graph)
         kinds = [spec.kind for spec in program.graph_signature.output_specs]
-        returned = zip(_results(program.graph), kinds, strict=True)
-        return [lacking.get(result, "") for result, kind in returned if kind is OutputKind.USER_OUTPUT]
+        if len(results) != len(kinds):
+            return []
+        return [
+            lacking.get(result, "")
+            for result, kind in zip(results, kinds, strict=True)
+            if kind is OutputKind.USER_OUTPUT
+        ]
 
     def decompose(self, program: Any, registry: Any) -> Any:
         """What replaces the exporter's function: decompose where that changes something, note the result."""
