@@ -73,21 +73,23 @@ class KeptExport:
         none. An empty list where results come in a form that is not known."""
         assert self._decomposed is not None
         program, registry = self._decomposed
-        lacking: dict[torch.fx.Node, str] = {}
-        for node in program.graph.nodes:
+        # The exporter stops at the first one in the graph's order, whichever stands nearest to a result.
+        lacking: dict[torch.fx.Node, tuple[int, str]] = {}
+        for place, node in enumerate(program.graph.nodes):
+            if node.op == "output" or _is_token(node):
+                continue
+            found = [lacking[n] for n in _inputs(node) if n in lacking]
             target = node.target
             if isinstance(target, OpOverload) and part("dispatch")(node, registry)[0] is None:
-                lacking[node] = str(target)
-            elif node.op != "output" and not _is_token(node):
-                inherited = next((lacking[n] for n in _inputs(node) if n in lacking), None)
-                if inherited is not None:
-                    lacking[node] = inherited
+                found.append((place, str(target)))
+            if found:
+                lacking[node] = min(found)
         results = _results(program.graph)
         kinds = [spec.kind for spec in program.graph_signature.output_specs]
         if len(results) != len(kinds):
             return []
         return [
-            lacking.get(result, "")
+            lacking.get(result, (0, ""))[1]
             for result, kind in zip(results, kinds, strict=True)
             if kind is OutputKind.USER_OUTPUT
         ]
