@@ -50,3 +50,9 @@ from .run_diff import (
     version_changes as version_changes,
     why as why,
 )
+from .run_request import (
+    RunRequest as RunRequest,
+    last_alike as last_alike,
+    requested as requested,
+    shown_first as shown_first,
+)
