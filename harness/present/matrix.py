@@ -1,4 +1,4 @@
-"""Operators × (converter, backend): how many cases passed, worst operators first."""
+"""Operators × (converter, backend): how many ordinary and edge cases passed, worst operators first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from rich import box
@@ -14,13 +14,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from harness.analyse import ORDINARY_COLUMNS, ordinary_rows
 from harness.compare import Outcome
 from harness.core import count, shown
 
 #: Converter and backend.
 Column: TypeAlias = tuple[str, str]
 
-COLUMNS = ("overload", "converter", "backend", "outcome", "blame")
+_COUNTED = ("overload", "converter", "backend", "outcome", "blame")
+COLUMNS = (*_COUNTED, *ORDINARY_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,15 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class Row:
-    """One operator."""
+    """One operator: all its cases, and the ordinary and the edge ones of them alone.
+
+    `harness.analyse.ordinary_use` says which these are.
+    """
 
     overload: str
     cells: Mapping[Column, MatrixCell]
+    ordinary: Mapping[Column, MatrixCell]
+    edge: Mapping[Column, MatrixCell]
 
     @cached_property
     def failing(self) -> bool:
@@ -94,30 +101,51 @@ class Row:
         return all(cell.passes and cell.passes == cell.total for cell in self.cells.values())
 
     @cached_property
-    def badness(self) -> tuple[float, int, float]:
-        """Sorts worst first: share of failures, their number, share of cases that did not pass."""
-        total = sum(cell.total for cell in self.cells.values())
-        failures = sum(cell.failures for cell in self.cells.values())
-        passes = sum(cell.passes for cell in self.cells.values())
-        return -failures / max(total, 1), -failures, passes / max(total, 1)
+    def badness(self) -> tuple[float, float, int, float]:
+        """Sorts worst first: share of failures among ordinary cases, then among all, their number, share of
+        cases that did not pass."""
+        total, failures, passes = _summed(self.cells.values())
+        drawn, failing, _ = _summed(self.ordinary.values())
+        return -failing / max(drawn, 1), -failures / max(total, 1), -failures, passes / max(total, 1)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All operators, worst first."""
+    """All operators, worst first, and their sums: `totals` of all cases, `ordinary` and `edge` of those."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     totals: Mapping[Column, MatrixCell]
+    ordinary: Mapping[Column, MatrixCell]
+    edge: Mapping[Column, MatrixCell]
 
 
 def matrix(verdicts: pa.Table) -> Matrix:
     """Count a record's rows; only the columns `COLUMNS` are looked at."""
-    columns = verdicts.select(COLUMNS).unify_dictionaries()
-    counted = columns.group_by(list(COLUMNS)).aggregate([([], "count_all")])
+    columns = verdicts.select(_COUNTED).unify_dictionaries()
+    columns = columns.append_column("ordinary", pa.array(ordinary_rows(verdicts)))
+    counted = columns.group_by([*_COUNTED, "ordinary"]).aggregate([([], "count_all")]).to_pylist()
+    overloads = {row["overload"] for row in counted}
+    ordinary = [row for row in counted if row["ordinary"]]
+    edge = [row for row in counted if not row["ordinary"]]
+    (all_, totals), (usual, ordinary_totals), (rare, edge_totals) = map(_counted, (counted, ordinary, edge))
+    rows = [Row(name, all_[name], usual.get(name, {}), rare.get(name, {})) for name in overloads]
+    return Matrix(
+        columns=tuple(sorted(totals)),
+        rows=tuple(sorted(rows, key=lambda row: (*row.badness, row.overload))),
+        totals=totals,
+        ordinary=ordinary_totals,
+        edge=edge_totals,
+    )
+
+
+def _counted(
+    rows: Iterable[Mapping[str, Any]],
+) -> tuple[dict[str, dict[Column, MatrixCell]], dict[Column, MatrixCell]]:
+    """The cells of each operator, and their sums."""
     by_cell: defaultdict[tuple[str, Column], Counter[Outcome | None]] = defaultdict(Counter)
     totals: defaultdict[Column, Counter[Outcome | None]] = defaultdict(Counter)
-    for row in counted.to_pylist():
+    for row in rows:
         column = row["converter"], row["backend"]
         outcome = None if row["blame"] == "spec" else Outcome(row["outcome"])
         by_cell[row["overload"], column][outcome] += row["count_all"]
@@ -125,12 +153,7 @@ def matrix(verdicts: pa.Table) -> Matrix:
     by_row: defaultdict[str, dict[Column, MatrixCell]] = defaultdict(dict)
     for (overload, column), outcomes in by_cell.items():
         by_row[overload][column] = _cell(outcomes)
-    rows = [Row(overload, cells) for overload, cells in by_row.items()]
-    return Matrix(
-        columns=tuple(sorted(totals)),
-        rows=tuple(sorted(rows, key=lambda row: (*row.badness, row.overload))),
-        totals={column: _cell(outcomes) for column, outcomes in totals.items()},
-    )
+    return by_row, {column: _cell(outcomes) for column, outcomes in totals.items()}
 
 
 def render(counts: Matrix, limit: int = 20) -> RenderableType:
@@ -139,18 +162,38 @@ def render(counts: Matrix, limit: int = 20) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
     table.add_column("operator", footer=f"all {count(len(counts.rows), 'operator')}", overflow="fold")
     for column in counts.columns:
-        total = counts.totals[column]
-        heading = Text("\n").join(shown(word) for word in column)
-        table.add_column(
-            heading, footer=Text(str(total), style=total.style), justify="right", overflow="fold"
-        )
+        names = [shown(word) for word in column]
+        for heading, totals in (
+            ([*names, Text("ordinary")], counts.ordinary),
+            ([Text(), Text(), Text("edge")], counts.edge),
+        ):
+            table.add_column(
+                Text("\n").join(heading), footer=_total(totals.get(column)), justify="right", overflow="fold"
+            )
     for row in open_rows[:limit]:
-        cells = (row.cells.get(column) for column in counts.columns)
+        cells = (part.get(column) for column in counts.columns for part in (row.ordinary, row.edge))
         table.add_row(
             shown(row.overload),
             *(Text("-") if cell is None else Text(str(cell), style=cell.style) for cell in cells),
         )
     return Group(table, *_footnotes(counts.rows, open_rows[limit:]))
+
+
+def _total(cell: MatrixCell | None) -> Text:
+    """A sum under its column: the share that passes, and of how many."""
+    if cell is None:
+        return Text("-")
+    return Text(f"{percent(cell.passes, cell.total)}\n{cell}", style=cell.style)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share for people: 100% is exactly all, and 0% exactly none; ``-`` of nothing."""
+    if not whole:
+        return "-"
+    share = 100 * part / whole
+    if 0 < part < whole:
+        share = min(99.9, max(0.1, share))
+    return f"{share:.{0 if part in (0, whole) else 1}f}%"
 
 
 def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
@@ -165,6 +208,12 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
         yield Text(
             f"{count(passing, 'operator')} not shown: every case passed in every column", style="green"
         )
+
+
+def _summed(cells: Iterable[MatrixCell]) -> tuple[int, int, int]:
+    """Cases that could have passed, failures, passes."""
+    there = list(cells)
+    return sum(c.total for c in there), sum(c.failures for c in there), sum(c.passes for c in there)
 
 
 def _cell(outcomes: Mapping[Outcome | None, int]) -> MatrixCell:

@@ -18,7 +18,7 @@ from harness.execute import model_word
 from harness.gate import compare_runs
 from harness.present import counts, matrix, rejections, run_changes as changes
 from harness.present.reproduce import command, shown_path
-from harness.record import ResultsError, layout, read_minimal, read_run_info, store
+from harness.record import ResultsError, layout, numbered_column, read_minimal, read_run_info, store
 
 _COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 
@@ -55,7 +55,7 @@ def summary_text(
 
 
 def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> Iterator[RenderableType]:
-    rows = store.read(results_dir, _COLUMNS)
+    rows = store.read(results_dir, _COLUMNS, encoded=True).unify_dictionaries()
     where = shown_path(results_dir, cwd)
     if not rows.num_rows:
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
@@ -107,7 +107,7 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         yield known_issues.render(gone)
     for note in read_run_info(results_dir).notes:
         yield Text(plain(note), style="yellow", no_wrap=True)
-    cases = pc.count_distinct(rows["case_id"]).as_py()
+    cases = len(numbered_column(rows["case_id"])[1])
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",

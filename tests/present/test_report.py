@@ -74,11 +74,29 @@ def test_matrix_counts_passes_worst_operator_first() -> None:
     assert [row.overload for row in found.rows] == ["aten.sub.Tensor", "aten.celu.default", "aten.add.Tensor"]
     printed = text(matrix.render(found))
     assert [line.split() for line in printed.splitlines() if line.startswith("aten.")] == [
-        ["aten.sub.Tensor", "1/2", "2/2"],
-        ["aten.celu.default", "3/4", "4/4"],
+        ["aten.sub.Tensor", "-", "1/2", "-", "2/2"],
+        ["aten.celu.default", "-", "3/4", "-", "4/4"],
     ]
     assert "1 operator not shown: every case passed in every column" in printed
+    assert "80.0%" in printed
     assert "8/10" in printed
+
+
+def test_ordinary_cases_come_first_and_say_which_operator_is_worst() -> None:
+    rows = [mismatch(n, "aten.edge.default") for n in range(5)]
+    rows += [verdict(5, "aten.edge.default", 2), mismatch(6, "aten.common.default", 2)]
+    rows += [verdict(n, "aten.common.default", 3) for n in (7, 8)]
+    found = matrix_of(*rows)
+    printed = text(matrix.render(found)).splitlines()
+    assert printed[2].split() == ["operator", "ordinary", "edge"]
+    assert [line.split() for line in printed if line.startswith("aten.")] == [
+        ["aten.common.default", "2/3", "-"],
+        ["aten.edge.default", "1/1", "0/5"],
+    ]
+    assert [line.split() for line in printed[-2:]] == [
+        ["all", "2", "operators", "75.0%", "0%"],
+        ["3/4", "0/5"],
+    ]
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.PASS])
