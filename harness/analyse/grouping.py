@@ -18,13 +18,14 @@ from rich.text import Text
 from harness.analyse.coded_rows import CodedRows
 from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause
 from harness.analyse.known_issues import KnownIssue, call as call
+from harness.analyse.ordinary_failures import OrdinaryFailures, ordinary_failures
 from harness.compare import Outcome, Stage
 from harness.core import count, listed, plain, shown
 from harness.record import Minimal, Numbers
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage"),
-    *("outcome", "blame", "evidence", "signature", "message", "invocation"),
+    *("outcome", "blame", "evidence", "signature", "message", "invocation", "structure_id"),
 )
 FAILURES = [str(outcome) for outcome in Outcome if outcome.is_failure]
 FAILED = pc.field("outcome").isin(FAILURES)
@@ -32,7 +33,8 @@ FAILED = pc.field("outcome").isin(FAILURES)
 _PLACE = ("case_id", "converter", "backend")
 
 #: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
-#: but is noticed; an error is noticed and explained; a declared gap comes last.
+#: but is noticed; an error is noticed and explained; a declared gap comes last. Of one kind, failures that
+#: ordinary use meets come before those of edge cases.
 SEVERITY = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 #: Nobody's defect: the specification leaves the result open.
@@ -55,6 +57,7 @@ class FailureGroup:
         case_id: The smallest case: fewest tensor elements, then shortest JSON.
         invocation: The smallest case's, JSON.
         message: The smallest case's failure in its own words.
+        ordinary: Those of its cases that are ordinary use of their operator; None where all are edge cases.
         minimal: What a case of the group was shrunk to; None where none was.
         known: Entries of the list of known defects that match.
         causes: What `harness.analyse.failure_key.cause_of` says of its rows: several where one wrong model
@@ -77,6 +80,7 @@ class FailureGroup:
     case_id: str
     invocation: str
     message: str
+    ordinary: OrdinaryFailures | None = None
     minimal: Minimal | None = None
     known: tuple[KnownIssue, ...] = ()
     causes: frozenset[Cause] = frozenset()
@@ -86,9 +90,14 @@ class FailureGroup:
         """The smallest invocation as a person would write it."""
         return call(self.minimal.invocation if self.minimal else self.invocation)
 
+    @property
+    def ordinary_cases(self) -> int:
+        """How many of its cases are ordinary use of their operator."""
+        return self.ordinary.cases if self.ordinary else 0
+
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data, as ``conformance failures --json`` prints it."""
-        names = ("outcome", "stage", "blame", "cause", "cases")
+        names = ("outcome", "stage", "blame", "cause", "cases", "ordinary_cases")
         spread = ("overloads", "dtypes", "converters", "backends")
         smallest = ("case_id", "converter", "backend", "signature", "message", "evidence", "invocation")
         return {
@@ -150,7 +159,8 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
     yield Text.assemble(
         f"{number:>3} ",
         (str(group.outcome), "bold red"),
-        f" at {group.stage}, {plain(path)}, {count(group.cases, 'case')}, ",
+        f" at {group.stage}, {plain(path)}, {count(group.cases, 'case')}",
+        f" ({group.ordinary_cases:,} ordinary), " if group.ordinary else ", ",
         plain(listed(group.dtypes, 6)),
         *blame,
     )
@@ -195,6 +205,7 @@ def failure_groups(
     matching = _matching(rows, cause, known)
     spread = {name: _spread(rows, group, name) for name in ("overload", "dtype", "converter", "backend")}
     cases = _distinct(group, rows.numbers("case_id"))
+    ordinary = ordinary_failures(rows, group)
     found = [
         FailureGroup(
             converter=row["converter"],
@@ -213,6 +224,7 @@ def failure_groups(
             case_id=row["case_id"],
             invocation=row["invocation"],
             message=row["message"],
+            ordinary=ordinary.get(number),
             minimal=min(
                 shrunk[number], key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None
             ),
@@ -309,4 +321,4 @@ def _severity(outcome: str) -> int:
 
 def _badness(group: FailureGroup) -> tuple[Any, ...]:
     where = group.overloads[0], group.converter, group.backend, group.signature
-    return group.blame == SPEC, _severity(group.outcome), -group.cases, *where
+    return group.blame == SPEC, _severity(group.outcome), not group.ordinary, -group.cases, *where

@@ -208,6 +208,20 @@ def test_silently_wrong_numbers_come_first_and_gaps_last() -> None:
     assert set(failures.SEVERITY) == {outcome for outcome in Outcome if outcome.is_failure}
 
 
+def test_of_one_kind_failures_of_ordinary_use_come_first() -> None:
+    rows = [mismatch(n, "aten.edge.default") for n in range(9)]
+    rows += [mismatch(20, "aten.common.default"), mismatch(21, "aten.common.default", 3)]
+    rows += [mismatch(22, "aten.common.default", 2, message="values: output 0[0]: expected 3, got 4")]
+    common, *edge = groups_of(*rows)
+    assert [group.overloads for group in edge] == [("aten.edge.default",)]
+    assert (common.cases, common.ordinary_cases, edge[0].ordinary) == (3, 2, None)
+    assert common.ordinary is not None
+    assert common.ordinary.case_id == f"{22:012x}"
+    assert common.ordinary.call == "aten.common.default(self=float32[2]=[0.5,0.5])"
+    assert common.ordinary.message == "values: output 0[0]: expected 3, got 4"
+    assert "3 cases (2 ordinary)" in text(failures.render([common]))
+
+
 def test_failures_say_how_many_they_leave_out() -> None:
     rows = [mismatch(n, f"aten.op{n}.default") for n in range(8)]
     rows += [verdict(9, outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="No rule")]
