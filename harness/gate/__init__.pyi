@@ -27,6 +27,7 @@ from .case_changes import (
     paired as paired,
 )
 from .comparands import (
+    NOTHING_COMPARED as NOTHING_COMPARED,
     BaselineComparison as BaselineComparison,
     Found as Found,
     ReportedDifference as ReportedDifference,
@@ -34,6 +35,7 @@ from .comparands import (
     compare_as_fits as compare_as_fits,
     comparison as comparison,
     find_side as find_side,
+    find_sides as find_sides,
     reported as reported,
 )
 from .golden.golden import Ending as Ending, Golden as Golden, GoldenKey as GoldenKey

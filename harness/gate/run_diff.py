@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.compare import SPEC, CaseKey
+from harness.gate.baseline.file import DRAWING
 from harness.gate.case_changes import (
     CHANGES,
     KEY_COLUMNS,
@@ -22,6 +23,7 @@ from harness.gate.case_changes import (
     case_keys,
     compare_cases,
 )
+from harness.gate.run_request import requested
 from harness.record import (
     Numbers,
     Vocabulary,
@@ -39,6 +41,7 @@ from harness.record import (
 COLUMNS = [
     *KEY_COLUMNS,
     *("overload", "shape_mode", "stage", "outcome", "signature", "blame", "message", "max_ulp_error", "rule"),
+    *("dtype", "source"),
 ]
 #: What makes a line of a report.
 _LINE = ("overload", "converter", "backend", "shape_mode")
@@ -97,12 +100,22 @@ class Diff:
         overloads: Those with a change, in the order of their names.
         versions: Name → (version before, version after) where they differ; "" for one that took no part.
         missing: What the second run was to run and did not, in one line: nothing is known of that.
+        options: What the two were asked for that differs: name → (before, after).
+        unasked: Cases of one run that the other was not asked for: `NEW` → of the second run, `GONE` → of
+            the first. They are no changes, and are not in `counts`.
     """
 
     counts: Mapping[ChangeKind, int]
     overloads: tuple[OverloadChanges, ...]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     missing: str = ""
+    options: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    unasked: Mapping[ChangeKind, int] = field(default_factory=dict)
+
+    @property
+    def compared(self) -> int:
+        """How many cases both runs have."""
+        return sum(n for kind, n in self.counts.items() if kind not in (ChangeKind.NEW, ChangeKind.GONE))
 
     @property
     def regressed(self) -> bool:
@@ -113,7 +126,7 @@ class Diff:
 def compare_runs(before: Path, after: Path) -> Diff:
     """What changed from the run `before` to the run `after`, by overload, converter, backend and shape mode.
 
-    What a run was to run and did not is no change.
+    What a run was to run and did not is no change, and neither is what it was not asked for.
     """
     there = completeness(after)
     lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
@@ -128,6 +141,15 @@ def compare_runs(before: Path, after: Path) -> Diff:
         numbers, operators = numbered_column(rows["overload"])
         of_lost = np.isin(operators.to_pylist(), list(names))[numbers]
         kept &= ~(of_lost[row] & (changes.change == CHANGES.index(kind)))
+    asked = {ChangeKind.NEW: requested(before), ChangeKind.GONE: requested(after)}
+    options = asked[ChangeKind.NEW].differences(asked[ChangeKind.GONE])
+    unasked = {}
+    for kind, request in asked.items():
+        # With other draws no single case is asked for.
+        asks = np.zeros(rows.num_rows, bool) if options.keys() & set(DRAWING) else request.asks(rows)
+        apart = kept & ~asks[row] & (changes.change == CHANGES.index(kind))
+        kept &= ~apart
+        unasked[kind] = int(apart.sum())
     change, was, now, row = (values[kept] for values in (changes.change, was, now, row))
     line = ordered_numbers([rows[name] for name in _LINE])[row]
     rules = [_rules(rows, line, side) for side in (was, now)]
@@ -151,7 +173,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
         found = OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason)
         overloads.append(found)
     total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
-    return Diff(total, tuple(overloads), versions, there.said)
+    return Diff(total, tuple(overloads), versions, there.said, options, unasked)
 
 
 def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:

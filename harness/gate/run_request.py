@@ -82,8 +82,8 @@ class RunRequest:
             "sources": (_listed(self.sources), _listed(other.sources)),
             **{name: (_said(self.budget, name), _said(other.budget, name)) for name in names},
         }
-        known = self.operators and other.operators
-        if self.full == other.full and (self.full or not known or self.operators == other.operators):
+        if self.full == other.full and (self.full or self.operators == other.operators):
+            # As operators are added and removed over time, runs of all of them stay of one kind.
             del pairs["operators"]
         # What one of the two does not say is no difference.
         return {name: (a, b) for name, (a, b) in pairs.items() if a and b and a != b}
@@ -93,7 +93,7 @@ class RunRequest:
         if self.full:
             return f"all {len(self.operators):,}" if self.operators else "all"
         some = sorted(self.operators)
-        return ", ".join(some) if 0 < len(some) <= 2 else f"{len(some):,} of them" if some else "a part"
+        return f"{len(some):,}" if len(some) > 2 else ", ".join(some) or "some"
 
 
 def requested(directory: Path, info: RunInfo | None = None) -> RunRequest:

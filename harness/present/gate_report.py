@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from harness.core import as_data, count, markdown_cell, plain
-from harness.gate import BaselineComparison, BaselineFinding, Draws, ReportedDifference
+from harness.gate import NOTHING_COMPARED, BaselineComparison, BaselineFinding, Draws, ReportedDifference
 
 _STYLES = {
     BaselineFinding.REGRESSION: "bold red",
@@ -46,7 +46,7 @@ def summary(found: BaselineComparison) -> str:
         for finding, n in found.counts.items()
         if finding is not BaselineFinding.NEW_FINDING
     ]
-    return ", ".join(parts) or "nothing differs"
+    return ", ".join(parts) or ("nothing differs" if found.compared else "nothing was compared")
 
 
 def _lines(
@@ -70,10 +70,14 @@ def _lines(
             yield Text(f"    and {len(lines) - limit} more")
     if found.missing:
         yield Text(f"  not checked: {plain(found.missing)}", style="bold red")
+    if not found.compared:
+        yield Text(f"  {NOTHING_COMPARED}", style="bold red")
     if found.worse:
         yield Text(f"  {found.worse} worse than expected" + (f": {advice}" if advice else ""))
-    elif not found.missing and not any(
-        finding is not BaselineFinding.NEW_FINDING for finding in found.counts
+    elif (
+        found.compared
+        and not found.missing
+        and not any(finding is not BaselineFinding.NEW_FINDING for finding in found.counts)
     ):
         yield Text("  nothing differs", style="green")
     yield from (Text(f"  {words}") for words in _within_chance(found))
@@ -111,6 +115,8 @@ def markdown(found: BaselineComparison, *, before: str, after: str, limit: int =
     lines.append(f"{summary(found)}; compared {_compared(found)}.")
     if found.missing:
         lines += ["", f"**Not checked**: {markdown_cell(found.missing)}.", ""]
+    if not found.compared:
+        lines += ["", f"**{NOTHING_COMPARED.capitalize()}.**", ""]
     lines += [f"{markdown_cell(words)}." for words in (*_options(found), *_within_chance(found))]
     if found.versions:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]

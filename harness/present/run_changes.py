@@ -27,15 +27,26 @@ def summary(found: Diff) -> str:
     parts = [
         f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, ChangeKind.UNCHANGED) if found.counts[kind]
     ]
-    return ", ".join(parts) or "no case in either"
+    return ", ".join(parts) or "no case is in both"
 
 
-def render(found: Diff, limit: int = 20) -> RenderableType:
-    """The comparison for a terminal, with at most `limit` lines of each kind of change."""
-    return Group(*_lines(found, limit))
+def not_requested(found: Diff) -> Iterator[str]:
+    """How many cases one of the runs has that the other was not asked for, a sentence for each run."""
+    for kind, has, lacks in ((ChangeKind.GONE, "first", "second"), (ChangeKind.NEW, "second", "first")):
+        if number := found.unasked.get(kind):
+            yield f"not requested in the {lacks} run: {count(number, 'case')} of the {has}"
 
 
-def _lines(found: Diff, limit: int) -> Iterator[RenderableType]:
+def render(found: Diff, title: str = "", limit: int = 20) -> RenderableType:
+    """The comparison for a terminal, with at most `limit` lines of each kind of change; `title` heads it."""
+    return Group(*_lines(found, title, limit))
+
+
+def _lines(found: Diff, title: str, limit: int) -> Iterator[RenderableType]:
+    if title:
+        yield Text(f"{plain(title)}: {count(found.compared, 'case')} in both", style="bold")
+    for name, (before, after) in found.options.items():
+        yield Text(f"{name}: {plain(before)} → {plain(after)}")
     for name, (before, after) in found.versions.items():
         yield Text(f"{plain(name)}: {plain(before) or 'absent'} → {plain(after) or 'absent'}")
     for kind in ORDER:
@@ -51,6 +62,7 @@ def _lines(found: Diff, limit: int) -> Iterator[RenderableType]:
             yield Text(f"  and {count(len(lines) - limit, 'more operator')}")
     if found.missing:
         yield Text(f"not checked: {plain(found.missing)}", style="bold red")
+    yield from map(Text, not_requested(found))
     yield Text(summary(found))
 
 
@@ -59,11 +71,13 @@ def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
     lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
     if found.missing:
         lines += ["", f"**Not checked**: {markdown_cell(found.missing)}."]
-    if found.versions:
+    for words in not_requested(found):
+        lines += ["", f"{words[0].upper()}{words[1:]}."]
+    if found.versions or found.options:
         lines += ["", "| | before | after |", "| --- | --- | --- |"]
         lines += [
             f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |"
-            for n, (a, b) in found.versions.items()
+            for n, (a, b) in (*found.options.items(), *found.versions.items())
         ]
     for kind in ORDER:
         rows = [line for line in found.overloads if line.counts.get(kind)]
@@ -102,7 +116,10 @@ def as_json(found: Diff) -> dict[str, Any]:
     """The comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
     return {
         "counts": {str(kind): found.counts[kind] for kind in ChangeKind},
+        "not_requested": {str(kind): number for kind, number in found.unasked.items()},
+        "compared": found.compared,
         "missing": found.missing,
+        "options": {name: {"before": a, "after": b} for name, (a, b) in found.options.items()},
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "overloads": [
             {

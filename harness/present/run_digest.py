@@ -84,8 +84,13 @@ class Digest:
 
     @property
     def red(self) -> bool:
-        """Whether something is worse or missing."""
-        return bool(self.worse) or not self.there.complete
+        """Whether something is worse or missing, or there is nothing to compare with."""
+        return bool(self.worse) or not self.there.complete or self._apart
+
+    @property
+    def _apart(self) -> bool:
+        """Whether it has nothing in common with what it was to be compared with."""
+        return self.found is not None and not self.found.compared
 
     @property
     def headline(self) -> str:
@@ -93,6 +98,8 @@ class Digest:
         parts = [] if self.there.complete else [self.there.said.partition(" (")[0]]
         if self.worse:
             parts.append(f"{self.worse:,} worse than {self.against}")
+        elif self._apart:
+            parts.append(f"it has nothing in common with {self.against}")
         elif self.against:
             parts.append("nothing else is worse" if parts else "nothing is worse")
         else:
@@ -121,14 +128,15 @@ def digest(run: Path, against: str | None = None) -> Digest:
         read_minimal(run),
         known_issues.read_known_issues(),
     )
-    side = find_side(against) if against is not None else None
+    own = Side(run.name, run=run)
+    side = find_side(against, own) if against is not None else None
     return Digest(
         info=read_run_info(run),
         there=there,
         columns=tuple(_columns(matrix.matrix(rows), set(there.unfinished))),
         groups=tuple(group for group in groups if group.blame != failures.SPEC),
         against=side.name if side else "",
-        found=compare_as_fits(side, Side(run.name, run=run)) if side else None,
+        found=compare_as_fits(side, own) if side else None,
     )
 
 

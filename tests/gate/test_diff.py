@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from harness_runs import unary
 
 from harness.app.cli._group import conformance
@@ -43,10 +43,15 @@ def verdict(invocation: Invocation, outcome: Outcome = Outcome.PASS, **more: Any
     return Verdict(**{**fields, **more})
 
 
-def run(directory: Path, verdicts: list[Verdict], version: str = "1.0") -> Path:
-    info = RunInfo.begin(seed=0, options={}, versions={"backend ort-cpu": version})
+def run(directory: Path, verdicts: list[Verdict], version: str = "1.0", **options: Any) -> Path:
+    planned = {one.overload: "dynamo" for one in verdicts}
+    info = RunInfo.begin(
+        seed=0, options=options, versions={"backend ort-cpu": version}, planned=(planned,) if options else ()
+    )
     with RunWriter(directory, info) as writer:
         writer.write(verdicts)
+        for overload in planned:
+            writer.done(overload, "dynamo")
     store.finish(directory, 0)
     return directory
 
@@ -99,7 +104,7 @@ def test_the_command(runs: tuple[Path, Path]) -> None:
     gated = CliRunner().invoke(conformance, ["diff", before, after, "--fail-on", "regression"])
     assert gated.exit_code == 1
     same = CliRunner().invoke(conformance, ["diff", before, before, "--fail-on", "change"])
-    assert (same.exit_code, same.output) == (0, "7 unchanged\n")
+    assert (same.exit_code, same.output) == (0, "a → a: 7 cases in both\n7 unchanged\n")
     data = json.loads(CliRunner().invoke(conformance, ["diff", before, after, "--json"]).output)
     assert data["counts"]["regressed"] == 1
     assert data["versions"] == {"backend ort-cpu": {"before": "1.0", "after": "1.1"}}
@@ -158,3 +163,96 @@ def test_runs_of_other_cases_are_compared_by_what_chance_allows(tmp_path: Path) 
     (difference,) = json.loads(said.output)["differences"]
     assert difference["finding"] == "regression"
     assert "0 of 16 cases, now 16 of 16 cases" in difference["what"]
+
+
+RELU, CELU = "aten.relu.default", "aten.celu.default"
+
+
+def diff(*words: str | Path) -> Result:
+    return CliRunner().invoke(conformance, ["diff", *map(str, words)])
+
+
+def of(overload: str, count: int, **more: Any) -> list[Verdict]:
+    return [verdict(unary(overload, [float(i)]), **more) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("fewer", "said"),
+    [
+        ({"op": [CELU]}, "operators: all 2 → aten.celu.default"),
+        ({"op": [], "converter": ["dynamo"]}, "converters: dynamo, torchscript → dynamo"),
+        ({"op": [], "backend": ["ort-cpu"]}, "backends: onnx-reference, ort-cpu → ort-cpu"),
+    ],
+)
+def test_what_a_run_was_not_asked_for_is_not_gone(tmp_path: Path, fewer: dict[str, Any], said: str) -> None:
+    whole: dict[str, Any] = {
+        "op": [],
+        "converter": ["dynamo", "torchscript"],
+        "backend": ["ort-cpu", "onnx-reference"],
+    }
+    others = {
+        "op": of(RELU, 6),
+        "converter": of(CELU, 6, converter="torchscript"),
+        "backend": of(CELU, 6, backend="onnx-reference"),
+    }
+    cases = of(CELU, 3)
+    full = run(tmp_path / "full", [*cases[:2], *others[next(reversed(fewer))]], **whole)
+    small = run(tmp_path / "small", cases[1:], **{**whole, **fewer})
+    done = diff(full, small)
+    assert said in done.output
+    assert "not requested in the second run: 6 cases of the first" in done.output
+    found = json.loads(diff(full, small, "--json").output)
+    # The first and the last case of celu were drawn by one run only, which is worth knowing.
+    assert (found["compared"], found["counts"]["gone"], found["counts"]["new"]) == (1, 1, 1)
+    assert found["not_requested"] == {"new": 0, "gone": 6}
+    back = json.loads(diff(small, full, "--json").output)
+    assert (back["counts"]["gone"], back["counts"]["new"]) == (1, 1)
+    assert back["not_requested"] == {"new": 6, "gone": 0}
+    assert "Not requested in the first run: 6 cases" in diff(small, full, "--markdown").output
+
+
+@pytest.mark.parametrize(
+    ("fewer", "said"),
+    [({"examples": 40}, "examples: 128 → 40"), ({"dtype": ["float32"]}, "dtype: all → float32")],
+)
+def test_cases_of_a_larger_budget_are_not_gone(tmp_path: Path, fewer: dict[str, Any], said: str) -> None:
+    full = run(tmp_path / "a", of(RELU, 8), op=[], examples=128)
+    done = diff(full, run(tmp_path / "b", of(RELU, 5), **{"op": [], "examples": 128, **fewer}))
+    assert said in done.output
+    assert "not requested in the second run: 3 cases of the first" in done.output
+    assert done.output.endswith("\n5 unchanged\n")
+
+
+@pytest.mark.parametrize("kind", ["change", "regression"])
+def test_a_gate_with_nothing_to_compare_is_closed(tmp_path: Path, kind: str) -> None:
+    before, after = run(tmp_path / "a", of(RELU, 4), op=[RELU]), run(tmp_path / "b", of(CELU, 4), op=[CELU])
+    done = diff(before, after, "--fail-on", kind)
+    assert done.exit_code == 1
+    assert "nothing was compared" in done.output
+    assert "nothing differs" not in done.output
+    assert diff(before, after).exit_code == 0
+    assert "**Nothing was compared" in diff(before, after, "--markdown").output
+
+
+def test_the_newest_full_runs_are_compared_by_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "there is no run in results/" in diff().output
+    results = tmp_path / "results"
+    run(results / "1", of(RELU, 4), op=[], converter=["dynamo"])
+    assert "results holds no run that is earlier" in diff().output
+    run(results / "2", of(RELU, 4), op=[], converter=["dynamo", "torchscript"])
+    run(results / "3", of(RELU, 2), op=[RELU], converter=["dynamo"])
+    run(results / "4", of(RELU, 4), op=[], converter=["dynamo"])
+    run(results / "5", of(RELU, 2), op=[RELU], converter=["dynamo"])
+    assert diff().output.startswith("1 → 4: 4 cases in both\n")
+    # A run is compared with one of its own kind, a baseline with a full one.
+    assert diff("results/1").output.startswith("1 → 4: 4 cases in both\n")
+    assert diff("results/3").output.startswith("3 → 5: 2 cases in both\n")
+    assert diff("results", "results/4").output.startswith("1 → 4: ")
+    made = CliRunner().invoke(conformance, ["baseline", "results/1", "--out", "expected"])
+    assert made.exit_code == 0, made.output
+    assert diff("expected").output.startswith("expected → 4: ")
+    # With none of its kind the newest full one is taken, and what differs is said.
+    assert "converters: dynamo, torchscript → dynamo" in diff("results/2").output

@@ -78,6 +78,21 @@ def test_failures_that_are_expected_make_no_run_red(tmp_path: Path) -> None:
     assert "#### Regression: 1" in text
 
 
+def test_a_run_without_anything_to_compare_is_red(tmp_path: Path) -> None:
+    before = make_run(tmp_path / "before", rows(ERF))
+    text = summary(make_run(tmp_path / "run", rows(CELU)), "--against", before)
+    assert text.startswith("## Conformance is red: it has nothing in common with before\n")
+
+
+def test_a_directory_of_runs_stands_for_the_one_of_the_same_kind(tmp_path: Path) -> None:
+    nights = tmp_path / "nights"
+    options: dict[str, Any] = {"converter": ["dynamo"], "backend": ["ort-cpu"]}
+    make_run(nights / "full", rows(CELU) + rows(ERF))
+    make_run(nights / "small", rows(CELU), options={**options, "op": [CELU]})
+    run = make_run(nights / "later", rows(CELU) + rows(ERF, failing=1))
+    assert summary(run, "--against", nights).startswith("## Conformance is red: 1 worse than full\n")
+
+
 def test_what_a_run_says_breaks_no_table(tmp_path: Path) -> None:
     before = make_run(tmp_path / "before", rows(CELU))
     text = summary(make_run(tmp_path / "run", rows(CELU, failing=2)), "--against", before)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from harness.app.cli._shared import (
     emit,
     example,
-    find_run,
     json_option,
     print_json,
     statuses,
     warn_if_incomplete,
 )
 
+if TYPE_CHECKING:
+    from harness.gate import Found
+
 
 @click.command(
     epilog=example(
+        "conformance diff",
         "conformance diff results/MONDAY results/TUESDAY",
         "conformance diff golden/baseline results/RUN --fail-on regression",
         "conformance diff HEAD~1 golden/baseline --markdown",
@@ -24,10 +29,10 @@ from harness.app.cli._shared import (
     )
     + statuses(
         "0; with --fail-on, 1 if something is worse, or if anything changed, or if AFTER did not run "
-        "everything that it planned"
+        "everything that it planned, or if the two have nothing in common"
     )
 )
-@click.argument("before")
+@click.argument("before", required=False)
 @click.argument("after", required=False)
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @click.option(
@@ -38,28 +43,36 @@ from harness.app.cli._shared import (
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, before: str, after: str | None, markdown: bool, fail_on: str | None, as_json: bool
+    ctx: click.Context,
+    before: str | None,
+    after: str | None,
+    markdown: bool,
+    fail_on: str | None,
+    as_json: bool,
 ) -> None:
     """Show what changed from BEFORE to AFTER, in which versions, and why, as far as that is known.
 
     Each is a run, a directory with a baseline, REVISION:PATH for a baseline in a git revision, or REVISION
-    for the golden/baseline in it. AFTER is the newest run by default.
+    for the golden/baseline in it. By default AFTER is the newest run in results/ that ran every operator, and
+    BEFORE is the newest earlier run of the same kind: with the same operators, converters, backends and
+    options.
 
     Two runs with the same cases are compared case by case. Baselines, and runs with different cases, are
     compared by operator, dtype, converter and backend, as `pytest harness --baseline` does.
 
     What AFTER planned and did not run (a lost shard, a killed session) is reported as not checked, not as a
-    change.
+    change. What one of two runs was not asked for (another operator, converter or backend) is counted apart.
 
-    With --json: counts, missing, versions, and overloads (case by case) or differences.
+    With --json: counts, not_requested, compared, missing, versions, options, and overloads (case by case) or
+    differences.
     """
-    from harness.gate import ChangeKind, Diff, compare_as_fits, find_side
+    from harness.gate import ChangeKind, Diff, compare_as_fits, find_sides
     from harness.present import gate_report as gate, run_changes as changes
 
-    first = find_side(before)
-    second = find_side(after) if after is not None else find_side(str(find_run(None)))
-    if first.run is not None:
-        warn_if_incomplete(first.run)
+    first, second = find_sides(before, after)
+    for side in (first, second):
+        if side.run is not None:
+            warn_if_incomplete(side.run)
     found = compare_as_fits(first, second)
     if isinstance(found, Diff):
         if as_json:
@@ -67,19 +80,20 @@ def command(
         elif markdown:
             click.echo(changes.markdown(found, before=first.name, after=second.name), nl=False)
         else:
-            emit(changes.render(found))
+            emit(changes.render(found, f"{first.name} → {second.name}"))
         changed = any(n for change, n in found.counts.items() if change is not ChangeKind.UNCHANGED)
-        ctx.exit(_status(fail_on, worse=found.regressed, changed=changed, missing=found.missing))
+        ctx.exit(_status(fail_on, found, worse=found.regressed, changed=changed))
     if as_json:
         print_json(gate.as_json(found))
     elif markdown:
         click.echo(gate.markdown(found, before=first.name, after=second.name), nl=False)
     else:
         emit(gate.render(found, f"{first.name} → {second.name}"))
-    ctx.exit(_status(fail_on, worse=found.worse > 0, changed=bool(found.differences), missing=found.missing))
+    ctx.exit(_status(fail_on, found, worse=found.worse > 0, changed=bool(found.differences)))
 
 
-def _status(fail_on: str | None, *, worse: bool, changed: bool, missing: str) -> int:
-    if fail_on is not None and missing:
+def _status(fail_on: str | None, found: Found, *, worse: bool, changed: bool) -> int:
+    # A gate that has nothing to look at stays closed.
+    if fail_on is not None and (found.missing or not found.compared):
         return 1
     return int((fail_on == "regression" and worse) or (fail_on == "change" and changed))
