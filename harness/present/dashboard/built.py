@@ -15,7 +15,7 @@ from harness.gate import Changes, compare_cases
 from harness.present.dashboard.cells import Tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
 from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, gather
-from harness.record import Numbers, ResultsError, ShardState
+from harness.record import Numbers, ResultsError
 
 
 @dataclass(frozen=True)
@@ -136,20 +136,18 @@ def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda 
 
 
 def _lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: Words) -> list[Numbers]:
-    """Per run, the operators of which it says too little to be believed.
+    """Per run, the operators of which it says too little to be believed: those that it names as unfinished.
 
-    Of a run that was killed, or a shard of which is gone without a word of what it held, these are the
-    operators that it has no row of and that the nearest complete run of every operator has; of the others it
-    cannot be known.
+    A run that does not say all that it was to do, since it or one of its shards is gone without a word of
+    that, has also lost what it has no row of and the nearest complete run of every operator has; of the others
+    it cannot be known.
     """
     present = [np.unique(one.operator) for one in coded]
-    whole = [n for n, run in enumerate(runs) if run.state == COMPLETE and run.takes_all]
+    whole = [n for n, run in enumerate(runs) if run.state == COMPLETE and run.request.full]
     lost = []
     for number, run in enumerate(runs):
         named = words.operators.numbers(sorted(run.unfinished))
-        silent = any(s.state is ShardState.MISSING and not s.unfinished for s in run.info.shards)
-        killed = run.info.finished is None or silent
-        if killed and run.takes_all and whole:
+        if run.request.full and not run.says_what_is_missing and whole:
             nearest = min(whole, key=lambda other: (abs(other - number), other))
             named = np.union1d(named, np.setdiff1d(present[nearest], present[number]))
         lost.append(np.unique(named))

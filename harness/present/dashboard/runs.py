@@ -8,7 +8,16 @@ from pathlib import Path
 
 from harness.compare import CaseKey
 from harness.core import count
-from harness.record import ResultsError, RunInfo, ShardState, read_flaky, read_run_info
+from harness.gate import RunRequest, requested
+from harness.record import (
+    Completeness,
+    ResultsError,
+    RunInfo,
+    ShardState,
+    completeness,
+    read_flaky,
+    read_run_info,
+)
 
 #: States of a run: every case that was to be drawn is there; some are lost, or still to come.
 COMPLETE, PARTIAL = "complete", "partial"
@@ -16,27 +25,36 @@ COMPLETE, PARTIAL = "complete", "partial"
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRun:
-    """One run that is shown; `flaky` are the cases that are known to end in two ways."""
+    """One run that is shown.
+
+    Attributes:
+        there: What of it there is, and what is missing.
+        request: What it was asked for.
+        flaky: The cases that are known to end in two ways.
+    """
 
     directory: Path
     info: RunInfo
+    there: Completeness
+    request: RunRequest
     flaky: frozenset[CaseKey] = field(default_factory=frozenset)
 
     @property
     def state(self) -> str:
         """`COMPLETE` or `PARTIAL`."""
-        whole = all(shard.state is ShardState.COMPLETE and not shard.unfinished for shard in self.info.shards)
-        return COMPLETE if whole and self.info.finished else PARTIAL
+        whole = all(part.state is ShardState.COMPLETE and not part.unfinished for part in self.there.parts)
+        return COMPLETE if whole else PARTIAL
 
     @property
     def unfinished(self) -> frozenset[str]:
-        """Operators that a shard names as not finished."""
-        return frozenset(name for shard in self.info.shards for name in shard.unfinished)
+        """Operators of which verdicts are missing."""
+        return frozenset(self.there.unfinished)
 
     @property
-    def takes_all(self) -> bool:
-        """Whether it was to run every operator: what it lacks was lost if it is partial."""
-        return not self.info.options.get("op")
+    def says_what_is_missing(self) -> bool:
+        """Whether it names all operators of which verdicts are missing."""
+        silent = any(s.state is ShardState.MISSING and not s.unfinished for s in self.info.shards)
+        return not silent and (self.info.finished is not None or bool(self.there.operators))
 
     @property
     def notes(self) -> list[str]:
@@ -50,6 +68,9 @@ class SiteRun:
         ]
         if not self.info.finished:
             said.append("The run has not finished: it was killed or is still running.")
+        if not self.info.shards and self.unfinished:
+            planned = count(len(self.there.operators), "planned operator")
+            said.append(f"{len(self.unfinished):,} of {planned} lack verdicts and are shown as missing.")
         return said
 
 
@@ -87,7 +108,14 @@ def gather(directories: Sequence[Path]) -> Gathered:
     ids: dict[str, Path] = {}
     for directory in directories:
         try:
-            run = SiteRun(directory=directory, info=read_run_info(directory), flaky=read_flaky(directory))
+            info = read_run_info(directory)
+            run = SiteRun(
+                directory=directory,
+                info=info,
+                there=completeness(directory),
+                request=requested(directory, info),
+                flaky=read_flaky(directory),
+            )
         except ResultsError as error:
             found.aside.append(SetAside(directory.name, _words(error, directory)))
             continue

@@ -44,7 +44,7 @@
           "unsupported only",
           Boolean(want.gaps),
           (on) => set("gaps")(on ? "1" : ""),
-          "Operators whose failures are all declared gaps: the converter or backend says that it does not support them",
+          "Operators whose failures with a converter and backend are all declared gaps: one of these says that it does not support them",
         ),
         select(
           "rows",

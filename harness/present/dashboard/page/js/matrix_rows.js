@@ -103,45 +103,53 @@
 
   const bySpecial = (want) => Boolean(want.outcome || want.blame || want.stage);
 
-  // Operators that the filters leave, each {operator, hits}: hits are the cells that are meant, null for all.
+  // Operators that the filters leave, each {operator, hits}: hits are the cells that are meant, null for all. What
+  // is asked of a column holds for one and the same column, or for one dtype of it where dtypes are asked for.
   function select(rows, groups, want, worse) {
     const { index, matrix } = rows;
     const match = names.matcher(want.q);
-    const all = groups.flatMap((group) => group.leaves);
-    const wholes = groups.map((group) => ({ column: group.column, dtype: "" }));
+    const narrow = Boolean(bySpecial(want) || want.standing || want.gaps || worse);
     const found = [];
     index.operators.forEach(function (name, operator) {
       const family = index.families.names[index.families.of[operator]];
       if (want.family && family !== want.family) return;
       if (want.q && !match(name)) return;
-      const lost = matrix.missing.has(operator);
-      if (!lost && !matrix.rows.has(operator)) return;
-      if ((want.dtype || want.column) && !lost && !all.some((leaf) => rows.cell(operator, leaf))) return;
-      if (
-        want.standing &&
-        !wholes.some((leaf) => cells.standing(rows.cell(operator, leaf)) === want.standing)
-      )
+      if (matrix.missing.has(operator)) {
+        if (!narrow || (want.standing === "missing" && !bySpecial(want) && !want.gaps && !worse))
+          found.push({ operator, hits: null });
         return;
-      if (want.gaps && !isGap(rows, operator, wholes)) return;
-      let hits = null;
-      if (bySpecial(want)) {
-        hits = all.filter((leaf) => rows.hit(operator, leaf, want));
-        if (!hits.length) return;
       }
-      if (worse) {
-        const theirs = all.filter((leaf) => worse.get(operator)?.get(`${leaf.column}/${leaf.dtype}`));
-        hits = hits ? hits.filter((leaf) => theirs.includes(leaf)) : theirs;
-        if (!hits.length) return;
-      }
-      found.push({ operator, hits: hits && new Set(hits) });
+      const hits = groups.flatMap((group) =>
+        spots(group, want).flatMap((spot) => meant(rows, operator, group, spot, want, worse)),
+      );
+      if (hits.length) found.push({ operator, hits: narrow ? new Set(hits) : null });
     });
     return found;
   }
 
-  // Whether an operator fails, and only where it is openly unsupported.
-  function isGap(rows, operator, wholes) {
-    const failing = wholes
-      .flatMap((leaf) => rows.pairs(operator, leaf))
+  // What the status of an operator is asked of: a column, or each dtype of it that is asked for.
+  const spots = ({ column, dtypes }, want) =>
+    (want.dtype ? dtypes : [""]).map((dtype) => ({ column, dtype }));
+
+  // The cells of a spot that are all that is asked for.
+  function meant(rows, operator, group, spot, want, worse) {
+    const cell = rows.cell(operator, spot);
+    if (!cell) return [];
+    if (want.standing && cells.standing(cell) !== want.standing) return [];
+    if (want.gaps && !isGap(rows, operator, spot)) return [];
+    const inside = spot.dtype === "" ? group.leaves : [spot];
+    return inside.filter(
+      (leaf) =>
+        rows.cell(operator, leaf) &&
+        (!bySpecial(want) || rows.hit(operator, leaf, want)) &&
+        (!worse || worse.get(operator)?.get(`${leaf.column}/${leaf.dtype}`)),
+    );
+  }
+
+  // Whether an operator fails there, and only because it is openly unsupported.
+  function isGap(rows, operator, spot) {
+    const failing = rows
+      .pairs(operator, spot)
       .flat()
       .filter(([bucket]) => rows.index.buckets[bucket][3]);
     return failing.length > 0 && failing.every(([bucket]) => rows.index.buckets[bucket][0] === "unsupported");

@@ -25,11 +25,17 @@
       words.count(shown.operators, "operator"),
       words.count(shown.cases, "case"),
       words.count(shown.rows, "verdict"),
-      shown.missing ? `${words.count(shown.missing, "operator")} missing` : "",
-    ].filter(Boolean);
+    ].join(" · ");
+    const missing =
+      shown.missing > 0 &&
+      el(
+        "a",
+        { href: address.format("matrix", [], { run: shown.id, standing: "missing" }) },
+        `${words.count(shown.missing, "operator")} missing`,
+      );
     return controls.heading(
       "What works where",
-      about.join(" · "),
+      missing ? [about, " · ", missing] : about,
       download.menu("overview", () => index.runs.flatMap(trendRows(index)), download.all("overview")),
     );
   }
