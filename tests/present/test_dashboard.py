@@ -182,7 +182,7 @@ def test_a_damaged_run_is_set_aside_and_the_rest_is_shown(tmp_path: Path) -> Non
     content = bytearray((broken / "verdicts.parquet").read_bytes())
     # In a column that only the pages of operators read: found out late.
     group = pq.ParquetFile(broken / "verdicts.parquet").metadata.row_group(0)
-    column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "invocation")
+    column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "evidence")
     end = column.data_page_offset + column.total_compressed_size
     content[end - 60 : end - 30] = bytes(30)
     (broken / "verdicts.parquet").write_bytes(content)
@@ -195,6 +195,30 @@ def test_a_damaged_run_is_set_aside_and_the_rest_is_shown(tmp_path: Path) -> Non
     assert site_data(tmp_path / "site", "index")["aside"] == [vars(one) for one in site.aside]
     assert all(str(tmp_path) not in one.message for one in site.aside)
     assert site.summary["run"]["run_id"] == "good"
+
+
+def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
+    wrong = WAYS[7] | {"message": "values: output 0[0]: expected 1, got 2"}
+    rows = [row_of(unary("aten.celu.default", [0.5, float(n)]), **(wrong if n < 3 else {})) for n in range(8)]
+    rows += [row_of(unary("aten.celu.default", [float("nan"), float(n)]), **wrong) for n in range(4)]
+    rows += [row_of(unary("aten.erf.default", [float("inf")]), **wrong)]
+    run = recorded(tmp_path / "run", rows)
+    site = write_site([run], tmp_path / "site")
+    index = site_data(tmp_path / "site", "index")
+    [column] = site.summary["columns"]
+    assert column["cases"] == {"passed": 5, "total": 13}
+    assert column["ordinary"] == {"passed": 5, "total": 8, "operators": {"whole": 0, "total": 1}}
+    assert index["runs"][0]["standings"] == [[0, 1, 1, 0, 0, 5, 13, 5, 8, 0, 1]]
+    assert (index["failureCount"], index["ordinaryFailureCount"]) == (2, 1)
+    first, second = index["failures"]
+    assert (first["cases"], first["ordinary"]) == (7, 3)
+    assert first["call"].startswith("aten.celu.default(self=float32[2]=[0.5,")
+    assert first["message"] == wrong["message"]
+    assert (second["overloads"], second["ordinary"]) == (["aten.erf.default"], 0)
+    matrix = pq.read_table(tmp_path / "site/download/matrix.parquet").to_pylist()
+    counted = {(row["overload"], row["outcome"], row["ordinary"]): row["cases"] for row in matrix}
+    assert counted["aten.celu.default", "mismatch", True] == 3
+    assert counted["aten.celu.default", "mismatch", False] == 4
 
 
 def test_no_run_at_all_is_a_site_that_says_so(tmp_path: Path) -> None:

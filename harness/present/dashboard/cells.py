@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ class Tallies:
     Attributes:
         total: Cases that could have passed: all but those that PyTorch rejects.
         failures: Cases that are somebody's failure.
+        ordinary_passes: Ordinary cases that passed, of `ordinary_total` that could have.
     """
 
     operator: Numbers
@@ -31,6 +32,8 @@ class Tallies:
     passes: Numbers
     total: Numbers
     failures: Numbers
+    ordinary_passes: Numbers
+    ordinary_total: Numbers
 
     @property
     def standing(self) -> Numbers:
@@ -48,11 +51,15 @@ def tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
     judged = np.array([b.outcome != Outcome.SKIP for b in buckets], dtype=np.int64)[run.bucket]
     passed = np.array([b.outcome == Outcome.PASS for b in buckets], dtype=np.int64)[run.bucket]
     failed = np.array([b.fails for b in buckets], dtype=np.int64)[run.bucket]
+    ordinary = np.array([b.ordinary for b in buckets], dtype=np.int64)[run.bucket]
 
     def summed(values: Numbers) -> Numbers:
         return np.bincount(inverse, weights=values, minlength=len(pairs)).astype(np.int64)
 
-    return Tallies(pairs // columns, pairs % columns, summed(passed), summed(judged), summed(failed))
+    return Tallies(
+        *(pairs // columns, pairs % columns, summed(passed), summed(judged), summed(failed)),
+        *(summed(passed * ordinary), summed(judged * ordinary)),
+    )
 
 
 def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[str, Any]:
@@ -78,13 +85,48 @@ def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[st
     return {"cells": flat, "missing": sorted(missing)}
 
 
-def column_standings(found: Tallies, columns: Sequence[int], missing: int) -> list[list[int]]:
-    """Per column: operators in each of `STANDINGS`, then cases that passed, then cases that could have."""
+@dataclass(frozen=True, kw_only=True)
+class ColumnCounts:
+    """What the operators and cases of one column come to.
+
+    Attributes:
+        standings: Operators in each of `STANDINGS`.
+        passed: Cases that passed, of `total` that could have.
+        ordinary_passed: Ordinary cases that passed, of `ordinary_total` that could have.
+        ordinary_whole: Operators whose ordinary cases all pass, of the `ordinary_operators` that have any.
+    """
+
+    standings: tuple[int, ...]
+    passed: int
+    total: int
+    ordinary_passed: int
+    ordinary_total: int
+    ordinary_whole: int
+    ordinary_operators: int
+
+    def to_data(self) -> list[int]:
+        """The numbers in this order, as the page reads them."""
+        return [*self.standings, *[getattr(self, field.name) for field in fields(self)[1:]]]
+
+
+def column_counts(found: Tallies, columns: Sequence[int], missing: int) -> list[ColumnCounts]:
+    """The counts of some columns of a run that has lost `missing` operators."""
     standing = found.standing
     table = []
     for column in columns:
         mine = found.column == column
         counts = [int(np.sum(mine & (standing == number))) for number in range(len(STANDINGS))]
         counts[STANDINGS.index(MISSING)] = missing
-        table.append([*counts, int(found.passes[mine].sum()), int(found.total[mine].sum())])
+        passes, drawn = found.ordinary_passes[mine], found.ordinary_total[mine]
+        table.append(
+            ColumnCounts(
+                standings=tuple(counts),
+                passed=int(found.passes[mine].sum()),
+                total=int(found.total[mine].sum()),
+                ordinary_passed=int(passes.sum()),
+                ordinary_total=int(drawn.sum()),
+                ordinary_whole=int(np.sum((drawn > 0) & (passes == drawn))),
+                ordinary_operators=int(np.sum(drawn > 0)),
+            )
+        )
     return table

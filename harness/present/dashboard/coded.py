@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.analyse import ORDINARY_COLUMNS, ordinary_rows
 from harness.compare import SPEC, CaseKey, Outcome, Stage
 from harness.gate import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
@@ -25,17 +26,22 @@ from harness.record import (
 
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
-    "outcome", "blame", "signature", "max_ulp_error", "rule",
+    "outcome", "blame", "signature", "max_ulp_error", "rule", *ORDINARY_COLUMNS,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """How cases ended, as far as the matrix filters by it."""
+    """What cases are and how they ended, as far as the matrix filters by it.
+
+    Attributes:
+        ordinary: Whether they are ordinary use of their operator, as `harness.analyse.ordinary_use` says.
+    """
 
     outcome: str
     stage: str
     blame: str
+    ordinary: bool
 
     @property
     def fails(self) -> bool:
@@ -96,7 +102,10 @@ class Words:
     def buckets(self) -> list[Bucket]:
         """By number."""
         names = self._names.words
-        return [Bucket(*(names[n] for n in word)) for word in self._buckets.words]
+        return [
+            Bucket(names[outcome], names[stage], names[blame], bool(ordinary))
+            for outcome, stage, blame, ordinary in self._buckets.words
+        ]
 
     @property
     def states(self) -> list[ShownState]:
@@ -139,11 +148,12 @@ class Words:
         self._remember_families(operator, table["family"])
         case = table["case_id"].combine_chunks().fill_null("")
         key = _identity(case) ^ _exported(table["exported_invocation"])
+        ended = [names[name] for name in ("outcome", "stage", "blame")]
         coded = CodedRun(
             operator=operator,
             column=column,
             dtype=column_numbers(table["dtype"], self.dtypes),
-            bucket=combined_numbers([names["outcome"], names["stage"], names["blame"]], self._buckets),
+            bucket=combined_numbers([*ended, ordinary_rows(table).astype(np.int64)], self._buckets),
             state=state,
             ulp=ulp,
             key=(key << np.uint64(16)) | column.astype(np.uint64),

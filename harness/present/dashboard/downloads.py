@@ -17,7 +17,7 @@ from harness.analyse import FailureGroup
 from harness.core import json_text
 from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.cells import STANDINGS, column_standings, matrix_data
+from harness.present.dashboard.cells import STANDINGS, column_counts, matrix_data
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import write_text
 from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, ErrorDistribution
@@ -27,11 +27,12 @@ _TEXT, _WHOLE = pa.string(), pa.int64()
 _OVERVIEW = pa.schema(
     [(name, _TEXT) for name in ("run_id", "started", "state", "converter", "backend")]
     + [(f"operators_{name}", _WHOLE) for name in STANDINGS]
-    + [("cases_passed", _WHOLE), ("cases", _WHOLE)]
+    + [(name, _WHOLE) for name in ("cases_passed", "cases", "ordinary_cases_passed", "ordinary_cases")]
+    + [("operators_ordinary_whole", _WHOLE), ("operators_with_ordinary_cases", _WHOLE)]
 )
 _MATRIX = pa.schema(
     [(n, _TEXT) for n in ("overload", "family", "converter", "backend", "dtype", "outcome", "stage", "blame")]
-    + [("cases", _WHOLE)]
+    + [("ordinary", pa.bool_()), ("cases", _WHOLE)]
 )
 _CHANGES = pa.schema(
     [(n, _TEXT) for n in ("change", "case_id", "overload", "converter", "backend", "dtype")]
@@ -44,7 +45,7 @@ _CHANGES = pa.schema(
 )
 _FAILURES = pa.schema(
     [(n, _TEXT) for n in ("outcome", "stage", "blame", "cause")]
-    + [("cases", _WHOLE)]
+    + [("cases", _WHOLE), ("ordinary_cases", _WHOLE)]
     + [
         (n, _TEXT)
         for n in ("overloads", "dtypes", "converters", "backends", "case_id", "call", "message", "known")
@@ -97,12 +98,12 @@ def _overview(built: Built) -> Iterator[dict[str, Any]]:
     names = built.words.column_names
     for number, run in enumerate(built.runs):
         columns = built.columns_of(number)
-        table = column_standings(built.tallies[number], columns, len(built.lost[number]))
+        table = column_counts(built.tallies[number], columns, len(built.lost[number]))
         for column, counts in zip(columns, table, strict=True):
             yield dict(
                 zip(
                     _OVERVIEW.names,
-                    (run.info.run_id, run.info.started, run.state, *names[column], *counts),
+                    (run.info.run_id, run.info.started, run.state, *names[column], *counts.to_data()),
                     strict=True,
                 )
             )
@@ -138,6 +139,7 @@ def _failure(group: FailureGroup) -> dict[str, Any]:
         },
         "message": group.message,
         "cases": group.cases,
+        "ordinary_cases": group.ordinary_cases,
         **{
             name: " ".join(getattr(group, name)) for name in ("overloads", "dtypes", "converters", "backends")
         },

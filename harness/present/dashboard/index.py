@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,15 @@ import numpy as np
 import harness
 from harness.gate import CHANGES, DRIFT, MOVED, ROUNDING, ChangeKind, Changes, version_changes, why
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.cells import STANDINGS, column_standings
+from harness.present.dashboard.cells import STANDINGS, column_counts
 from harness.present.dashboard.runs import SiteRun
 
 #: Lines of what moved that the overview shows; the comparison shows all.
 _LINES = 60
-#: Failures that it shows.
-_FAILURES = 16
 
 
-def index_data(built: Built, failures: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The page's first file; `failures` are those of the newest run as the page lists them, worst first."""
+def index_data(built: Built) -> dict[str, Any]:
+    """The page's first file, but for the failures."""
     words = built.words
     return {
         "harness": harness.__version__,
@@ -35,11 +32,9 @@ def index_data(built: Built, failures: Sequence[Mapping[str, Any]]) -> dict[str,
         "columns": [list(name) for name in words.column_names],
         "dtypes": built.dtypes,
         "dtypeOrder": built.dtype_order,
-        "buckets": [[b.outcome, b.stage, b.blame, int(b.fails)] for b in words.buckets],
+        "buckets": [[b.outcome, b.stage, b.blame, int(b.fails), int(b.ordinary)] for b in words.buckets],
         "evidence": _evidence(built),
         "moved": moved_data(built),
-        "failures": failures[:_FAILURES],
-        "failureCount": len(failures),
         "familyStandings": _family_standings(built),
     }
 
@@ -47,7 +42,7 @@ def index_data(built: Built, failures: Sequence[Mapping[str, Any]]) -> dict[str,
 def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
     info, coded = run.info, built.coded[number]
     columns = built.columns_of(number)
-    table = column_standings(built.tallies[number], columns, len(built.lost[number]))
+    table = column_counts(built.tallies[number], columns, len(built.lost[number]))
     return {
         "id": info.run_id,
         "name": run.directory.name,
@@ -66,7 +61,7 @@ def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
         # Operators that this run or the newest has and the other has not: its shares are of another set.
         "unlike": len(np.setxor1d(built.operators_of(number), built.operators_of(len(built.runs) - 1))),
         "columns": columns,
-        "standings": table,
+        "standings": [counts.to_data() for counts in table],
     }
 
 

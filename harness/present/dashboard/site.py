@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analyse import COLUMNS, FAILED, FailureGroup, KnownIssue, failure_groups, read_known_issues
+from harness.analyse import COLUMNS, FAILED, SPEC, FailureGroup, KnownIssue, failure_groups, read_known_issues
 from harness.present.dashboard.built import Built, build
 from harness.present.dashboard.case_files import CaseIndex
 from harness.present.dashboard.cells import matrix_data
@@ -24,6 +24,8 @@ from harness.present.dashboard.tolerance_data import read_distributions, toleran
 from harness.record import ResultsError, read_minimal, reason, store
 
 _HERE = Path(__file__).parent
+#: Failures of a kind that the overview shows.
+_FAILURES = 8
 #: Files of a site that tell it from a directory that holds something else.
 _MARKS = ("index.html", "summary.json", "data")
 
@@ -90,7 +92,6 @@ def _write_data(
 ) -> dict[str, Any]:
     tolerances = []
     failures: list[FailureGroup] = []
-    listed: list[dict[str, Any]] = []
     if built.runs:
         newest = built.runs[-1]
         try:
@@ -98,13 +99,12 @@ def _write_data(
             failures = _failures(built, known)
         except ResultsError as error:
             raise UnreadableRun(newest, error) from None
-        listed = [_listed(group) for group in failures]
         progress("writing operators")
         for number, data in operator_files(built, known, tolerances):
             write_script(place, f"operator/{number}", data)
         progress("writing runs")
         write_script(place, "tolerances", tolerance_data(built, tolerances))
-        write_script(place, "failures", listed)
+        write_script(place, "failures", list(map(_listed, failures)))
         _write_runs(place, built)
     write_downloads(place, built, tolerances, failures)
     summary = write_summary(place, built)
@@ -112,7 +112,7 @@ def _write_data(
         {"label": f"{column['converter']} → {column['backend']}", "path": column["badge"]}
         for column in summary["columns"]
     ]
-    write_script(place, "index", {**index_data(built, listed), "badges": badges})
+    write_script(place, "index", {**index_data(built), **_failure_index(failures), "badges": badges})
     return summary
 
 
@@ -154,7 +154,26 @@ def _listed(group: FailureGroup) -> dict[str, Any]:
         "message": (group.minimal.message if group.minimal else group.message)[:400],
         "case": group.case_id,
         "call": group.call[:400],
+        "ordinary": group.ordinary_cases,
     }
+
+
+def _failure_index(failures: Sequence[FailureGroup]) -> dict[str, Any]:
+    """What the page loads first of them."""
+    ordinary = sum(group.ordinary is not None for group in failures)
+    return {"failures": _first(failures), "failureCount": len(failures), "ordinaryFailureCount": ordinary}
+
+
+def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
+    """The failures that the overview shows: those that ordinary use meets, with such a call, and others."""
+    somebodys = [group for group in failures if group.blame != SPEC]
+    ordinary = [group for group in somebodys if group.ordinary]
+    edge = [group for group in somebodys if not group.ordinary]
+    shown = [_listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
+    for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
+        if group.ordinary:
+            data |= {"call": group.ordinary.call[:400], "message": group.ordinary.message[:400]}
+    return shown
 
 
 _LISTED = ("outcome", "stage", "blame", "cases", "overloads", "dtypes", "converters", "backends", "known")
