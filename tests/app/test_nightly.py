@@ -19,17 +19,19 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from os import killpg
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import psutil
 import pytest
 from click.testing import CliRunner
-from harness_runs import ROOT, environment, rows
+from harness_runs import ROOT, environment, row_of, rows, unary
 
 from harness.app.cli._group import conformance
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
 from harness.record.progress import completeness
-from harness.record.run_info import ShardState
+from harness.record.run_info import RunInfo, ShardState
+from harness.record.writer import RunWriter
 
 pytestmark = pytest.mark.slowest(16)
 
@@ -211,6 +213,28 @@ def _script() -> ModuleType:
     sys.modules["nightly"] = module
     loader.exec_module(module)
     return module
+
+
+def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> None:
+    def run(name: str, *operators: str, **options: Any) -> Path:
+        info = RunInfo.begin(seed=0, options={"op": [], "converter": ["dynamo"], **options})
+        with RunWriter(tmp_path / name, info) as writer:
+            writer.write(row_of(unary(operator, [1.0])) for operator in operators)
+        store.finish(tmp_path / name, 0)
+        return tmp_path / name
+
+    celu, erf = "aten.celu.default", "aten.erf.default"
+    earlier = [run("full", celu, erf), run("small", celu, op=[celu])]
+    dataset = str(tmp_path / "runs")
+    added = CliRunner().invoke(conformance, ["dataset", "add", *map(str, earlier), "--to", dataset])
+    assert added.exit_code == 0, added.output
+    script = _script()
+    where = ["--dataset", dataset, "--out", str(tmp_path / "out"), "--baseline", str(tmp_path / "none")]
+    night = script.Nightly(script.options().parse_args(["--finish", *where]))
+    night.fetch_previous()
+    (against,) = night.against()
+    done = CliRunner().invoke(conformance, ["diff", str(against), str(run("now", celu, erf))])
+    assert done.output.endswith(" → now: 2 cases in both\n2 unchanged\n"), done.output
 
 
 @pytest.mark.parametrize("name", ["workflow.yml", "README.md", "Containerfile.cpu", "Containerfile.gpu"])
