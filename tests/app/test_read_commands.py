@@ -98,6 +98,30 @@ def test_a_run_in_parts_says_what_the_finished_one_says(whole: Path, words: tupl
     assert (merged.stdout, merged.exit_code) == (finished.stdout, finished.exit_code)
 
 
+def test_an_interrupted_run_without_failures_is_not_called_free_of_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    info = RunInfo.begin(seed=1, options={}, planned=[dict.fromkeys(OPERATORS, "dynamo")])
+    with RunWriter(run, info) as writer:
+        nothing = asked(run, ("failures", "RUN"))
+        writer.write([row_of(unary(OPERATORS[0], [1.0]))])
+        writer.flush()
+        writer.done(OPERATORS[0], "dynamo")
+        some = asked(run, ("failures", "RUN"))
+        of_kind = asked(run, ("failures", "RUN", "--outcome", "crash", "--json"))
+        for overload in OPERATORS[1:]:
+            writer.done(overload, "dynamo")
+    assert nothing.exit_code == some.exit_code == of_kind.exit_code == 1
+    assert (
+        "No failures; the run is incomplete: it has no verdict; it did not finish; 3 of 3 operators lack "
+        in " ".join(nothing.stdout.split())
+    )
+    assert "No failures; the run is incomplete: it did not finish; 2 of 3 operators lack" in some.stdout
+    assert json.loads(of_kind.stdout)["missing"].startswith("it did not finish; 2 of 3 operators")
+    store.finish(run, 0)
+    done = asked(run, ("failures", "RUN"))
+    assert (done.exit_code, done.output) == (0, "No failures.\n")
+
+
 def test_groups_have_their_smallest_case_however_its_document_is_written(whole: Path) -> None:
     rows = store.read(whole, COLUMNS, FAILED)
     expected = {group.cause: group.case_id for group in failure_groups(rows)}

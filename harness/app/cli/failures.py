@@ -20,7 +20,7 @@ from harness.app.cli._shared import (
     statuses,
 )
 from harness.present import shown_path
-from harness.record import Selection, read_minimal
+from harness.record import Selection, completeness, read_minimal, store
 
 #: Distinct failures that people see by default.
 _SHOWN = 20
@@ -32,7 +32,10 @@ _SHOWN = 20
         "conformance failures results/RUN --blame backend --backend ort-cpu",
         "conformance failures --op 'aten.upsample_*' --outcome mismatch --json",
     )
-    + statuses("0 if nothing failed, or if the specification leaves it all open; 1 for failures")
+    + statuses(
+        "0 if nothing failed, or if the specification leaves it all open; 1 for failures, or if verdicts "
+        "are missing"
+    )
 )
 @run_argument
 @selecting("overload", "backend", "converter", "blame", "outcome", "stage", "dtype", "family")
@@ -50,9 +53,10 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
     and the upstream issue if one is known. A result that the specification leaves open is nobody's defect,
     and is listed apart.
 
-    With --json: run, failures (total, groups), no_longer_failing. A group has outcome, stage, blame, cause,
-    cases, overloads, dtypes, converters, backends, smallest, minimal, known.
+    With --json: run, missing, failures (total, groups), no_longer_failing. A group has outcome, stage, blame,
+    cause, cases, overloads, dtypes, converters, backends, smallest, minimal, known.
     """
+    missing = _missing(run)
     known = known_issues.read_known_issues()
     rows = selection.read(run, failures.COLUMNS, failures.FAILED, encoded=True)
     groups = failures.failure_groups(rows, read_minimal(run), known)
@@ -66,6 +70,7 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
         print_json(
             {
                 "run": str(run),
+                "missing": missing,
                 "failures": {"total": len(groups), "groups": [group.to_data() for group in some]},
                 "no_longer_failing": [one.to_data() for one in gone],
             }
@@ -75,7 +80,17 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
             emit(failures.render(groups, limit or None), Text())
             emit(line(shlex.join(["conformance", "show", groups[0].case_id, "--run", shown_path(run)])))
         else:
-            emit(Text("No failures" + ("." if selection == Selection() else " of that kind.")))
+            which = "" if selection == Selection() else " of that kind"
+            why = f"; the run is incomplete: {missing}" if missing else ""
+            emit(Text(f"No failures{which}{why}."))
         if gone:
             emit(known_issues.render(gone))
-    ctx.exit(int(any(group.blame != failures.SPEC for group in groups)))
+    ctx.exit(int(bool(missing) or any(group.blame != failures.SPEC for group in groups)))
+
+
+def _missing(run: Path) -> str:
+    """Which verdicts a run lacks, in one line; "" for none."""
+    there = completeness(run).said
+    if not store.read(run, ["outcome"], encoded=True).num_rows:
+        return f"it has no verdict{there and '; '}{there}"
+    return there
