@@ -1,4 +1,4 @@
-"""Output rules for gamma and Dirichlet variates, tested as `cases.rules.random_draws` describes."""
+"""Output rules for gamma and Dirichlet variates, tested as `harness.compare.Placing` describes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cases.rules.random_draws import distributed, strays
-from harness.compare import Drawn, Evidence, Mask, OutputRule
+from cases.rules.random_draws import distributed
+from harness.compare import Drawn, Evidence, Mask, OutputRule, Placing
 from harness.core import PRECISION, Array
 
 #: Terms of the series and of the continued fraction: enough for arguments below 100.
@@ -73,7 +73,7 @@ def dirichlet(concentration: str) -> OutputRule:
     independent of the other rows, has the distribution Beta(α₀, Σα − α₀)."""
 
     @Drawn
-    def rule(evidence: Evidence, output: int) -> Mask:
+    def rule(evidence: Evidence, output: int) -> Placing:
         got = evidence.got[output]
         x, alpha = got.astype(np.float64), evidence.arguments[concentration].astype(np.float64)
         unit = 2.0 ** -PRECISION[str(got.dtype)]
@@ -81,10 +81,10 @@ def dirichlet(concentration: str) -> OutputRule:
         # Each of n elements is rounded when it is divided by their sum, which n − 1 additions rounded before.
         n = x.shape[-1]
         wrong = wrong | (np.abs(x.sum(-1, keepdims=True) - 1.0) > 2.0 * n * unit)
-        if n > 1 and x.size and not wrong.any():
-            first, rest = alpha[..., 0], alpha[..., 1:].sum(-1)
-            below, upto = (beta_cdf(first, rest, x[..., 0] + side * 4.0 * unit) for side in (-1, 1))
-            wrong = np.full(x.shape, strays(below.ravel(), upto.ravel()))
-        return np.asarray(wrong)
+        if n < 2 or not x.size:
+            return Placing(impossible=np.asarray(wrong))
+        first, rest = alpha[..., 0], alpha[..., 1:].sum(-1)
+        below, upto = (beta_cdf(first, rest, x[..., 0] + side * 4.0 * unit) for side in (-1, 1))
+        return Placing(impossible=np.asarray(wrong), below=below.ravel(), upto=upto.ravel())
 
     return rule

@@ -1,12 +1,4 @@
-"""Output rules for random operators: could these numbers have been drawn from that distribution?
-
-If each element x is drawn from its own distribution function F, then a number U that is uniform in
-[0, 1) lies in [F(x−), F(x)] for each of them. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart
-(Massart, The tight constant in the Dvoretzky–Kiefer–Wolfowitz inequality, 1990), the empirical distribution
-function of n such numbers strays from the uniform one by more than ε with probability at most 2·exp(−2nε²).
-ε is chosen for `FALSE_ALARM`, so that a correct generator is called wrong once in 10⁹ outputs; wrong ranges,
-means, spreads and constants are seen from some dozens of elements on.
-"""
+"""Output rules for random operators: the distribution of each, which `harness.compare.Placing` tests."""
 
 from __future__ import annotations
 
@@ -16,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare import DEFAULT, FALSE_ALARM, Drawn, Evidence, Mask, OutputRule
+from harness.compare import DEFAULT, Drawn, Evidence, Mask, OutputRule, Placing
 from harness.core import PRECISION, Array
 
 #: Standard deviations; a normal number is as far from its mean with a probability of 1e-32.
@@ -27,11 +19,14 @@ _FARTHEST = 12.0
 Distribution: TypeAlias = Callable[[Mapping[str, Any], Array, Array], tuple[Array, Array, Mask]]
 
 
-def distributed(distribution: Distribution) -> OutputRule:
-    """Elements are drawn independently, each from its distribution."""
+#: From the arguments, the least number that may be drawn and one that none reaches.
+Ends: TypeAlias = Callable[[Mapping[str, Any]], tuple[float, float]]
 
-    @Drawn
-    def rule(evidence: Evidence, output: int) -> Mask:
+
+def distributed(distribution: Distribution, ends: Ends | None = None) -> OutputRule:
+    """Elements are drawn independently, each from its distribution, and between some ends."""
+
+    def place(evidence: Evidence, output: int) -> Placing:
         got = evidence.got[output]
         x = got.astype(np.float64)
         # A number stands for all that round to it, in either direction; below 1 generators fill a grid.
@@ -40,36 +35,21 @@ def distributed(distribution: Distribution) -> OutputRule:
         with np.errstate(all="ignore"):
             below, upto, impossible = distribution(evidence.arguments, x, spacing)
         impossible = np.broadcast_to(impossible, x.shape)
-        if not x.size or impossible.any():
-            return np.asarray(impossible)
-        return np.full(x.shape, strays(np.ravel(below), np.ravel(upto)))
+        return Placing(impossible=impossible, below=np.ravel(below), upto=np.ravel(upto))
 
-    return rule
-
-
-def strays(below: Array, upto: Array) -> bool:
-    """Whether numbers between `below` and `upto`, in that order, stray too far from uniform ones.
-
-    Args:
-        below: F just below each element, shape ``(n,)``, n at least 1.
-        upto: F at each element.
-    """
-    count = below.size
-    epsilon = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))
-    # Share of `upto` ≤ t must not exceed t, nor the share of `below` < t fall short of t, by more than ε.
-    early = np.arange(1, count + 1) / count - np.sort(upto)
-    late = np.sort(below) - np.arange(count) / count
-    return bool(max(early.max(), late.max()) > epsilon)
+    return Drawn(place, ends=ends)
 
 
 def _continuous(
-    cdf: Callable[[Mapping[str, Any], Array], Array], support: Callable[[Mapping[str, Any], Array], Mask]
+    cdf: Callable[[Mapping[str, Any], Array], Array],
+    support: Callable[[Mapping[str, Any], Array], Mask],
+    ends: Ends | None = None,
 ) -> OutputRule:
     def distribution(arguments: Mapping[str, Any], x: Array, spacing: Array) -> tuple[Array, Array, Mask]:
         below, upto = cdf(arguments, x - spacing), cdf(arguments, x + spacing)
         return np.broadcast_to(below, x.shape), np.broadcast_to(upto, x.shape), ~support(arguments, x)
 
-    return distributed(distribution)
+    return distributed(distribution, ends)
 
 
 def _number(argument: Any) -> Any:
@@ -92,7 +72,7 @@ def uniform(low: str = "", high: str = "") -> OutputRule:
         slack = max(abs(start), abs(end)) * 2.0**-7 if low else 0.0
         return np.asarray((x >= start - slack) & ((x <= end + slack) if low else (x < end)))
 
-    return _continuous(cdf, support)
+    return _continuous(cdf, support, None if low else ends)
 
 
 def normal(mean: str = "mean", std: str = "std", default: tuple[float, float] = (0.0, 1.0)) -> OutputRule:
@@ -159,12 +139,15 @@ def integers(low: str = "low", high: str = "high") -> OutputRule:
     """Integers in [low, high), each as likely; `high` names a number or a 0-d tensor."""
 
     def distribution(a: Mapping[str, Any], x: Array, spacing: Array) -> tuple[Array, Array, Mask]:
-        start, end = a.get(low, 0), float(_number(a[high]))
+        start, end = ends(a)
         count = end - start
         impossible = (x < start) | (x >= end) | (x != np.floor(x))
         return (x - start) / count, (x - start + 1) / count, impossible
 
-    return distributed(distribution)
+    def ends(a: Mapping[str, Any]) -> tuple[float, float]:
+        return float(a.get(low, 0)), float(_number(a[high]))
+
+    return distributed(distribution, ends)
 
 
 def geometric() -> OutputRule:
@@ -193,7 +176,7 @@ def poisson(rate: str = "self") -> OutputRule:
     return distributed(distribution)
 
 
-def _categories(evidence: Evidence, output: int) -> Mask:
+def _categories(evidence: Evidence, output: int) -> Placing:
     a, got = evidence.arguments, evidence.got[output]
     weights = np.atleast_2d(_number(a["self"]))
     index = np.atleast_2d(got)
@@ -206,9 +189,7 @@ def _categories(evidence: Evidence, output: int) -> Mask:
     share = weights / weights.sum(-1, keepdims=True)
     upto = np.take_along_axis(np.cumsum(share, -1), chosen, -1)
     below = upto - np.take_along_axis(share, chosen, -1)
-    if not wrong.any() and chosen.size:
-        wrong = np.full(wrong.shape, strays(below.ravel(), upto.ravel()))
-    return np.asarray(wrong).reshape(got.shape)
+    return Placing(impossible=np.asarray(wrong).reshape(got.shape), below=below.ravel(), upto=upto.ravel())
 
 
 #: Indices into the last dimension of `self`, drawn in proportion to its weights, with or without
@@ -217,11 +198,11 @@ categories = Drawn(_categories, distinct=lambda arguments: not arguments.get("re
 
 
 @Drawn
-def permutation(evidence: Evidence, output: int) -> Mask:
+def permutation(evidence: Evidence, output: int) -> Placing:
     """Each of 0 … n−1 once."""
     got = evidence.got[output]
     expected = np.arange(got.size)
-    return np.full(got.shape, not (np.sort(got.astype(np.float64)) == expected).all())
+    return Placing(impossible=np.full(got.shape, not (np.sort(got.astype(np.float64)) == expected).all()))
 
 
 def dropped(independently: bool = True) -> OutputRule:
@@ -229,11 +210,11 @@ def dropped(independently: bool = True) -> OutputRule:
     of the others, unless whole channels are dropped."""
 
     @Drawn
-    def rule(evidence: Evidence, output: int) -> Mask:
+    def rule(evidence: Evidence, output: int) -> Placing:
         a = evidence.arguments
         data, got = _number(a["input"]), evidence.got[output].astype(np.float64)
         if a.get("train") is False or a["p"] == 0:
-            return np.asarray(~((got == data) | (np.isnan(got) & np.isnan(data))))
+            return Placing(impossible=np.asarray(~((got == data) | (np.isnan(got) & np.isnan(data)))))
         scale = 1.0 / (1.0 - a["p"]) if a["p"] < 1 else 0.0
         # Products are rounded once or twice; beyond that they are as near as every other output must be.
         dtype = str(evidence.got[output].dtype)
@@ -245,11 +226,11 @@ def dropped(independently: bool = True) -> OutputRule:
             kept |= ~np.isfinite(data * scale) | ~np.isfinite(got)
         wrong = np.asarray(~(kept | (got == 0)))
         telling = np.isfinite(data) & (np.abs(data) > 1e-6)
-        if independently and not wrong.any() and telling.any() and a["p"] < 1:
-            x, zero = (got[telling] != 0).astype(np.float64), a["p"]
-            low, high = np.where(x == 0, 0.0, zero), np.where(x == 0, zero, 1.0)
-            wrong = np.full(wrong.shape, strays(low, high))
-        return wrong
+        if not independently or a["p"] == 1:
+            return Placing(impossible=wrong)
+        x, zero = (got[telling] != 0).astype(np.float64), a["p"]
+        low, high = np.where(x == 0, 0.0, zero), np.where(x == 0, zero, 1.0)
+        return Placing(impossible=wrong, below=low, upto=high)
 
     return rule
 
@@ -258,10 +239,11 @@ def kept() -> OutputRule:
     """The mask beside `dropped`: which elements of output 0 were kept."""
 
     @Drawn
-    def rule(evidence: Evidence, output: int) -> Mask:
+    def rule(evidence: Evidence, output: int) -> Placing:
         data, got = _number(evidence.arguments["input"]), evidence.got[output]
         # Zeros, and what 1 − p brings to zero, do not tell.
         telling = np.isfinite(data) & (np.abs(data) > 1e-6)
-        return np.asarray(telling & (got != (evidence.got[0].astype(np.float64) != 0)))
+        wrong = telling & (got != (evidence.got[0].astype(np.float64) != 0))
+        return Placing(impossible=np.asarray(wrong))
 
     return rule

@@ -6,14 +6,19 @@ from .comparison import (
     OutputComparison as OutputComparison,
     compare as compare,
 )
+from .drawn import (
+    FALSE_ALARM as FALSE_ALARM,
+    Drawn as Drawn,
+    Placing as Placing,
+    draws as draws,
+    same_kind as same_kind,
+)
 from .judge import (
     ACCUMULATES as ACCUMULATES,
     CLOSE as CLOSE,
     EQUAL as EQUAL,
     EXACT as EXACT,
-    FALSE_ALARM as FALSE_ALARM,
     IEEE as IEEE,
-    Drawn as Drawn,
     Evidence as Evidence,
     Judge as Judge,
     Mask as Mask,
@@ -28,6 +33,7 @@ from .nearness import (
     tolerance_of as tolerance_of,
     ulp as ulp,
 )
+from .repeated import RUNS as RUNS, Again as Again, first_wrong as first_wrong
 from .signatures import normalise as normalise
 from .tolerances import (
     DEFAULT as DEFAULT,

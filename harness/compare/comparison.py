@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.compare.drawn import Drawn
 from harness.compare.judge import Evidence, Judge, Mask
 from harness.compare.nearness import Oracle, right_elements, tolerance_of, ulp
 from harness.compare.tolerances import MIN_EXPONENT, Tolerance, needed_tolerance
@@ -110,11 +111,17 @@ def _structural(problem: str, detail: str, total: int) -> OutputComparison:
 
 
 def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
-    wrong = judge.rules[output](evidence, output)
-    problem = VALUES if wrong.any() else None
+    rule, got = judge.rules[output], evidence.got[output]
+    if isinstance(rule, Drawn):
+        placing = rule.place(evidence, output)
+        wrong = placing.wrong
+        detail = placing.said(got, output) if wrong.any() else ""
+    else:
+        wrong = rule(evidence, output)
+        detail = _first(wrong, evidence.expected[output], got, output) if wrong.any() else ""
     return OutputComparison(
-        problem=problem,
-        detail=_first(wrong, evidence.expected[output], evidence.got[output], output) if problem else "",
+        problem=VALUES if wrong.any() else None,
+        detail=detail,
         mismatched_elements=int(wrong.sum()),
         total_elements=wrong.size,
     )

@@ -33,32 +33,10 @@ class Evidence:
 #: Decides one output: True where an element is wrong. Shape: that of the output.
 OutputRule: TypeAlias = Callable[[Evidence, int], Mask]
 
-#: How seldom a correct generator may be called wrong: a probability per output.
-FALSE_ALARM = 1e-9
-
 
 def anything(evidence: Evidence, output: int) -> Mask:
     """The output rule for uninitialised values: only shape and dtype count."""
     return np.zeros(evidence.got[output].shape, dtype=bool)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An output rule for elements that are drawn at random, so that two right outputs need not be equal.
-
-    A script that reproduces a failure compares how the elements are distributed over many runs.
-
-    Attributes:
-        rule: Decides one output.
-        distinct: From the arguments, whether the elements of each row must differ from one another.
-    """
-
-    rule: OutputRule
-    distinct: Callable[[Mapping[str, Any]], bool] | None = None
-
-    def __call__(self, evidence: Evidence, output: int) -> Mask:
-        """As any `OutputRule`."""
-        return self.rule(evidence, output)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.compare import UNKNOWN, Outcome, Stage, compare
+from harness.compare import UNKNOWN, Again, Outcome, OutputComparison, Stage, compare, first_wrong
 from harness.core import Array, describe_error
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.reference import Reference, run_reference
-from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_step
+from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_again, run_step
 from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.worker import WorkerProcess
@@ -125,7 +125,8 @@ class Executor:
                 self._split_or_fail(name, converted, left, outputs, case_only=now)
                 return
             run_ms = 1e3 * (time.perf_counter() - started) / len(now)
-            self._compare(name, converted, now, outputs, {"load_ms": load_ms, "run_ms": run_ms})
+            again = run_again(session, feeds)
+            self._compare(name, converted, now, outputs, again, {"load_ms": load_ms, "run_ms": run_ms})
             for cases in left.values():
                 del cases[:1]
 
@@ -135,9 +136,10 @@ class Executor:
         converted: Converted,
         now: Mapping[int, int],
         outputs: Sequence[Array],
+        again: Again,
         times: Mapping[str, float],
     ) -> None:
-        by_name = dict(zip((o.name for o in converted.model.graph.output), outputs, strict=True))
+        place_of = {output.name: i for i, output in enumerate(converted.model.graph.output)}
         self._send(Step(Stage.COMPARE, name, tuple(now.items())))
         results = []
         for member in converted.members:
@@ -145,8 +147,8 @@ class Executor:
             if index not in now:
                 continue
             reference = member.references[now[index]]
-            got = [by_name[n] for n in member.structure.output_names]
-            comparison = compare(judge_of(reference.invocation), reference, got)
+            places = [place_of[n] for n in member.structure.output_names]
+            comparison = self._judged(reference, places, outputs, again)
             wrong = comparison.problem is not None
             results.append(
                 self._result(
@@ -165,6 +167,19 @@ class Executor:
         self._send(results)
 
     # Helpers
+
+    def _judged(
+        self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again
+    ) -> OutputComparison:
+        """What is wrong with a case whose outputs are at `places` among all."""
+        judge = judge_of(reference.invocation)
+
+        def once_more() -> Sequence[Array] | None:
+            found = again()
+            return None if found is None else [found[i] for i in places]
+
+        got = first_wrong(judge, reference, [outputs[i] for i in places], once_more, self._settings.runs)
+        return compare(judge, reference, got)
 
     def _split_or_fail(
         self,

@@ -42,6 +42,7 @@ class Settings:
         witnesses: Backends that are asked about another backend's failure; None for those whose
             `BackendEntry` says so.
         last_witnesses: Those that are asked only where the failure cannot be decided without them.
+        runs: How often a case that draws at random is run at most, to find a failure that is known of.
     """
 
     opset: int | None = None
@@ -52,6 +53,7 @@ class Settings:
     blame: bool = True
     witnesses: tuple[str, ...] | None = None
     last_witnesses: tuple[str, ...] | None = None
+    runs: int = 1
 
 
 @dataclass(frozen=True)

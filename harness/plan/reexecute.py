@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.compare import Verdict
+from harness.compare import RUNS, Verdict, first_wrong
 from harness.convert import find_converter
 from harness.core import Array, InvalidInvocation, Invocation
 from harness.execute import Exportable, Supervisor, export_alone, outputs_of, run_reference
-from harness.generate import Replayed
+from harness.generate import Replayed, judge_of
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
@@ -119,13 +120,17 @@ def _named(documents: Sequence[tuple[int, Any]], key: str) -> tuple[str, ...]:
 
 
 def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
-    """Run everything again, in a worker process. Raises as `make_plan` does."""
+    """Run everything again, in a worker process. Raises as `make_plan` does.
+
+    A case that draws at random is run until it fails: one run may be right by luck.
+    """
     plan = make_plan(
         Options(replay=again.cases, converters=again.converters, backends=again.backends, opset=again.opset)
     )
     with Supervisor(timeout=timeout) as supervisor:
         for unit in plan.units:
-            for found in run_unit(unit, supervisor):
+            patient = replace(unit, settings=replace(unit.settings, runs=RUNS))
+            for found in run_unit(patient, supervisor):
                 yield from found
 
 
@@ -148,5 +153,7 @@ def outputs(case: Replayed, converter: str, backend: str, opset: int | None = No
     model = export_alone(started, structure, opset=opset, dynamic=dynamic)
     entry, argument = BACKENDS.find(backend)
     ranges = structure.shape_ranges(model, [exported, case.invocation]) if dynamic else None
-    got = outputs_of(entry.create(argument), model, structure.feeds(model, reference.feeds), ranges)
+    feeds = structure.feeds(model, reference.feeds)
+    wrong = partial(first_wrong, judge_of(case.invocation), reference)
+    got = outputs_of(entry.create(argument), model, feeds, ranges, wrong)
     return Outputs(expected=reference.expected, truth=reference.truth, got=got)

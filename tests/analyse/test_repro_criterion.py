@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harness_runs import vector
 
-from harness.analyse.repro.criterion import _NEAR
-from harness.compare import ACCUMULATES, CLOSE, Judge, tolerance_of
+from harness.analyse import ReproducibleFailure
+from harness.analyse.repro.call import CallSource
+from harness.analyse.repro.criterion import _NEAR, criterion
+from harness.compare import ACCUMULATES, CLOSE, Judge, Outcome, Stage, tolerance_of
 from harness.compare.nearness import right_elements
-from harness.core import Array
+from harness.core import Array, Invocation
+from harness.execute import run_reference
+from harness.generate import judge_of, load_cases
 
 
 @dataclass
@@ -27,6 +32,31 @@ class Answers:
     sensitivity: None = None
     flushed: None = None
     arguments: Any = None
+
+
+def test_a_script_asks_for_the_ends_of_what_is_drawn_as_the_harness_does() -> None:
+    load_cases()
+    call = Invocation("aten.rand_like.default", (("self", vector([0.0] * 4, "float16")),))
+    failure = ReproducibleFailure(
+        case_id=call.case_id,
+        invocation=call,
+        exported=call,
+        converter="dynamo",
+        backend="ort-cpu",
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        signature="values",
+    )
+    found = criterion(failure, judge_of(call), run_reference(call), CallSource(call))
+    torch.manual_seed(0)
+    # PyTorch never rounds up to 1, float32 numbers that are cast do: once in 4,096.
+    runs = torch.rand((2, found.runs, 4), dtype=torch.float16)
+    scope: dict[str, Any] = {"torch": torch, "outputs": [runs[0]], "expected": [runs[1]]}
+    script = "\n".join([*found.helpers, *found.lines])
+    exec(script, scope)
+    runs[0, 3, 2] = 1.0
+    with pytest.raises(AssertionError, match=r"drawn from outside of \[0, 1\): \[1.0\]"):
+        exec(script, scope)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])

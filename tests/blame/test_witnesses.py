@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from harness_runs import record_of, unary
+from harness_runs import record_of, unary, vector
 from onnx import TensorProto, helper
 
 from harness.blame import testimony, witness as witness_list, witnesses_that_raised
 from harness.blame.examine import examine
 from harness.blame.testimony import Complaint
-from harness.blame.trial import Trial
+from harness.blame.trial import BackendAnswer, Trial
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.decomposition import ask_decomposition
@@ -25,6 +26,7 @@ from harness.convert import find_converter
 from harness.core import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.execute import Exportable, Group, Settings, export_alone, run_reference
+from harness.generate import load_cases
 from harness.present.terminal_summary import summary_text
 from harness.run import BACKENDS, Backend, BackendSession, ShapeRange
 
@@ -57,6 +59,21 @@ def trial_of(
         thorough=False,
     )
     return Trial(complaint, settings, lambda name: find_converter(name).create(False), start, {})
+
+
+def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
+    # One run of float16 numbers below 1 has a 1, which is never right, once in a hundred times.
+    load_cases()
+    call = Invocation("aten.rand_like.default", (("self", vector([0.0] * 500, "float16")),))
+    trial = trial_of(call)
+    assert trial.comparison is not None
+    assert "1.0 cannot be drawn there" in trial.comparison.message
+    # No two generators give the same numbers, though they may be wrong in the same way.
+    assert trial.got is not None
+    other = BackendAnswer((trial.got[0][::-1],))
+    assert trial.find(other)[0] is testimony.Finding.SAME
+    assert trial.find(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is testimony.Finding.OTHER
+    assert trial.find(BackendAnswer((trial.reference.expected[0],)))[0] is testimony.Finding.RIGHT
 
 
 def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:

@@ -17,6 +17,7 @@ from harness.analyse.repro.failure import ReproducibleFailure
 from harness.compare import (
     DEFAULT,
     FALSE_ALARM,
+    RUNS,
     SCALES,
     Drawn,
     Judge,
@@ -42,10 +43,7 @@ def near(got, expected, truth, terms, rtol, atol):
     return right | (truth.isfinite() & ((g - truth).abs() <= slack))
 '''
 
-#: What random operators draw is compared element by element, as distributions over that many runs.
-_RUNS = 1000
-
-#: The two-sample form of the inequality that `cases.rules.random_draws` rests on: by that of Dvoretzky,
+#: The two-sample form of the inequality that `harness.compare.Placing` rests on: by that of Dvoretzky,
 #: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with a
 #: probability of at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
 _DISTANCE = '''\
@@ -124,26 +122,35 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
         size = reference.expected[i].size
         if not size:
             continue
-        limit = math.sqrt(2 * math.log(4 * size / FALSE_ALARM) / _RUNS)
+        limit = math.sqrt(2 * math.log(4 * size / FALSE_ALARM) / RUNS)
         lines += [
             f"apart = distance(outputs[{i}], expected[{i}])",
             f'assert apart <= {limit:.4f}, f"output {i} has another distribution: {{apart:.4f}} apart"',
         ]
         if size > 1:
-            alone = math.sqrt(2 * math.log(4 / FALSE_ALARM) / _RUNS)
+            alone = math.sqrt(2 * math.log(4 / FALSE_ALARM) / RUNS)
             lines += [
                 "# Elements that are not drawn independently move together from run to run.",
-                f"both = [x.reshape({_RUNS}, -1) for x in (outputs[{i}], expected[{i}])]",
+                f"both = [x.reshape({RUNS}, -1) for x in (outputs[{i}], expected[{i}])]",
                 "ranks = [x.argsort(dim=0, stable=True).argsort(dim=0) for x in both]",
                 "apart = distance(*(x.double().mean(dim=1) for x in ranks))",
                 f'assert apart <= {alone:.4f}, f"elements of output {i} depend on each other: {{apart:.4f}}"',
             ]
         rule = judge.rules[i]
-        if isinstance(rule, Drawn) and rule.distinct is not None and rule.distinct(reference.arguments):
+        if not isinstance(rule, Drawn):
+            continue
+        if rule.ends is not None:
+            low, high = rule.ends(reference.arguments)
+            lines += [
+                f"x = outputs[{i}].double()",
+                f"beyond = x[~((x >= {low:g}) & (x < {high:g}))].unique().tolist()",
+                f'assert not beyond, f"drawn from outside of [{low:g}, {high:g}): {{beyond}}"',
+            ]
+        if rule.distinct is not None and rule.distinct(reference.arguments):
             lines.append(
                 f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"'
             )
-    return Criterion(tuple(_DISTANCE.splitlines()), tuple(lines), runs=_RUNS)
+    return Criterion(tuple(_DISTANCE.splitlines()), tuple(lines), runs=RUNS)
 
 
 def _structure(judge: Judge, reference: Reference) -> list[str]:
