@@ -176,16 +176,22 @@ def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> N
         )
 
 
+def _damage(run: Path, name: str) -> None:
+    """Overwrite some bytes of one column."""
+    content = bytearray((run / "verdicts.parquet").read_bytes())
+    group = pq.ParquetFile(run / "verdicts.parquet").metadata.row_group(0)
+    column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == name)
+    end = column.data_page_offset + column.total_compressed_size
+    size = min(60, column.total_compressed_size)
+    content[end - size : end] = bytes(size)
+    (run / "verdicts.parquet").write_bytes(content)
+
+
 def test_a_damaged_run_is_set_aside_and_the_rest_is_shown(tmp_path: Path) -> None:
     good = recorded(tmp_path / "good", drawn(0))
     broken = recorded(tmp_path / "broken", drawn(1), started="2026-01-02")
-    content = bytearray((broken / "verdicts.parquet").read_bytes())
     # In a column that only the pages of operators read: found out late.
-    group = pq.ParquetFile(broken / "verdicts.parquet").metadata.row_group(0)
-    column = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "evidence")
-    end = column.data_page_offset + column.total_compressed_size
-    content[end - 60 : end - 30] = bytes(30)
-    (broken / "verdicts.parquet").write_bytes(content)
+    _damage(broken, "evidence")
     odd = recorded(tmp_path / "odd", drawn(2), versions=["no", "object"])
     site = write_site(
         [broken, tmp_path / "none", good, odd, shutil.copytree(good, tmp_path / "copy")], tmp_path / "site"
@@ -195,6 +201,19 @@ def test_a_damaged_run_is_set_aside_and_the_rest_is_shown(tmp_path: Path) -> Non
     assert site_data(tmp_path / "site", "index")["aside"] == [vars(one) for one in site.aside]
     assert all(str(tmp_path) not in one.message for one in site.aside)
     assert site.summary["run"]["run_id"] == "good"
+
+
+@pytest.mark.parametrize("column", ["outcome", "evidence"])
+def test_a_sound_copy_is_shown_in_place_of_a_damaged_run(tmp_path: Path, column: str) -> None:
+    damaged = recorded(tmp_path / "damaged", drawn(0))
+    copies = [shutil.copytree(damaged, tmp_path / name) for name in ("copy", "second")]
+    _damage(damaged, column)
+    site = write_site([damaged, *copies], tmp_path / "site")
+    assert site.runs == 1
+    # The second copy is the same run as the first one, and the damaged one is called damaged.
+    assert sorted(one.name for one in site.aside) == ["damaged", "second"]
+    assert "the same run" not in next(one.message for one in site.aside if one.name == "damaged")
+    assert site.summary["run"]["run_id"] == "damaged"
 
 
 def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:

@@ -120,12 +120,15 @@ def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda 
     gathered = gather(directories)
     words = Words()
     coded: list[CodedRun] = []
-    for run in list(gathered.runs):
-        progress(f"reading {run.directory.name}")
-        try:
-            coded.append(words.code(run))
-        except (ResultsError, ValueError, TypeError) as error:
-            gathered.set_aside(run, error)
+    for first in list(gathered.runs):
+        run: SiteRun | None = first
+        while run is not None:
+            progress(f"reading {run.directory.name}")
+            try:
+                coded.append(words.code(run))
+                break
+            except (ResultsError, ValueError, TypeError) as error:
+                run = gathered.set_aside(run, error)
     lost = _lost_operators(gathered.runs, coded, words)
     return Built(
         gathered,
@@ -139,8 +142,8 @@ def _lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: W
     """Per run, the operators of which it says too little to be believed: those that it names as unfinished.
 
     A run that does not say all that it was to do, since it or one of its shards is gone without a word of
-    that, has also lost what it has no row of and the nearest complete run of every operator has; of the others
-    it cannot be known.
+    that, has also lost what it has no row of and the nearest complete run of every operator has. Of the
+    others it cannot be known.
     """
     present = [np.unique(one.operator) for one in coded]
     whole = [n for n, run in enumerate(runs) if run.state == COMPLETE and run.request.full]

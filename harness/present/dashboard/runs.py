@@ -91,20 +91,37 @@ class SetAside:
 
 @dataclass
 class Gathered:
-    """What was found in the directories that were given: runs, oldest first, and what is set aside."""
+    """What was found in the directories that were given.
 
-    runs: list[SiteRun]
-    aside: list[SetAside]
+    Attributes:
+        runs: Oldest first, each once.
+        aside: What is not shown.
+        copies: Further directories of the same runs, each with what `aside` says of it.
+    """
 
-    def set_aside(self, run: SiteRun, error: Exception) -> None:
-        """Show a run no longer: reading on has shown that it is damaged."""
-        self.runs = [other for other in self.runs if other is not run]
+    runs: list[SiteRun] = field(default_factory=list)
+    aside: list[SetAside] = field(default_factory=list)
+    copies: list[tuple[SiteRun, SetAside]] = field(default_factory=list)
+
+    def set_aside(self, run: SiteRun, error: Exception) -> SiteRun | None:
+        """Show a run no longer, because reading on has shown that it is damaged.
+
+        Returns:
+            The copy that takes its place, if there is one.
+        """
+        copy = next((found for found in self.copies if found[0].info.run_id == run.info.run_id), None)
+        if copy is not None:
+            self.copies.remove(copy)
+            self.aside.remove(copy[1])
+        place, spares = self.runs.index(run), [] if copy is None else [copy[0]]
+        self.runs[place : place + 1] = spares
         self.aside.append(SetAside(run.directory.name, _words(error, run.directory)))
+        return next(iter(spares), None)
 
 
 def gather(directories: Sequence[Path]) -> Gathered:
     """Read what the runs in `directories` were; no rows yet."""
-    found = Gathered([], [])
+    found = Gathered()
     ids: dict[str, Path] = {}
     for directory in directories:
         try:
@@ -122,6 +139,7 @@ def gather(directories: Sequence[Path]) -> Gathered:
         if run.info.run_id in ids:
             other = ids[run.info.run_id].name
             found.aside.append(SetAside(directory.name, f"it is the same run as {other}"))
+            found.copies.append((run, found.aside[-1]))
             continue
         ids[run.info.run_id] = directory
         found.runs.append(run)
