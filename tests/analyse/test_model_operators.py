@@ -65,6 +65,30 @@ def test_nodes_without_notes_are_traced_back_by_name(models: Path) -> None:
     assert found["aten.add.Tensor"] == (1, "name")
 
 
+@pytest.mark.parametrize(
+    ("node_type", "inputs", "overload"),
+    [
+        ("Where", 3, "aten.where.self"),
+        ("NonZero", 1, "aten.nonzero.default"),
+        ("ReduceSum", 2, "aten.sum.dim_IntList"),
+        ("ReduceSum", 1, "aten.sum.default"),
+        ("Add", 2, "aten.add.Tensor"),
+        ("Concat", 3, "aten.concat.default"),
+    ],
+)
+def test_a_node_is_traced_back_to_an_overload_that_takes_its_inputs(
+    node_type: str, inputs: int, overload: str, tmp_path: Path
+) -> None:
+    names = [f"x{i}" for i in range(inputs)]
+    values = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1]) for n in (*names, "y")]
+    node = onnx.helper.make_node(node_type, names, ["y"])
+    onnx.save(
+        onnx.helper.make_model(onnx.helper.make_graph([node], "g", values[:-1], values[-1:])),
+        tmp_path / "m.onnx",
+    )
+    assert named(operators(tmp_path / "m.onnx", "--json")) == {overload: (1, "name")}
+
+
 def test_the_list_is_what_pytest_takes(models: Path, tmp_path: Path) -> None:
     done = operators(models / "program.pt2")
     (tmp_path / "operators.txt").write_text(done.stdout)

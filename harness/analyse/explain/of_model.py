@@ -100,7 +100,7 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is no ONNX model: it holds no graph")
     noted: dict[str, set[str]] = defaultdict(set)
-    plain: Counter[str] = Counter()
+    plain: Counter[tuple[str, int]] = Counter()
     other: Counter[str] = Counter()
     functions = {(f.domain, f.name) for f in model.functions}
     for number, node in enumerate(_nodes(model)):
@@ -109,18 +109,19 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
         if name is not None:
             noted[name].add(notes.get(_NAMES) or str(number))
         elif (node.domain, node.op_type) not in functions and node.op_type not in _GLUE:
-            plain[f"{node.domain}::{node.op_type}" if node.domain else node.op_type] += 1
+            node_type = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            plain[node_type, sum(map(bool, node.input))] += 1
     found = {n: Called(name=n, nodes=len(w), how="node") for n, w in noted.items() if n.startswith("aten.")}
     other.update({n: len(w) for n, w in noted.items() if not n.startswith("aten.")})
     recorded = _recorded(graphs)
     by_name = _by_name(covered) if plain else {}
-    for node_type, count in plain.items():
+    for (node_type, inputs), count in plain.items():
         how = "record" if node_type in recorded else "name"
         choices = recorded.get(node_type) or by_name.get(node_type)
         if not choices:
             other[node_type] += count
             continue
-        best = min(choices, key=lambda overload: _plainness(overload, node_type, covered))
+        best = min(choices, key=lambda overload: _plainness(overload, node_type, inputs, covered))
         before = found.get(best) or Called(name=best, nodes=0, how=how)
         found[best] = replace(before, nodes=before.nodes + count)
     ordered = tuple(found[name] for name in sorted(found))
@@ -169,10 +170,24 @@ def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _plainness(overload: str, node_type: str, covered: Sequence[str]) -> tuple[Any, ...]:
-    """Sorts the likeliest origin of a node first: of its own name, an overload that models call."""
+def _takes(overload: str, inputs: int) -> bool:
+    """Whether a call can stand for a node with so many inputs, which are tensors or other arguments."""
+    from harness.core import overload as find_overload
+
+    try:
+        arguments = find_overload(overload)._schema.arguments
+    except LookupError:
+        return False
+    types = [str(argument.type) for argument in arguments if not argument.kwarg_only]
+    # Each tensor of a list is an input of its own.
+    return "List[Tensor]" in types or types.count("Tensor") <= inputs <= len(types)
+
+
+def _plainness(overload: str, node_type: str, inputs: int, covered: Sequence[str]) -> tuple[Any, ...]:
+    """Sorts the likeliest origin of a node first: it takes the inputs, and has the name that models call."""
     packet, _, name = overload.removeprefix("aten.").partition(".")
     return (
+        not _takes(overload, inputs),
         overload not in covered,
         packet.replace("_", "").lower() != node_type.lower(),
         packet.startswith("_"),
