@@ -7,6 +7,9 @@ to blame says where the defect is, and so what else may differ within one group:
 * a backend's defect is the same whichever converter the model came from;
 * PyTorch's own, and what the specification leaves open, are the same everywhere;
 * one that nobody is blamed for is kept apart by converter, and by backend once it got to one.
+
+What a user's conversion function took part in is a group of its own, whoever is to blame: whoever wrote the
+function looks for what it does, and not for what the converter did without it.
 """
 
 from __future__ import annotations
@@ -55,7 +58,10 @@ _EVIDENCE = (
 
 
 #: What `cause_of` looks at.
-CAUSE_COLUMNS = ("overload", "converter", "backend", "stage", "outcome", "signature", "blame", "evidence")
+CAUSE_COLUMNS = (
+    *("overload", "converter", "backend", "stage", "outcome"),
+    *("signature", "blame", "evidence", "rule"),
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -67,6 +73,7 @@ class Cause:
         converter: Its name; "" where the defect does not depend on it, as for the backend.
         words: What is wrong.
         operator: In which operator; "" where `words` say all.
+        rule: The user's conversion functions that took part; "" for none.
     """
 
     blame: str
@@ -76,6 +83,7 @@ class Cause:
     outcome: str
     words: str
     operator: str
+    rule: str = ""
 
 
 def cause_of(row: Mapping[str, Any]) -> Cause:
@@ -101,6 +109,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         outcome=str(outcome),
         words=words,
         operator=family_name(row["overload"].rpartition(".")[0]) if by_operator else "",
+        rule=row["rule"],
     )
 
 

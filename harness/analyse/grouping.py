@@ -16,16 +16,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from harness.analyse.coded_rows import CodedRows
-from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause
+from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause, cause_of
 from harness.analyse.known_issues import KnownIssue, call as call
 from harness.analyse.ordinary_failures import OrdinaryFailures, ordinary_failures
 from harness.compare import Outcome, Stage
-from harness.core import count, listed, plain, shown
+from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
 from harness.record import Minimal, Numbers
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage"),
-    *("outcome", "blame", "evidence", "signature", "message", "invocation", "structure_id"),
+    *("outcome", "blame", "evidence", "signature", "message", "rule", "invocation", "structure_id"),
 )
 FAILURES = [str(outcome) for outcome in Outcome if outcome.is_failure]
 FAILED = pc.field("outcome").isin(FAILURES)
@@ -58,10 +58,11 @@ class FailureGroup:
         invocation: The smallest case's, JSON.
         message: The smallest case's failure in its own words.
         ordinary: Those of its cases that are ordinary use of their operator; None where all are edge cases.
-        minimal: What a case of the group was shrunk to; None where none was.
+        minimal: What a case of the group was shrunk to and belongs to it, too; None where none was.
         known: Entries of the list of known defects that match.
         causes: What `harness.analyse.failure_key.cause_of` says of its rows: several where one wrong model
             fails in several ways.
+        rule: The user's conversion functions that took part, the same in all rows; "" for none.
     """
 
     converter: str
@@ -84,6 +85,7 @@ class FailureGroup:
     minimal: Minimal | None = None
     known: tuple[KnownIssue, ...] = ()
     causes: frozenset[Cause] = frozenset()
+    rule: str = ""
 
     @cached_property
     def call(self) -> str:
@@ -97,7 +99,7 @@ class FailureGroup:
 
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data, as ``conformance failures --json`` prints it."""
-        names = ("outcome", "stage", "blame", "cause", "cases", "ordinary_cases")
+        names = ("outcome", "stage", "blame", "cause", "cases", "ordinary_cases", "rule")
         spread = ("overloads", "dtypes", "converters", "backends")
         smallest = ("case_id", "converter", "backend", "signature", "message", "evidence", "invocation")
         return {
@@ -155,14 +157,15 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
     path = listed(group.converters, 3)
     if group.backends:
         path += f" → {listed(group.backends, 4)}"
-    blame = () if group.blame in ("", "unknown") else (f", blame: {group.blame}",)
+    more = "" if group.blame in ("", "unknown") else f", blame: {group.blame}"
+    more += f", by the rule {plain(group.rule)}" if group.rule else ""
     yield Text.assemble(
         f"{number:>3} ",
         (str(group.outcome), "bold red"),
         f" at {group.stage}, {plain(path)}, {count(group.cases, 'case')}",
         f" ({group.ordinary_cases:,} ordinary), " if group.ordinary else ", ",
         plain(listed(group.dtypes, 6)),
-        *blame,
+        more,
     )
     said = group.message if group.outcome in SPEECHLESS else group.signature
     details: list[RenderableType] = [
@@ -201,10 +204,11 @@ def failure_groups(
         group_of[together] = number
     group = group_of[cause]
     smallest = rows.at(rows.smallest(cause)[[first for first, *_ in united]], COLUMNS)
-    shrunk = _shrunk(rows, group, minimal)
     matching = _matching(rows, cause, known)
     spread = {name: _spread(rows, group, name) for name in ("overload", "dtype", "converter", "backend")}
     cases = _distinct(group, rows.numbers("case_id"))
+    members = [frozenset(causes[one] for one in together) for together in united]
+    shrunk = _shrunk(rows, group, members, spread["dtype"], minimal)
     ordinary = ordinary_failures(rows, group)
     found = [
         FailureGroup(
@@ -229,7 +233,8 @@ def failure_groups(
                 shrunk[number], key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None
             ),
             known=tuple(dict.fromkeys(issue for one in together for issue in matching[one])),
-            causes=frozenset(causes[one] for one in together),
+            causes=members[number],
+            rule=row["rule"],
         )
         for number, (together, row) in enumerate(zip(united, smallest, strict=True))
     ]
@@ -245,13 +250,13 @@ def _united(causes: Sequence[Cause], cause: Numbers, case: Numbers) -> list[list
     order = np.argsort(cause, kind="stable")
     cases = np.split(case[order], np.searchsorted(cause[order], np.arange(1, len(causes))))
     kept: list[list[int]] = []
-    by_place: defaultdict[tuple[str, str], list[tuple[list[int], set[int]]]] = defaultdict(list)
+    by_place: defaultdict[tuple[str, str, str], list[tuple[list[int], set[int]]]] = defaultdict(list)
     for number in sorted(range(len(causes)), key=lambda n: (_severity(causes[n].outcome), causes[n])):
         one = causes[number]
         if one.blame != "converter" or Stage(one.stage) in BEFORE_BACKEND:
             kept.append([number])
             continue
-        alike, theirs = by_place[one.converter, one.operator], set(cases[number].tolist())
+        alike, theirs = by_place[one.converter, one.operator, one.rule], set(cases[number].tolist())
         same = [other for other in alike if other[1] & theirs]
         if not same:
             kept.append([number])
@@ -287,19 +292,40 @@ def _spread(rows: CodedRows, group: Numbers, name: str) -> list[tuple[str, ...]]
     return [tuple(sorted(words[n] for n in np.flatnonzero(line).tolist())) for line in there]
 
 
-def _shrunk(rows: CodedRows, group: Numbers, minimal: Sequence[Minimal]) -> defaultdict[int, list[Minimal]]:
-    """The shrunk cases of each group."""
+def _shrunk(
+    rows: CodedRows,
+    group: Numbers,
+    causes: Sequence[frozenset[Cause]],
+    dtypes: Sequence[tuple[str, ...]],
+    minimal: Sequence[Minimal],
+) -> defaultdict[int, list[Minimal]]:
+    """The shrunk cases of each group, given its causes and dtypes.
+
+    A case may be shrunk to one that fails alike and belongs to another group, by its dtype or its blame.
+    """
     by_place = {(m.case_id, m.converter, m.backend): m for m in minimal}
     of_them = pc.is_in(rows.words("case_id"), pa.array({m.case_id for m in minimal}, pa.string())).to_numpy(
         False
     )
     places = np.flatnonzero(of_them[rows.numbers("case_id")])
     found: defaultdict[int, list[Minimal]] = defaultdict(list)
-    for number, row in zip(group[places].tolist(), rows.at(places, _PLACE), strict=True):
-        place = tuple(row[name] for name in _PLACE)
-        if place in by_place:
-            found[number].append(by_place[place])
+    for number, row in zip(group[places].tolist(), rows.at(places, (*_PLACE, "rule")), strict=True):
+        found_here = by_place.get(tuple(row[name] for name in _PLACE))
+        if (
+            found_here is not None
+            and cause_of({**vars(found_here), "rule": row["rule"]}) in causes[number]
+            and _dtype(found_here.invocation) in (*dtypes[number], "")
+        ):
+            found[number].append(found_here)
     return found
+
+
+def _dtype(invocation: str) -> str:
+    """Of an invocation; "" for one of another version."""
+    try:
+        return Invocation.from_json(invocation).dtype
+    except InvalidInvocation:
+        return ""
 
 
 def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> list[list[KnownIssue]]:

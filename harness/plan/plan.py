@@ -119,6 +119,8 @@ def _make_plan(options: Options) -> Plan:
         units = tuple(unit for unit in units if unit.overload in own)
         # Only rules that are for an operator of the shard are sure to be called.
         rules = [rule for rule in rules if rule.overload in own]
+    if options.replay is not None:
+        rules = [rule for rule in rules if rule.overload in {unit.overload for unit in units}]
     return Plan(
         units=units,
         sources=words,

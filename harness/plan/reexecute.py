@@ -19,18 +19,22 @@ from harness.generate import Replayed, judge_of
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
-from harness.record import ResultsError, read_minimal, read_run_info, reason, store
+from harness.record import ResultsError, read_minimal, read_run_info, reason, rule_files, store
 from harness.run import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """Invocations, and where they are to be run: the defaults where no converters or backends are named."""
+    """Invocations, and where they are to be run: the defaults where no converters or backends are named.
+
+    `rules` are the files of the user's conversion functions that took part.
+    """
 
     cases: tuple[Replayed, ...]
     converters: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     opset: int | None = None
+    rules: tuple[str, ...] = ()
 
 
 def recorded(run: Path, wanted: str) -> Again:
@@ -43,8 +47,10 @@ def recorded(run: Path, wanted: str) -> Again:
     if shrunk and len(store.cases_like(run, wanted)) != 1:
         rows: list[dict[str, str]] = [asdict(m) for m in shrunk]
         case_id = shrunk[0].minimal_id
+        originals = [m.case_id for m in shrunk]
     else:
         case_id = store.resolve_case(run, wanted)
+        originals = [case_id]
         columns = ["invocation", "exported_invocation", "converter", "backend"]
         rows = store.read(run, columns, pc.field("case_id") == case_id).to_pylist()
     try:
@@ -57,12 +63,16 @@ def recorded(run: Path, wanted: str) -> Again:
         ]
     except InvalidInvocation as error:
         raise ResultsError(f"{run}: case {case_id} cannot be read: {error}") from None
-    opset = read_run_info(run).options.get("opset")
+    info = read_run_info(run)
+    opset = info.options.get("opset")
+    took_part = (pc.field("rule") != "") & pc.field("case_id").isin(originals)
+    rules = rule_files(run, info) if store.read(run, ["rule"], took_part).num_rows else ()
     return Again(
         cases=tuple(dict.fromkeys(cases)),
         converters=tuple(dict.fromkeys(row["converter"] for row in rows)),
         backends=tuple(dict.fromkeys(row["backend"] for row in rows)),
         opset=opset if isinstance(opset, int) else None,
+        rules=tuple(map(str, rules)),
     )
 
 
@@ -125,7 +135,13 @@ def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
     A case that draws at random is run until it fails: one run may be right by luck.
     """
     plan = make_plan(
-        Options(replay=again.cases, converters=again.converters, backends=again.backends, opset=again.opset)
+        Options(
+            replay=again.cases,
+            converters=again.converters,
+            backends=again.backends,
+            opset=again.opset,
+            rules=again.rules,
+        )
     )
     with Supervisor(timeout=timeout) as supervisor:
         for unit in plan.units:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -19,6 +20,7 @@ def command(
     converter: str | None = None,
     backend: str | None = None,
     model: str | None = None,
+    rules: Sequence[Path] = (),
     cwd: Path | None = None,
 ) -> str:
     """What to type in `cwd` to rerun a case or a whole model.
@@ -28,6 +30,7 @@ def command(
         case_id: Its id, or the beginning of it.
         converter: Only with this one; None for all. The same holds for `backend`.
         model: The model of the case, as its user named it; None for an operator's case.
+        rules: Files of conversion functions that took part.
     """
     words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
     if model is not None:
@@ -35,4 +38,6 @@ def command(
     for option, value in (("--converter", converter), ("--backend", backend)):
         if value:
             words += [option, value]
+    for file in rules:
+        words += ["--rules", shown_path(file, cwd)]
     return shlex.join(words)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 from rich.console import Console, RenderableType
@@ -15,10 +16,18 @@ from harness.analyse import grouping as failures, known_issues
 from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
 from harness.core import count, plain
 from harness.execute import model_word
-from harness.gate import compare_runs
+from harness.gate import ChangeKind, Diff, compare_runs
 from harness.present import counts, matrix, rejections, run_changes as changes
 from harness.present.reproduce import command, shown_path
-from harness.record import ResultsError, layout, numbered_column, read_minimal, read_run_info, store
+from harness.record import (
+    ResultsError,
+    layout,
+    numbered_column,
+    read_minimal,
+    read_run_info,
+    rule_files,
+    store,
+)
 
 _COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 
@@ -80,9 +89,12 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         yield Text(raised)
         yield Text()
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
+    regressed = None
     if without.is_dir():
+        found_by_rules = compare_runs(without, results_dir)
+        regressed = _regressed(found_by_rules)
         yield Text("With the rules, compared with the converter's own conversions:", style="bold")
-        yield changes.render(compare_runs(without, results_dir))
+        yield changes.render(found_by_rules)
         yield Text()
     defective = rejections.rejections(
         rows, store.read(results_dir, rejections.REJECTED_COLUMNS, rejections.REJECTED)
@@ -92,15 +104,17 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         yield Text()
     if found:
         worst = found[0]
+        case = regressed or {**vars(worst), "overload": worst.overloads[0]}
+        yield Text(f"Reproduce the first {'regression' if regressed else 'failure'}:")
         again = command(
             results_dir,
-            worst.case_id,
-            converter=worst.converter,
-            backend=worst.backend or None,
-            model=model_word(results_dir, worst.overloads),
+            case["case_id"],
+            converter=case["converter"],
+            backend=case["backend"] or None,
+            model=model_word(results_dir, (case["overload"],)),
+            rules=rule_files(results_dir, read_run_info(results_dir)) if case["rule"] else (),
             cwd=cwd,
         )
-        yield Text("Reproduce the first failure:")
         yield Text(f"  {again}", no_wrap=True)
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
@@ -113,6 +127,13 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _regressed(found: Diff) -> Mapping[str, Any] | None:
+    """A case that fails and passed before, else one that failed in another way; None for neither."""
+    kinds = (ChangeKind.REGRESSED, ChangeKind.FAILS_OTHERWISE)
+    lines = ((line, kind) for kind in kinds for line in found.overloads)
+    return next((line.examples[kind].row for line, kind in lines if kind in line.examples), None)
 
 
 def _witnesses_that_raised(results_dir: Path) -> str:

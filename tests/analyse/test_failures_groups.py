@@ -223,6 +223,53 @@ def test_a_group_shows_what_its_cases_were_shrunk_to() -> None:
 # Known defects
 
 
+def test_what_a_rule_does_is_never_one_with_what_the_converter_does() -> None:
+    message = "RuntimeError: no kernel for the type"
+    rows = [
+        converting(1, "aten.celu.default", message),
+        converting(2, "aten.elu.default", message, rule="mine.py:elu"),
+        converting(3, "aten.selu.default", message, rule="mine.py:selu"),
+        converting(4, "aten.gelu.default", message),
+    ]
+    groups = groups_of(*rows)
+    assert sorted((group.rule, *group.overloads) for group in groups) == [
+        ("", "aten.celu.default", "aten.gelu.default"),
+        ("mine.py:elu", "aten.elu.default"),
+        ("mine.py:selu", "aten.selu.default"),
+    ]
+    assert {group.to_data()["rule"] for group in groups} == {"", "mine.py:elu", "mine.py:selu"}
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(render(groups))
+    assert "blame: converter, by the rule mine.py:elu" in shown.get()
+
+
+@pytest.mark.parametrize("changes", [{"dtype": "float16"}, {"blame": "backend"}])
+def test_a_minimal_case_that_is_another_groups_is_not_shown(changes: dict[str, str]) -> None:
+    # The minimal case is a float32 one, nobody's as yet.
+    row = failure(1, size=3, **changes)
+    small = failure(2)
+    minimal = Minimal(
+        case_id=row.case_id,
+        overload=row.overload,
+        converter=row.converter,
+        backend=row.backend,
+        stage=row.stage,
+        outcome=row.outcome,
+        signature=row.signature,
+        blame="unknown",
+        evidence="",
+        message="values: output 0: expected 0, got 1",
+        minimal_id=small.case_id,
+        invocation=small.invocation,
+    )
+    [group] = groups_of(row, minimal=[minimal])
+    assert group.minimal is None
+    assert group.call.startswith("aten.celu.default(self=")
+    [group] = groups_of(failure(1, size=3), minimal=[minimal])
+    assert group.minimal == minimal
+
+
 def known_issues(tmp_path: Path, text: str) -> tuple[KnownIssue, ...]:
     path = tmp_path / "known.toml"
     path.write_text(text)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 from harness_runs import output, rows, run_harness
 
 from harness.gate import ChangeKind, compare_runs
+from harness.plan import reexecute
 from harness.record import layout
 
 pytestmark = pytest.mark.slowest(18)
@@ -71,6 +75,20 @@ def test_what_changed_is_found_and_said(tried: Path) -> None:
     said = (tried / "said").read_text()
     assert "With the rules, compared with the converter's own conversions" in said
     assert "regressed" in said
+
+
+def test_a_regressed_case_is_named_and_rerun_with_its_rule(tried: Path) -> None:
+    said = (tried / "said").read_text()
+    [again] = re.findall(r"Reproduce the first regression:\n  (.+)", said)
+    words = shlex.split(again)
+    regressed = words[words.index("--case") + 1]
+    [row] = [r for r in rows(tried / "run") if r["case_id"] == regressed and r["converter"] == "torchscript"]
+    assert (row["rule"], row["outcome"]) == ("my_rules.py:celu", "mismatch")
+    assert words[-6:-1] == ["--converter", "torchscript", "--backend", "ort-cpu", "--rules"]
+    assert Path(words[-1]).resolve() == (tried / "my_rules.py").resolve()
+    again_recorded = reexecute.recorded(tried / "run", regressed)
+    found = list(reexecute.verdicts(dataclasses.replace(again_recorded, converters=("torchscript",))))
+    assert [(verdict.rule, verdict.outcome) for verdict in found] == [("my_rules.py:celu", "mismatch")]
 
 
 def test_an_attribute_that_a_rule_drops_fails_only_where_it_matters(tried: Path) -> None:

@@ -61,9 +61,9 @@ def command(
 ) -> None:
     """Rerun a case and compare the result. Nothing is recorded.
 
-    CASE_ID is the id of a recorded or minimal case, or the beginning of one. It is rerun with the converter
-    and the backends that recorded it. FILE holds invocations: one as JSON, or one per line, as in a corpus or
-    in minimal.jsonl.
+    CASE_ID is the id of a recorded or minimal case, or the beginning of one. It is rerun with the converter,
+    the backends and the rules that recorded it. FILE holds invocations: one as JSON, or one per line, as in a
+    corpus or in minimal.jsonl.
 
     With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
     three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
@@ -100,7 +100,7 @@ def _outputs(again: Again, verdict: Verdict) -> Outputs | None:
     """The numbers of a case that was compared; None if this process cannot compute them."""
     from harness.plan import reexecute as rerun
 
-    if verdict.stage is not Stage.COMPARE:
+    if verdict.stage is not Stage.COMPARE or verdict.rule:
         return None
     [case] = [c for c in again.cases if _is(c, verdict)][:1]
     try:
