@@ -92,12 +92,12 @@ def _finding(
     if fails / cases - other_fails / others < _DIFFERENCE and by_chance > _CHANCE:
         return None
     if fails == cases:
-        sentence = f"fails exactly with {word}" if not other_fails else f"always fails with {word}"
+        how = "fails this way exactly with" if not other_fails else "always fails this way with"
     else:
-        sentence = f"fails only with {word}" if not other_fails else f"mostly fails with {word}"
+        how = "fails this way only with" if not other_fails else "mostly fails this way with"
     return FailingProperty(
         property=word,
-        sentence=sentence,
+        sentence=f"{how} {word}",
         fails=fails,
         cases=cases,
         other_fails=other_fails,

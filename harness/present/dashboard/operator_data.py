@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -120,7 +120,11 @@ def _script(
 
 
 def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Per converter and way of failing, what these failures have and what passes has not, clearest first."""
+    """Per converter and way of failing, what these failures have and what passes has not, clearest first.
+
+    Calls that fail in other ways say nothing of this one, as most end earlier: each finding says how many
+    they are.
+    """
     passed: defaultdict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
     failed: defaultdict[tuple[str, str], defaultdict[tuple[str, str, str], list[RecordedCall]]]
     failed = defaultdict(lambda: defaultdict(list))
@@ -131,14 +135,14 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         elif Outcome(row["outcome"]).is_failure and row["blame"] != SPEC:
             way = row["outcome"], row["stage"], row["signature"]
             failed[column][way].append(RecordedCall(row["structure_id"], row["invocation"], True))
-    by_key: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+    by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
     for (converter, backend), ways in sorted(failed.items()):
-        for (outcome, stage, _), theirs in ways.items():
+        for way, theirs in ways.items():
+            apart = sum(map(len, ways.values())) - len(theirs)
             for found in findings([*theirs, *passed[converter, backend]]):
-                key = converter, outcome, stage, found.sentence
-                one = by_key.setdefault(
-                    key, {"backends": [], **dict(zip(_PLACE, key, strict=False)), **asdict(found)}
-                )
+                place = converter, *way, apart
+                said = {**dict(zip(_PLACE, place, strict=True)), **asdict(found)}
+                one = by_key.setdefault((*place, *astuple(found)), {"backends": [], **said})
                 if backend not in one["backends"]:
                     one["backends"].append(backend)
 
@@ -148,7 +152,7 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(by_key.values(), key=clarity)[:_FINDINGS]
 
 
-_PLACE = ("converter", "outcome", "stage")
+_PLACE = ("converter", "outcome", "stage", "signature", "apart")
 
 
 def _graphs(

@@ -101,12 +101,14 @@
       el(
         "span.small",
         `${words.number(one.fails)} of ${words.number(one.cases)} with, ` +
-          `${words.number(one.other_fails)} of ${words.number(one.other_cases)} without`,
+          `${words.number(one.other_fails)} of ${words.number(one.other_cases)} without` +
+          (one.apart ? `; ${words.number(one.apart)} that fail otherwise are not counted` : ""),
       ),
       el(
         "span.quiet.small",
         `${one.outcome} at ${one.stage}, ${one.converter}`,
         BEFORE.has(one.stage) ? "" : ` → ${one.backends.join(", ")}`,
+        one.signature ? `: ${one.signature}` : "",
       ),
     ]);
   }
