@@ -225,10 +225,12 @@ def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
     site = write_site([run], tmp_path / "site")
     index = site_data(tmp_path / "site", "index")
     [column] = site.summary["columns"]
+    ordinary = {"whole": 0, "part": 1, "none": 0, "unjudged": 0, "missing": 0}
     assert column["cases"] == {"passed": 5, "total": 13}
-    assert column["ordinary"] == {"passed": 5, "total": 8, "operators": {"whole": 0, "total": 1}}
-    assert index["runs"][0]["standings"] == [[0, 1, 1, 0, 0, 5, 13, 5, 8, 0, 1]]
+    assert column["ordinary"] == {"passed": 5, "total": 8, "operators": ordinary}
+    assert index["runs"][0]["standings"] == [[0, 1, 1, 0, 0, 5, 13, 0, 1, 0, 0, 0, 5, 8]]
     assert (index["failureCount"], index["ordinaryFailureCount"]) == (2, 1)
+    assert index["familyShares"] == [[0, 0, 2, 0, 0, 5, 8, 5, 13]]
     first, second = index["failures"]
     assert (first["cases"], first["ordinary"]) == (7, 3)
     assert first["call"].startswith("aten.celu.default(self=float32[2]=[0.5,")

@@ -21,6 +21,7 @@ from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
+from harness.analyse import failure_groups, ordinary_rows
 from harness.gate import ChangeKind, compare_runs
 from harness.present.dashboard.site import write_site
 from harness.record import store
@@ -66,7 +67,10 @@ def shown_operators(page: Page) -> list[str]:
 
 
 def field(page: Page, label: str) -> Locator:
-    """A filter of a view."""
+    """A filter of a view, unfolded."""
+    folded = page.locator("details.more:not([open]) > summary")
+    if folded.count():
+        folded.click()
     return page.locator(f'[data-field="{label}"]')
 
 
@@ -80,24 +84,54 @@ def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> N
         for cells in (line.locator("th, td").all_inner_texts() for line in table.locator("tbody tr").all())
     }
     counted: dict[str, Counter[tuple[str, bool]]] = {}
-    for row in rows(sites.after, "overload", "converter", "backend", "outcome"):
-        column = counted.setdefault(f"{row['converter']} → {row['backend']}", Counter())
-        column[row["overload"], row["outcome"] == "pass"] += row["outcome"] != "skip"
+    rates: dict[str, Counter[tuple[bool, bool]]] = {}
+    table_of = store.read(sites.after)
+    ordinary = ordinary_rows(table_of).tolist()
+    for row, usual in zip(table_of.to_pylist(), ordinary, strict=True):
+        if row["outcome"] == "skip":
+            continue
+        name = f"{row['converter']} → {row['backend']}"
+        counted.setdefault(name, Counter())[row["overload"], row["outcome"] == "pass"] += 1
+        rates.setdefault(name, Counter())[usual, row["outcome"] == "pass"] += 1
     assert said.keys() == counted.keys()
     for name, cases in counted.items():
         operators = {overload for overload, _ in cases}
         whole = sum(not cases[overload, False] for overload in operators)
         none = sum(not cases[overload, True] for overload in operators)
-        numbers = [0 if word == "–" else int(word) for word in said[name][:3]]
+        numbers = [0 if word == "–" else int(word) for word in said[name][2:5]]
         assert numbers == [whole, len(operators) - whole - none, none], name
+        for text, usual in zip(said[name], (True, False), strict=False):
+            passed, total = rates[name][usual, True], rates[name][usual, True] + rates[name][usual, False]
+            assert total > 0
+            assert f"{passed} of {total}" in text
     expect(page.locator(".notice")).to_contain_text("1 run was set aside. damaged:")
-    expect(page.locator("canvas")).to_have_count(3)
+    expect(page.locator("canvas")).to_have_count(2)
+
+
+def test_the_overview_shows_failures_of_ordinary_use_with_message_and_call(
+    visit: Visit, sites: Sites
+) -> None:
+    page = visit.open()
+    table = store.read(sites.after)
+    usual = {row["case_id"] for row in table.filter(ordinary_rows(table)).to_pylist()}
+    groups = failure_groups(table)
+    common = [group for group in groups if group.ordinary]
+    rare = [group for group in groups if not group.ordinary]
+    assert common
+    assert rare
+    assert {group.ordinary.case_id for group in common if group.ordinary} <= usual
+    for title, theirs in (("Failures in ordinary use", common), ("Failures in edge cases only", rare)):
+        lines = page.locator("section", has=page.get_by_role("heading", name=title)).locator("li")
+        expect(lines).to_have_count(min(len(theirs), 8))
+        said = lines.first.inner_text()
+        shown = theirs[0].ordinary or theirs[0]
+        assert shown.call in said
+        assert shown.message.splitlines()[0] in said
 
 
 def test_searching_filters_the_matrix_and_is_an_address(visit: Visit) -> None:
     page = visit.open("#/matrix")
-    assert shown_operators(page) == []
-    expect(page.locator(".matrix button.fold")).to_have_count(3)
+    assert sorted(shown_operators(page)) == ["avg_pool2d", "celu", "erf"]
     page.get_by_role("searchbox").press_sequentially("avg_po", delay=20)
     expect(page.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
     expect(page).to_have_url(re.compile("q=avg_po"))
@@ -113,7 +147,7 @@ def test_filters_leave_what_the_record_has_and_the_permalink_restores_them(
     page = visit.open("#/matrix")
     field(page, "outcome").select_option("mismatch")
     field(page, "dtype").select_option("float32")
-    field(page, "sort by").select_option("worst")
+    field(page, "sort by").select_option("failures")
     field(page, "converter → backend").select_option("dynamo → ort-cpu")
     wrong = {
         row["overload"].removeprefix("aten.").removesuffix(".default")
@@ -129,20 +163,78 @@ def test_filters_leave_what_the_record_has_and_the_permalink_restores_them(
     for label in ("outcome", "dtype", "sort by", "converter → backend"):
         assert field(again, label).input_value() == field(page, label).input_value() != ""
     again.get_by_role("button", name="Clear filters").click()
-    expect(again.locator(".matrix button.fold")).to_have_count(3)
+    expect(again.locator(".matrix a.op")).to_have_count(3)
+    expect(again.get_by_role("button", name="Clear filters")).to_be_hidden()
     assert "outcome" not in again.url
     again.go_back()
 
 
 def test_families_fold_and_the_address_remembers(visit: Visit) -> None:
-    page = visit.open("#/matrix")
+    page = visit.open("#/matrix?rows=closed&sort=name")
+    expect(page.locator(".matrix button.fold")).to_have_count(3)
     page.locator("button.fold", has_text="pooling").click()
     expect(page.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
     assert page.evaluate("document.activeElement.textContent").startswith("▾")
     again = visit.open("#" + page.url.split("#", 1)[1])
     expect(again.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
-    field(again, "rows").select_option("flat")
+    field(again, "rows").select_option(label="operators")
     expect(again.locator(".matrix a.op")).to_have_text(["avg_pool2d", "celu", "erf"])
+
+
+def test_the_matrix_has_ordinary_and_edge_cases_side_by_side_worst_first(visit: Visit, sites: Sites) -> None:
+    page = visit.open("#/matrix")
+    table = store.read(sites.after)
+    counted: Counter[tuple[str, str, bool, bool]] = Counter()
+    for row, usual in zip(table.to_pylist(), ordinary_rows(table).tolist(), strict=True):
+        if row["outcome"] != "skip":
+            counted[row["overload"], row["converter"], usual, row["outcome"] == "pass"] += 1
+
+    def of(overload: str, converter: str, usual: bool) -> str:
+        passed = counted[overload, converter, usual, True]
+        return f"{passed}/{passed + counted[overload, converter, usual, False]}"
+
+    for name in shown_operators(page):
+        line = page.locator(".matrix .tabulator-row", has=page.get_by_text(name, exact=True))
+        numbers = [cell.split()[-1] for cell in line.locator(".state").all_inner_texts()]
+        overload = f"aten.{name}.default"
+        assert numbers == [
+            of(overload, converter, usual)
+            for converter in ("dynamo", "torchscript")
+            for usual in (True, False)
+        ]
+
+    def failing(name: str) -> float:
+        mine = {key[1:]: n for key, n in counted.items() if key[0] == f"aten.{name}.default" and key[2]}
+        return sum(n for (*_, passed), n in mine.items() if not passed) / sum(mine.values())
+
+    shares = [failing(name) for name in shown_operators(page)]
+    assert shares == sorted(shares, reverse=True)
+    heads = page.locator(".matrix .tabulator-col .of").all_inner_texts()
+    sums = [
+        tuple(
+            sum(n for key, n in counted.items() if key[1:] == (c, usual, passed)) for passed in (True, False)
+        )
+        for c in ("dynamo", "torchscript")
+        for usual in (True, False)
+    ]
+    assert heads == [f"{passed:,} of {passed + other:,}" for passed, other in sums]
+    # All of it is in sight.
+    assert page.evaluate(
+        "[...document.querySelectorAll('.tabulator-tableholder')].every("
+        "box => box.scrollWidth <= box.clientWidth)"
+    )
+    field(page, "cases").select_option("edge")
+    expect(page.locator(".matrix .of")).to_have_count(2)
+    assert "use=edge" in page.url
+    page.get_by_label("dtypes").check()
+    expect(page.locator(".matrix .tabulator-col .sorter", has_text="f32")).to_have_count(2)
+
+
+def test_all_of_a_row_leads_to_its_operator(visit: Visit) -> None:
+    page = visit.open("#/matrix?sort=name")
+    row = page.locator(".matrix .tabulator-row", has_text="celu")
+    row.locator('[tabulator-field="ends"]').click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("aten.celu.default")
 
 
 def test_regressed_since_shows_the_planted_regression_alone(visit: Visit, sites: Sites) -> None:
@@ -225,13 +317,20 @@ def test_comparing_says_what_the_diff_says(visit: Visit, sites: Sites, turned: b
 
 
 def test_the_keyboard_suffices(visit: Visit) -> None:
-    page = visit.open("#/matrix?rows=flat")
+    page = visit.open("#/matrix?sort=name")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
-    for _ in range(60):
+    page.keyboard.press("Enter")
+    # The search, the filters, the table.
+    for _ in range(3):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.matches('.tabulator-tableholder')"):
-            break
+    assert page.evaluate("document.activeElement.matches('.tabulator-tableholder')")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.value") == "/"
+    page.keyboard.press("Backspace")
+    page.locator(".tabulator-tableholder").focus()
     page.keyboard.press("ArrowDown")
     assert page.evaluate("document.activeElement.textContent") == "avg_pool2d"
     page.keyboard.press("ArrowDown")

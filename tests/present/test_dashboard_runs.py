@@ -144,8 +144,6 @@ def test_what_a_killed_run_planned_and_lacks_is_listed_counted_and_filtered(visi
     expect(page.locator(".about")).to_contain_text("4 operators missing")
     page.locator(".about a", has_text="4 operators missing").click()
     expect(page.locator(".matrix a.op")).to_have_count(4)
-    field = page.locator('[data-field="rows"]')
-    field.select_option("flat")
     expect(page.locator(".matrix a.op")).to_have_text(lacking)
     assert set(page.locator(".matrix a.state").all_inner_texts()) == {"? missing"}
     assert page.locator('[data-field="status"]').input_value() == "missing"
@@ -158,7 +156,7 @@ def test_what_a_killed_run_planned_and_lacks_is_listed_counted_and_filtered(visi
 
 def test_all_filters_of_the_matrix_hold_for_one_column(visit: Visit) -> None:
     """celu has no passing case with one converter, and failures of the backend with the other."""
-    page = visit.open("#/matrix?rows=flat&run=second&standing=none")
+    page = visit.open("#/matrix?sort=name&run=second&standing=none")
     expect(page.locator(".matrix a.op")).to_have_text(["celu", "sin"])
     page.locator('[data-field="blame"]').select_option("backend")
     expect(page.locator(".matrix a.op")).to_have_text(["sin"])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from harness.core import ALL
 from harness.gate import Changes, compare_cases
-from harness.present.dashboard.cells import Tallies, tallies
+from harness.present.dashboard.cells import ColumnCounts, Tallies, column_counts, ordinary_tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
 from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, gather
 from harness.record import Numbers, ResultsError
@@ -75,6 +75,18 @@ class Built:
         """Per run."""
         buckets = self.words.buckets
         return [tallies(run, buckets) for run in self.coded]
+
+    @cached_property
+    def ordinary_tallies(self) -> list[Tallies]:
+        """Per run, of ordinary cases."""
+        buckets = self.words.buckets
+        return [ordinary_tallies(run, buckets) for run in self.coded]
+
+    def counts_of(self, run: int) -> list[ColumnCounts]:
+        """What the columns of a run come to, in the order of `columns_of`."""
+        return column_counts(
+            self.tallies[run], self.ordinary_tallies[run], self.columns_of(run), len(self.lost[run])
+        )
 
     @cached_property
     def newest_of(self) -> dict[int, int]:
@@ -162,4 +174,4 @@ def _without(run: CodedRun, lost: Numbers) -> CodedRun:
     if not len(lost):
         return run
     keep = ~np.isin(run.operator, lost)
-    return CodedRun(**{name: values[keep] for name, values in vars(run).items()})
+    return run.only(keep)

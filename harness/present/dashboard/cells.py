@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,6 @@ class Tallies:
     Attributes:
         total: Cases that could have passed: all but those that PyTorch rejects.
         failures: Cases that are somebody's failure.
-        ordinary_passes: Ordinary cases that passed, of `ordinary_total` that could have.
     """
 
     operator: Numbers
@@ -32,8 +31,6 @@ class Tallies:
     passes: Numbers
     total: Numbers
     failures: Numbers
-    ordinary_passes: Numbers
-    ordinary_total: Numbers
 
     @property
     def standing(self) -> Numbers:
@@ -51,15 +48,17 @@ def tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
     judged = np.array([b.outcome != Outcome.SKIP for b in buckets], dtype=np.int64)[run.bucket]
     passed = np.array([b.outcome == Outcome.PASS for b in buckets], dtype=np.int64)[run.bucket]
     failed = np.array([b.fails for b in buckets], dtype=np.int64)[run.bucket]
-    ordinary = np.array([b.ordinary for b in buckets], dtype=np.int64)[run.bucket]
 
     def summed(values: Numbers) -> Numbers:
         return np.bincount(inverse, weights=values, minlength=len(pairs)).astype(np.int64)
 
-    return Tallies(
-        *(pairs // columns, pairs % columns, summed(passed), summed(judged), summed(failed)),
-        *(summed(passed * ordinary), summed(judged * ordinary)),
-    )
+    return Tallies(pairs // columns, pairs % columns, summed(passed), summed(judged), summed(failed))
+
+
+def ordinary_tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
+    """Count a run's ordinary cases by operator and column."""
+    ordinary = np.array([b.ordinary for b in buckets], dtype=bool)[run.bucket]
+    return tallies(run.only(ordinary), buckets)
 
 
 def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[str, Any]:
@@ -92,41 +91,52 @@ class ColumnCounts:
     Attributes:
         standings: Operators in each of `STANDINGS`.
         passed: Cases that passed, of `total` that could have.
+        ordinary_standings: Of the operators that have ordinary cases, in these alone.
         ordinary_passed: Ordinary cases that passed, of `ordinary_total` that could have.
-        ordinary_whole: Operators whose ordinary cases all pass, of the `ordinary_operators` that have any.
     """
 
     standings: tuple[int, ...]
     passed: int
     total: int
+    ordinary_standings: tuple[int, ...]
     ordinary_passed: int
     ordinary_total: int
-    ordinary_whole: int
-    ordinary_operators: int
 
     def to_data(self) -> list[int]:
         """The numbers in this order, as the page reads them."""
-        return [*self.standings, *[getattr(self, field.name) for field in fields(self)[1:]]]
+        return [
+            *(*self.standings, self.passed, self.total),
+            *(*self.ordinary_standings, self.ordinary_passed, self.ordinary_total),
+        ]
 
 
-def column_counts(found: Tallies, columns: Sequence[int], missing: int) -> list[ColumnCounts]:
-    """The counts of some columns of a run that has lost `missing` operators."""
-    standing = found.standing
+def column_counts(
+    found: Tallies, ordinary: Tallies, columns: Sequence[int], missing: int
+) -> list[ColumnCounts]:
+    """The counts of some columns of a run that has lost `missing` operators.
+
+    Args:
+        found: Of all cases.
+        ordinary: Of the ordinary ones.
+    """
     table = []
     for column in columns:
-        mine = found.column == column
-        counts = [int(np.sum(mine & (standing == number))) for number in range(len(STANDINGS))]
-        counts[STANDINGS.index(MISSING)] = missing
-        passes, drawn = found.ordinary_passes[mine], found.ordinary_total[mine]
+        parts = []
+        for which in (found, ordinary):
+            mine = which.column == column
+            standing = which.standing[mine]
+            counts = [int(np.sum(standing == number)) for number in range(len(STANDINGS))]
+            counts[STANDINGS.index(MISSING)] = missing
+            parts.append((tuple(counts), int(which.passes[mine].sum()), int(which.total[mine].sum())))
+        (standings, passed, total), (usual, usual_passed, usual_total) = parts
         table.append(
             ColumnCounts(
-                standings=tuple(counts),
-                passed=int(found.passes[mine].sum()),
-                total=int(found.total[mine].sum()),
-                ordinary_passed=int(passes.sum()),
-                ordinary_total=int(drawn.sum()),
-                ordinary_whole=int(np.sum((drawn > 0) & (passes == drawn))),
-                ordinary_operators=int(np.sum(drawn > 0)),
+                standings=standings,
+                passed=passed,
+                total=total,
+                ordinary_standings=usual,
+                ordinary_passed=usual_passed,
+                ordinary_total=usual_total,
             )
         )
     return table

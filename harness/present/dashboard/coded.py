@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +78,10 @@ class CodedRun(EndedCases):
 
     def __len__(self) -> int:
         return len(self.key)
+
+    def only(self, rows: npt.NDArray[Any]) -> CodedRun:
+        """The run with some of its rows: their places, or whether each is one."""
+        return CodedRun(**{name: values[rows] for name, values in vars(self).items()})
 
 
 @dataclass
@@ -193,7 +198,7 @@ def _without_doubles(coded: CodedRun) -> CodedRun:
     if len(last) == len(coded):
         return coded
     keep = np.sort(len(coded) - 1 - last)
-    return CodedRun(**{name: values[keep] for name, values in vars(coded).items()})
+    return coded.only(keep)
 
 
 def _identity(case: pa.Array) -> npt.NDArray[np.uint64]:

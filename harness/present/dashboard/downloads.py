@@ -17,7 +17,7 @@ from harness.analyse import FailureGroup
 from harness.core import json_text
 from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.cells import STANDINGS, column_counts, matrix_data
+from harness.present.dashboard.cells import STANDINGS, matrix_data
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import write_text
 from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, ErrorDistribution
@@ -27,8 +27,9 @@ _TEXT, _WHOLE = pa.string(), pa.int64()
 _OVERVIEW = pa.schema(
     [(name, _TEXT) for name in ("run_id", "started", "state", "converter", "backend")]
     + [(f"operators_{name}", _WHOLE) for name in STANDINGS]
-    + [(name, _WHOLE) for name in ("cases_passed", "cases", "ordinary_cases_passed", "ordinary_cases")]
-    + [("operators_ordinary_whole", _WHOLE), ("operators_with_ordinary_cases", _WHOLE)]
+    + [("cases_passed", _WHOLE), ("cases", _WHOLE)]
+    + [(f"operators_ordinary_{name}", _WHOLE) for name in STANDINGS]
+    + [("ordinary_cases_passed", _WHOLE), ("ordinary_cases", _WHOLE)]
 )
 _MATRIX = pa.schema(
     [(n, _TEXT) for n in ("overload", "family", "converter", "backend", "dtype", "outcome", "stage", "blame")]
@@ -98,8 +99,7 @@ def _overview(built: Built) -> Iterator[dict[str, Any]]:
     names = built.words.column_names
     for number, run in enumerate(built.runs):
         columns = built.columns_of(number)
-        table = column_counts(built.tallies[number], columns, len(built.lost[number]))
-        for column, counts in zip(columns, table, strict=True):
+        for column, counts in zip(columns, built.counts_of(number), strict=True):
             yield dict(
                 zip(
                     _OVERVIEW.names,

@@ -10,7 +10,7 @@ import numpy as np
 import harness
 from harness.gate import CHANGES, DRIFT, MOVED, ROUNDING, ChangeKind, Changes, version_changes, why
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.cells import STANDINGS, column_counts
+from harness.present.dashboard.cells import STANDINGS, WHOLE
 from harness.present.dashboard.runs import SiteRun
 
 #: Lines of what moved that the overview shows; the comparison shows all.
@@ -35,14 +35,13 @@ def index_data(built: Built) -> dict[str, Any]:
         "buckets": [[b.outcome, b.stage, b.blame, int(b.fails), int(b.ordinary)] for b in words.buckets],
         "evidence": _evidence(built),
         "moved": moved_data(built),
-        "familyStandings": _family_standings(built),
+        "familyShares": _family_shares(built),
     }
 
 
 def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
     info, coded = run.info, built.coded[number]
     columns = built.columns_of(number)
-    table = column_counts(built.tallies[number], columns, len(built.lost[number]))
     return {
         "id": info.run_id,
         "name": run.directory.name,
@@ -61,7 +60,7 @@ def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
         # Operators that this run or the newest has and the other has not: its shares are of another set.
         "unlike": len(np.setxor1d(built.operators_of(number), built.operators_of(len(built.runs) - 1))),
         "columns": columns,
-        "standings": [counts.to_data() for counts in table],
+        "standings": [counts.to_data() for counts in built.counts_of(number)],
     }
 
 
@@ -137,21 +136,30 @@ def _lines(built: Built, changes: Changes) -> list[dict[str, Any]]:
     return found
 
 
-def _family_standings(built: Built) -> list[list[int]]:
-    """Of the newest run: family, column, operators in each of `STANDINGS`; in a row of numbers each."""
+def _family_shares(built: Built) -> list[list[int]]:
+    """Of the newest run: family and column, then how many operators there are, of how many all cases pass and
+    how many are missing, then how many ordinary cases passed of how many, and how many of all."""
     if not built.coded:
         return []
     names = sorted(set(built.families))
     family_of = np.array([names.index(name) for name in built.families], dtype=np.int64)[built.rank]
-    found, lost = built.tallies[-1], built.lost[-1]
-    table: dict[tuple[int, int], list[int]] = {}
-    for operator, column, standing in zip(
-        found.operator.tolist(), found.column.tolist(), found.standing.tolist(), strict=True
-    ):
-        row = table.setdefault((int(family_of[operator]), column), [0] * len(STANDINGS))
-        row[standing] += 1
-    for operator in lost.tolist():
-        for column in built.columns_of(len(built.coded) - 1):
-            row = table.setdefault((int(family_of[operator]), column), [0] * len(STANDINGS))
-            row[STANDINGS.index("missing")] += 1
-    return [[*key, *counts] for key, counts in sorted(table.items())]
+    columns = built.columns_of(len(built.coded) - 1)
+    found, usual, lost = built.tallies[-1], built.ordinary_tallies[-1], family_of[built.lost[-1]]
+    table = []
+    for family in range(len(names)):
+        missing = int(np.sum(lost == family))
+        for column in columns:
+            mine, ordinary = (
+                (which.column == column) & (family_of[which.operator] == family) for which in (found, usual)
+            )
+            operators = int(np.sum(mine)) + missing
+            if not operators:
+                continue
+            whole = int(np.sum(found.standing[mine] == STANDINGS.index(WHOLE)))
+            sums = (
+                values[rows].sum()
+                for which, rows in ((usual, ordinary), (found, mine))
+                for values in (which.passes, which.total)
+            )
+            table.append([family, column, operators, whole, missing, *map(int, sums)])
+    return table

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from harness.core import json_text
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.cells import STANDINGS, column_counts
+from harness.present.dashboard.cells import STANDINGS
 from harness.present.dashboard.embed import write_text
 from harness.present.dashboard.index import moved_data
 from harness.present.dashboard.runs import COMPLETE
@@ -43,9 +43,8 @@ def _summary(built: Built) -> dict[str, Any]:
     run, last = built.runs[-1], len(built.runs) - 1
     moved = moved_data(built)
     numbers = built.columns_of(last)
-    table = column_counts(built.tallies[last], numbers, len(built.lost[last]))
     columns: list[dict[str, Any]] = []
-    for number, counts in zip(numbers, table, strict=True):
+    for number, counts in zip(numbers, built.counts_of(last), strict=True):
         converter, backend = built.words.column_names[number]
         taken = {column["badge"].removeprefix("badges/") for column in columns}
         columns.append(
@@ -57,7 +56,7 @@ def _summary(built: Built) -> dict[str, Any]:
                 "ordinary": {
                     "passed": counts.ordinary_passed,
                     "total": counts.ordinary_total,
-                    "operators": {"whole": counts.ordinary_whole, "total": counts.ordinary_operators},
+                    "operators": dict(zip(STANDINGS, counts.ordinary_standings, strict=True)),
                 },
                 "badge": f"badges/{file_name(converter, backend, taken)}",
             }

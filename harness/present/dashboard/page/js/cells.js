@@ -95,6 +95,14 @@
     }
   }
 
+  // How failing cases end, the worst way first.
+  function ends(found) {
+    return ["mismatch", "crash", "timeout", "error", "unsupported"]
+      .filter((outcome) => found.outcomes[outcome])
+      .map((outcome) => `${words.number(found.outcomes[outcome])} ${outcome}`)
+      .join(", ");
+  }
+
   const NAMES = {
     whole: "all pass",
     part: "some pass",
@@ -104,5 +112,5 @@
   };
   const GLYPHS = { whole: "✓", part: "◐", none: "✕", unjudged: "◇", missing: "?" };
 
-  Conformance.cells = { decode, key, tally, standing, text, shade, sentence, NAMES, GLYPHS };
+  Conformance.cells = { decode, key, tally, standing, text, shade, sentence, ends, NAMES, GLYPHS };
 })();

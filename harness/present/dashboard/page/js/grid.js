@@ -3,9 +3,10 @@
   "use strict";
   const { el } = Conformance;
 
-  // A column: {title, field, width, number, cell(row) → node or text, sort(row) → value, class}
+  // A column: {title, field, width, number, cell(row) → node or text, sort(row) → value, class}; `stop: false`
+  // where the Tab key passes its head by.
   function column(given) {
-    const { title, field, cell, number, sort, hint, class: kind, ...rest } = given;
+    const { title, field, cell, number, sort, hint, stop, class: kind, ...rest } = given;
     return {
       field,
       title: " ",
@@ -15,7 +16,7 @@
       // A button, so that the keyboard reaches it; the click goes up to the header.
       titleFormatter: () =>
         sort || given.headerClick
-          ? el("button.sorter", { type: "button", title: hint }, title)
+          ? el("button.sorter", { type: "button", title: hint, tabindex: stop === false ? "-1" : null }, title)
           : el("span", { title: hint }, title),
       formatter(one) {
         const made = cell ? cell(one.getRow().getData(), one) : one.getRow().getData()[field];

@@ -1,12 +1,17 @@
 // The fields above the matrix. Each changes the address, and shows what the address says.
 (function () {
   "use strict";
-  const { el, fill, address, controls, words, cells } = Conformance;
+  const { el, fill, address, controls, words, cells, matrixRows } = Conformance;
   const OUTCOMES = "mismatch crash timeout error unsupported built narrowed skip pass".split(" ");
   const BLAMES = ["converter", "backend", "pytorch", "spec", "unknown"];
   const STAGES = ["reference", "convert", "check", "load", "run", "compare"];
-  const NAMES = "q family dtype column outcome blame stage standing since gaps".split(" ");
+  const NAMES = "q family dtype column outcome blame stage standing since gaps use dtypes".split(" ");
   const ALL = Object.fromEntries(NAMES.map((name) => [name, ""]));
+
+  const USES = [
+    ["ordinary", "ordinary"],
+    ["edge", "edge"],
+  ];
 
   const any = (list, empty) => [["", empty], ...list.map((one) => (Array.isArray(one) ? one : [one, one]))];
 
@@ -21,17 +26,21 @@
     const dtypes = index.dtypeOrder.map((number) => index.dtypes[number]);
     const { select } = controls;
     const sorts = [
-      ["", "name"],
-      ["worst", "worst share"],
+      ["", "worst share"],
       ["failures", "most failures"],
+      ["name", "name"],
+      ...shown.columns.map((column, i) => [`${column}//ordinary`, `ordinary, ${columns[i]}`]),
+      ...shown.columns.map((column, i) => [`${column}//edge`, `edge, ${columns[i]}`]),
     ];
-    if (/^\d+\/\d*$/.test(want.sort)) sorts.push([want.sort, "a column, worst first"]);
+    const sort = want.sort === "worst" ? "" : want.sort;
+    if (!sorts.some(([name]) => name === sort)) sorts.push([sort, "a column, worst first"]);
     return el(
       "div.filters",
       { role: "search", "aria-label": "Filters of the matrix" },
-      controls.search("Search operators: celu, upsample_*", want.q, set("q")),
+      controls.search("Search operators: celu, upsample_* (press /)", want.q, set("q")),
       more(
         want,
+        select("cases", want.use, any(USES, "ordinary and edge"), set("use")),
         select("family", want.family, any(index.families.names, "all"), set("family")),
         columns.length > 1 && select("converter → backend", want.column, any(columns, "all"), set("column")),
         select("dtype", want.dtype, any(dtypes, "all"), set("dtype")),
@@ -41,6 +50,12 @@
         select("stage", want.stage, any(STAGES, "any"), set("stage")),
         earlier.length > 0 && select("regressed since", want.since, any(earlier, "–"), set("since")),
         controls.check(
+          "dtypes",
+          Boolean(want.dtypes),
+          (on) => address.change({ dtypes: on ? "yes" : "" }),
+          "A column for each dtype, too",
+        ),
+        controls.check(
           "unsupported only",
           Boolean(want.gaps),
           (on) => set("gaps")(on ? "1" : ""),
@@ -48,26 +63,25 @@
         ),
         select(
           "rows",
-          want.rows,
+          matrixRows.inFamilies(want) ? want.rows || "closed" : "",
           [
-            ["", "families"],
+            ["", "operators"],
+            ["closed", "families"],
             ["open", "families, open"],
-            ["closed", "families, closed"],
-            ["flat", "operators"],
           ],
           (value) => address.change({ rows: value, fold: "" }),
         ),
-        select("sort by", want.sort, sorts, (value) => address.change({ sort: value })),
+        select("sort by", sort, sorts, (value) => address.change({ sort: value })),
       ),
     );
   }
 
-  // On a phone the fields are folded away until one of them is used.
+  // The fields are folded away until one of them is used.
   function more(want, ...fields) {
     const used = Object.keys(ALL).filter((name) => name !== "q" && want[name]).length;
     return el(
       "details.more",
-      { open: used > 0 || window.innerWidth > 720 },
+      { open: used > 0 },
       el("summary", used ? `Filters (${used})` : "Filters"),
       el("div", fields),
     );
@@ -80,6 +94,7 @@
     const old = box.firstElementChild;
     if (!old) return fill(box, bar(index, run, want));
     const fresh = bar(index, run, want);
+    if (old.querySelector(".more").open) fresh.querySelector(".more").open = true;
     if (typing) {
       // A field that is replaced while it is typed in loses what is typed next.
       const mine = fresh.querySelector(".search");

@@ -6,22 +6,25 @@
   // What is asked for, out of an address.
   function read(params) {
     const get = (name) => params.get(name) || "";
-    const names = "q family dtype column outcome blame stage standing since gaps sort rows dtypes";
+    const names = "q family dtype column outcome blame stage standing since gaps use sort rows dtypes";
     return {
       ...Object.fromEntries(names.split(" ").map((name) => [name, get(name)])),
       fold: new Set(get("fold").split(",").filter(Boolean)),
     };
   }
 
-  const FILTERS = ["q", "family", "outcome", "blame", "stage", "standing", "since", "gaps"];
+  const FILTERS = ["q", "family", "outcome", "blame", "stage", "standing", "since", "gaps", "use"];
   const filtered = (want) => FILTERS.some((name) => want[name]);
 
-  // The columns to show: [{column, dtype: number or ""}], a whole column first, then its dtypes.
+  // The columns to show: [{column, dtype: number or "", use}], a whole column first, then its dtypes. `use` is
+  // which of its cases count: "ordinary", "edge", or "" for all.
   function leaves(index, run, matrix, want) {
     const arrows = index.columns.map(Conformance.words.arrow);
     const used = new Map();
+    const counts = ([bucket]) => !want.use || isOf(index, bucket, want.use);
     for (const row of matrix.rows.values()) {
-      for (const key of row.keys()) {
+      for (const [key, pairs] of row) {
+        if (!pairs.some(counts)) continue;
         const [column, dtype] = key.split("/").map(Number);
         if (!used.has(column)) used.set(column, new Set());
         used.get(column).add(dtype);
@@ -38,16 +41,30 @@
         (d) => used.get(column)?.has(d) && (!wanted || wanted.has(index.dtypes[d])),
       ),
     }));
-    const many = groups.reduce((sum, group) => sum + group.dtypes.length, 0) > 40;
-    const split = want.dtypes ? want.dtypes === "yes" : !many || Boolean(wanted);
-    return groups.map((group) => ({
-      ...group,
-      split,
+    const split = Boolean(want.dtypes || wanted);
+    // What another run has is known of all cases together.
+    const uses = want.use || want.since ? [want.use] : ["ordinary", "edge"];
+    return groups.map(({ column, title, dtypes }) => ({
+      column,
+      title,
+      dtypes,
       leaves: [
-        ...(wanted ? [] : [{ column: group.column, dtype: "" }]),
-        ...(split ? group.dtypes.map((dtype) => ({ column: group.column, dtype })) : []),
+        ...(wanted ? [] : uses.map((use) => ({ column, dtype: "", use }))),
+        ...(split ? dtypes.map((dtype) => ({ column, dtype, use: want.use })) : []),
       ],
     }));
+  }
+
+  const isOf = (index, bucket, use) => Boolean(index.buckets[bucket][4]) === (use === "ordinary");
+
+  // A leaf's name: in addresses, and for the table.
+  const nameOf = (leaf) => `${leaf.column}/${leaf.dtype}${leaf.use ? `/${leaf.use}` : ""}`;
+
+  function named(name, index) {
+    const found = /^(\d+)\/(\d*)(?:\/(ordinary|edge))?$/.exec(name);
+    if (!found || !index.columns[found[1]]) return null;
+    const [, column, dtype, use] = found;
+    return { column: Number(column), dtype: dtype === "" ? "" : Number(dtype), use: use || "" };
   }
 
   // Cells are counted when they are first looked at.
@@ -61,16 +78,19 @@
     pairs(operator, leaf) {
       const row = this.matrix.rows.get(operator);
       if (!row) return [];
-      if (leaf.dtype !== "") {
-        const one = row.get(cells.key(leaf.column, leaf.dtype));
-        return one ? [one] : [];
-      }
-      return [...row].filter(([key]) => key.startsWith(`${leaf.column}/`)).map(([, pairs]) => pairs);
+      const own = leaf.dtype === "" ? null : cells.key(leaf.column, leaf.dtype);
+      const lists = own
+        ? [row.get(own) || []]
+        : [...row].filter(([key]) => key.startsWith(`${leaf.column}/`)).map(([, pairs]) => pairs);
+      if (!leaf.use) return lists.filter((pairs) => pairs.length);
+      return lists
+        .map((pairs) => pairs.filter(([bucket]) => isOf(this.index, bucket, leaf.use)))
+        .filter((pairs) => pairs.length);
     }
 
     cell(operator, leaf) {
       if (this.matrix.missing.has(operator)) return "missing";
-      const key = `${operator}:${leaf.column}/${leaf.dtype}`;
+      const key = `${operator}:${nameOf(leaf)}`;
       if (!this.counted.has(key)) {
         const lists = this.pairs(operator, leaf);
         this.counted.set(key, lists.length ? cells.tally(lists, this.index.buckets) : null);
@@ -129,7 +149,7 @@
 
   // What the status of an operator is asked of: a column, or each dtype of it that is asked for.
   const spots = ({ column, dtypes }, want) =>
-    (want.dtype ? dtypes : [""]).map((dtype) => ({ column, dtype }));
+    (want.dtype ? dtypes : [""]).map((dtype) => ({ column, dtype, use: want.use }));
 
   // The cells of a spot that are all that is asked for.
   function meant(rows, operator, group, spot, want, worse) {
@@ -155,43 +175,44 @@
     return failing.length > 0 && failing.every(([bucket]) => rows.index.buckets[bucket][0] === "unsupported");
   }
 
-  // Worst first: what fails most of its cases; what is missing before what passes.
-  function badness(rows, operator, leaves_) {
-    let total = 0;
-    let failures = 0;
-    for (const leaf of leaves_) {
-      const cell = rows.cell(operator, leaf);
-      if (cell === "missing") return [-1.5, 0];
-      if (!cell) continue;
-      total += cell.total;
-      failures += cell.failures;
-    }
-    return [-failures / Math.max(1, total), -failures];
+  // Worst first: what fails most of its ordinary cases, then of all; what is missing before what passes.
+  function badness(rows, operators, columns, use) {
+    const failing = function (which) {
+      const found = columns.map((column) => rows.sum(operators, { column, dtype: "", use: which }));
+      const counted = found.filter((cell) => cell && cell !== "missing");
+      const failures = counted.reduce((sum, cell) => sum + cell.failures, 0);
+      return { failures, share: failures / Math.max(1, sum(counted)), lost: found.includes("missing") };
+    };
+    const all = failing(use);
+    if (all.lost) return { shares: [-1.5, -1.5, 0], number: 0 };
+    const usual = use ? all : failing("ordinary");
+    return { shares: [-usual.share, -all.share, -all.failures], number: -all.failures };
   }
 
-  function compareBy(rows, groups, sort) {
+  const sum = (counted) => counted.reduce((total, cell) => total + cell.total, 0);
+
+  function compareBy(rows, groups, want) {
     const { index } = rows;
-    const byName = (a, b) => a.operator - b.operator;
-    const wholes = groups.map((group) => ({ column: group.column, dtype: "" }));
+    const members = (row) => (row.kind === "family" ? row.members : [row.operator]);
+    const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+    const columns = groups.map((group) => group.column);
     const measure = new Map();
-    const of = function (one, how) {
-      if (!measure.has(one.operator)) measure.set(one.operator, how(one.operator));
-      return measure.get(one.operator);
+    const of = function (row, how) {
+      if (!measure.has(row.id)) measure.set(row.id, how(members(row)));
+      return measure.get(row.id);
     };
-    if (sort === "worst" || sort === "failures") {
-      const [first, second] = sort === "worst" ? [0, 1] : [1, 0];
-      return function (a, b) {
-        const [x, y] = [of(a, (o) => badness(rows, o, wholes)), of(b, (o) => badness(rows, o, wholes))];
-        return x[first] - y[first] || x[second] - y[second] || byName(a, b);
-      };
+    const chosen = named(want.sort, index);
+    if (chosen) {
+      const value = (row) => of(row, (operators) => share(rows.sum(operators, chosen)));
+      return (a, b) => value(a) - value(b) || byName(a, b);
     }
-    const chosen = /^(\d+)\/(\d*)$/.exec(sort);
-    if (chosen && index.columns[chosen[1]]) {
-      const leaf = { column: Number(chosen[1]), dtype: chosen[2] === "" ? "" : Number(chosen[2]) };
-      return (a, b) =>
-        of(a, (o) => share(rows.cell(o, leaf))) - of(b, (o) => share(rows.cell(o, leaf))) || byName(a, b);
-    }
-    return byName;
+    if (want.sort === "name") return byName;
+    const bad = (row) => of(row, (operators) => badness(rows, operators, columns, want.use));
+    if (want.sort === "failures") return (a, b) => bad(a).number - bad(b).number || byName(a, b);
+    return function (a, b) {
+      const [x, y] = [bad(a).shares, bad(b).shares];
+      return x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || byName(a, b);
+    };
   }
 
   function share(cell) {
@@ -199,43 +220,43 @@
     return cell === "missing" ? -1 : cell.passes / Math.max(1, cell.total);
   }
 
-  // The rows of the table, in order: families with their operators where they are open, or operators alone.
+  // The rows of the table, in order: operators, or families with their operators where they are open.
   function list(rows, groups, want, worse) {
     const { index } = rows;
-    const chosen = select(rows, groups, want, worse);
-    chosen.sort(compareBy(rows, groups, want.sort));
-    const operators = chosen.map(({ operator, hits }) => ({
-      id: `o${operator}`,
-      kind: "operator",
-      operator,
-      hits,
-      name: index.operators[operator],
-    }));
-    if (want.rows === "flat") return { rows: operators, operators: operators.length };
+    const order = compareBy(rows, groups, want);
+    const operators = select(rows, groups, want, worse)
+      .map(({ operator, hits }) => ({
+        id: `o${operator}`,
+        kind: "operator",
+        operator,
+        hits,
+        name: index.operators[operator],
+      }))
+      .sort(order);
+    if (!inFamilies(want)) return { rows: operators, operators: operators.length };
     const families = new Map();
     for (const row of operators) {
       const family = index.families.names[index.families.of[row.operator]];
       if (!families.has(family)) families.set(family, []);
       families.get(family).push(row);
     }
-    // Families keep the order of their first operator unless they go by name.
-    const order = want.sort ? [...families.keys()] : [...families.keys()].sort();
     const openAtFirst = want.rows ? want.rows === "open" : filtered(want);
-    const listed = [];
-    for (const family of order) {
-      const open = want.fold.has(family) !== openAtFirst;
-      const theirs = families.get(family);
-      listed.push({
+    const listed = [...families]
+      .map(([family, theirs]) => ({
         id: `f${family}`,
         kind: "family",
         name: family,
-        open,
+        open: want.fold.has(family) !== openAtFirst,
         members: theirs.map((row) => row.operator),
-      });
-      if (open) listed.push(...theirs);
-    }
+        theirs,
+      }))
+      .sort(order)
+      .flatMap(({ theirs, ...row }) => (row.open ? [row, ...theirs] : [row]));
     return { rows: listed, operators: operators.length };
   }
+
+  // An address that says which families are open means families.
+  const inFamilies = (want) => ["open", "closed"].includes(want.rows) || (!want.rows && want.fold.size > 0);
 
   // Operator → cell → cases that are worse than in another run.
   async function worseSince(index, since, run) {
@@ -251,5 +272,5 @@
     return found;
   }
 
-  Conformance.matrixRows = { read, leaves, Rows, list, worseSince, filtered };
+  Conformance.matrixRows = { read, leaves, Rows, list, worseSince, filtered, inFamilies, nameOf };
 })();

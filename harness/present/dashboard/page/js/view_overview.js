@@ -12,8 +12,9 @@
           "div.stack",
           head(index, shown),
           el("div.columns", standing(index, run), moved(index)),
+          el("div.columns", failures(index, true), failures(index, false)),
           index.runs.length > 1 ? trend(index) : null,
-          el("div.columns", worst(index), families(index)),
+          families(index),
         ),
       );
       return {};
@@ -51,9 +52,20 @@
           backend: index.columns[column][1],
         };
         index.standings.forEach((name, k) => (row[`operators_${name}`] = run.standings[i][k]));
-        return { ...row, cases_passed: run.standings[i][5], cases: run.standings[i][6] };
+        const [passed, total, usual, usualTotal] = sums(run.standings[i]);
+        index.standings.forEach((name, k) => (row[`operators_ordinary_${name}`] = run.standings[i][7 + k]));
+        return {
+          ...row,
+          cases_passed: passed,
+          cases: total,
+          ordinary_cases_passed: usual,
+          ordinary_cases: usualTotal,
+        };
       });
   }
+
+  // Of a column's numbers: cases that pass and how many there are, and the same of ordinary ones.
+  const sums = (counts) => [counts[5], counts[6], counts[12], counts[13]];
 
   function standing(index, run) {
     const shown = index.runs[run];
@@ -62,58 +74,78 @@
       counts: shown.standings[i],
       key: column,
     }));
-    const open = (column, kind) =>
-      (window.location.hash = address.format("matrix", [], {
-        run: runOf(index, run),
-        column: column === undefined ? "" : words.arrow(index.columns[column]),
+    const place = (column, more) =>
+      address.format("matrix", [], { run: runOf(index, run), column, ...more });
+    const open = (key, kind) =>
+      (window.location.hash = place(key === undefined ? "" : words.arrow(index.columns[key.column]), {
+        use: key?.use || "",
         standing: kind || "",
       }));
+    // Of each column a bar of ordinary use, and one of all.
+    const bars = rows.flatMap((row) => [
+      { name: `${row.name}, ordinary`, counts: row.counts.slice(7, 12), key: { column: row.key, use: "ordinary" } },
+      { name: `${row.name}, all cases`, counts: row.counts.slice(0, 5), key: { column: row.key } },
+    ]);
+    const rate = (row, use, passed, total) =>
+      el(
+        "td.number",
+        total
+          ? [
+              el("a", { href: place(row.name, { use }) }, el("b", words.percent(passed, total))),
+              el("div.quiet.small", `${words.number(passed)} of ${words.number(total)}`),
+            ]
+          : "–",
+      );
+    const used = charts.KINDS.map((kind, i) => [kind, i]).filter(
+      ([, i]) => i < 3 || rows.some((row) => row.counts[i]),
+    );
     return section(
       "stand",
       "Operators by converter and backend",
       null,
-      charts.standings(
-        rows,
-        "Bars: operators of which all, some or no cases pass. The table below has the numbers.",
-        open,
-      ),
       controls.table(
         [
           "converter → backend",
-          charts.KINDS.map((kind) =>
+          el("th.number", { scope: "col", title: ORDINARY }, "ordinary cases pass"),
+          el("th.number", { scope: "col", title: EDGE }, "edge cases pass"),
+          used.map(([kind]) =>
             el(
               "th.number",
-              { scope: "col" },
+              { scope: "col", title: `operators, all their cases: ${cells.NAMES[kind]}` },
               `${cells.GLYPHS[kind]} ${cells.NAMES[kind].replace(" pass", "")}`,
             ),
           ),
-          el("th.number", { scope: "col" }, "cases pass"),
         ],
-        rows.map((row) => [
-          el("th", { scope: "row" }, row.name),
-          charts.KINDS.map((kind, i) =>
-            el(
-              "td.number",
-              row.counts[i]
-                ? el(
-                    "a",
-                    {
-                      href: address.format("matrix", [], {
-                        run: runOf(index, run),
-                        column: row.name,
-                        standing: kind,
-                      }),
-                    },
-                    words.number(row.counts[i]),
-                  )
-                : "–",
+        rows.map(function (row) {
+          const [passed, total, usual, usualTotal] = sums(row.counts);
+          return [
+            el("th", { scope: "row" }, row.name),
+            rate(row, "ordinary", usual, usualTotal),
+            rate(row, "edge", passed - usual, total - usualTotal),
+            used.map(([kind, i]) =>
+              el(
+                "td.number",
+                row.counts[i]
+                  ? el("a", { href: place(row.name, { standing: kind }) }, words.number(row.counts[i]))
+                  : "–",
+              ),
             ),
-          ),
-          el("td.number", words.percent(row.counts[5], row.counts[6])),
-        ]),
+          ];
+        }),
       ),
+      charts.standings(
+        bars,
+        "Bars: operators of which all, some or no cases pass. The table above has the numbers.",
+        open,
+      ),
+      el("p.small.quiet", ORDINARY, " ", EDGE),
     );
   }
+
+  const ORDINARY =
+    "Ordinary cases are calls that a model could well make: finite everyday values in float32, float16 or int64, " +
+    "no empty tensor, contiguous or transposed.";
+  const EDGE = "Edge cases are all others.";
 
   const runOf = (index, run) => (run === index.runs.length - 1 ? "" : index.runs[run].id);
 
@@ -219,13 +251,17 @@
     );
   }
 
-  function worst(index) {
+  // Failures that ordinary use meets, or those of edge cases only, each with its message and a small call.
+  function failures(index, ordinary) {
+    const shown = index.failures.filter((group) => Boolean(group.ordinary) === ordinary);
+    const count = ordinary ? index.ordinaryFailureCount : index.failureCount - index.ordinaryFailureCount;
+    const use = ordinary ? "ordinary" : "edge";
     return section(
-      "worst",
-      "Worst failures of the newest run",
-      el("a", { href: "#/failures" }, `All ${words.number(index.failureCount)}`),
-      index.failures.length
-        ? controls.list(index.failures, (group) => [
+      `failures-${use}`,
+      ordinary ? "Failures in ordinary use" : "Failures in edge cases only",
+      count > 0 && el("a", { href: address.format("failures", [], { use }) }, `All ${words.number(count)}`),
+      shown.length
+        ? controls.list(shown, (group) => [
             controls.outcome(group.outcome, group.stage),
             controls.operator(
               "grow.mono",
@@ -233,54 +269,106 @@
               names.listed(group.overloads.map(words.short), 2),
               { case: group.case },
             ),
-            el("span.quiet.small", `${words.count(group.cases, "case")}, blame: ${group.blame || "unknown"}`),
+            el("span.quiet.small", about(group)),
             group.known.slice(0, 1).map((issue) => outside(issue.link, "known")),
+            el("div.whole.clip2", { title: group.message }, group.message.split("\n")[0] || group.signature),
+            el("div.whole.mono.quiet.clip2", { title: group.call }, group.call),
           ])
         : el("p.quiet", "Nothing failed."),
     );
   }
 
+  function about(group) {
+    const cases = words.count(group.cases, "case");
+    const usual = group.ordinary ? ` (${words.number(group.ordinary)} ordinary)` : "";
+    return `${cases}${usual}, blame: ${group.blame || "unknown"}`;
+  }
+
+  // Families by column: the share of ordinary cases that pass, and of edge cases, worst first.
   function families(index) {
-    const columns = [...new Set(index.familyStandings.map((row) => row[1]))];
-    const box = el("div");
-    const draw = function (column) {
-      Conformance.fill(box);
-      const rows = index.familyStandings
-        .filter((row) => row[1] === column)
-        .map(([family, , ...counts]) => ({
-          name: `${index.families.names[family] || "(none)"} ${sum(counts)}`,
-          counts,
-          key: index.families.names[family],
-        }))
-        .sort((a, b) => share(a.counts, 0) - share(b.counts, 0) || share(b.counts, 2) - share(a.counts, 2));
-      const open = (family, kind) =>
-        (window.location.hash = address.format("matrix", [], {
-          family: family || "",
-          column: words.arrow(index.columns[column]),
-          standing: kind || "",
-        }));
-      box.append(
-        charts.standings(
-          rows,
-          "Bars: operators of each family by status. The matrix has the numbers.",
-          open,
-          true,
+    const columns = [...new Set(index.familyShares.map((row) => row[1]))];
+    const byFamily = new Map();
+    for (const row of index.familyShares) {
+      if (!byFamily.has(row[0])) byFamily.set(row[0], new Map());
+      byFamily.get(row[0]).set(row[1], row);
+    }
+    const share = function (theirs) {
+      const rows = [...theirs.values()];
+      const total = (at) => rows.reduce((all, row) => all + row[at], 0);
+      return total(6) ? total(5) / total(6) : total(8) ? total(7) / total(8) : 2;
+    };
+    const order = [...byFamily].sort(([, a], [, b]) => share(a) - share(b));
+    const cell = function (family, column, row, use) {
+      const [passed, total] =
+        use === "ordinary" ? [row?.[5], row?.[6]] : [row?.[7] - row?.[5], row?.[8] - row?.[6]];
+      if (!total) return el("td", el("span.state.absent", row && row[4] === row[2] ? "? missing" : "·"));
+      const found = { passes: passed, total, failures: total - passed, outcomes: {} };
+      const name = words.arrow(index.columns[column]);
+      const title =
+        `${index.families.names[family] || "(none)"}, ${name}: ${words.number(passed)} of ` +
+        `${words.number(total)} ${use} cases pass; of ${words.count(row[2], "operator")} ` +
+        `all cases of ${words.number(row[3])} pass` +
+        (row[4] ? ` and ${words.number(row[4])} are missing` : "");
+      return el(
+        "td",
+        el(
+          `a.state.${cells.shade(found)}`,
+          {
+            href: address.format("matrix", [], {
+              family: index.families.names[family] || "",
+              column: name,
+              use,
+            }),
+            title,
+          },
+          words.percent(passed, total),
         ),
       );
     };
-    if (columns.length) draw(columns[0]);
-    const choice = columns.map((c) => [c, words.arrow(index.columns[c])]);
     return section(
       "families",
-      "Families, worst first",
-      columns.length > 1 && controls.select("on", columns[0], choice, (c) => draw(Number(c))),
-      box,
+      "Families: share of cases that pass, worst first",
+      null,
+      el(
+        "div.scroll",
+        el(
+          "table.standing.families",
+          el(
+            "thead",
+            el(
+              "tr",
+              el("th"),
+              el("th"),
+              columns.map((column) =>
+                el("th", { scope: "colgroup", colspan: "2" }, words.arrow(index.columns[column])),
+              ),
+            ),
+            el(
+              "tr",
+              el("th", { scope: "col" }, "family"),
+              el("th", { scope: "col" }, "operators"),
+              columns.map(() => ["ordinary", "edge"].map((use) => el("th", { scope: "col" }, use))),
+            ),
+          ),
+          el(
+            "tbody",
+            order.map(([family, theirs]) =>
+              el(
+                "tr",
+                el("th", { scope: "row" }, index.families.names[family] || "(none)"),
+                el("td.number", words.number(Math.max(...[...theirs.values()].map((row) => row[2])))),
+                columns.map((column) =>
+                  ["ordinary", "edge"].map((use) => cell(family, column, theirs.get(column), use)),
+                ),
+              ),
+            ),
+          ),
+        ),
+      ),
     );
   }
 
   const sum = (counts) => counts.reduce((a, b) => a + b, 0);
-
-  const share = (counts, at) => counts[at] / Math.max(1, sum(counts));
 
   // A panel with a heading; `aside` stands beside that.
   function section(id, title, aside, ...content) {
