@@ -43,16 +43,14 @@ def recorded(run: Path, wanted: str) -> Again:
     Raises:
         ResultsError: no such case, with near ones; or the run cannot be read.
     """
-    shrunk = [m for m in read_minimal(run) if wanted and m.minimal_id.startswith(wanted)]
-    if shrunk and len(store.cases_like(run, wanted)) != 1:
-        rows: list[dict[str, str]] = [asdict(m) for m in shrunk]
-        case_id = shrunk[0].minimal_id
-        originals = [m.case_id for m in shrunk]
-    else:
-        case_id = store.resolve_case(run, wanted)
-        originals = [case_id]
-        columns = ["invocation", "exported_invocation", "converter", "backend"]
-        rows = store.read(run, columns, pc.field("case_id") == case_id).to_pylist()
+    minimal = read_minimal(run)
+    case_id = store.resolve_case(run, wanted, minimal)
+    columns = ["invocation", "exported_invocation", "converter", "backend"]
+    rows: list[dict[str, str]] = store.read(run, columns, pc.field("case_id") == case_id).to_pylist()
+    originals = [case_id]
+    if not rows:
+        shrunk = [m for m in minimal if m.minimal_id == case_id]
+        rows, originals = [asdict(m) for m in shrunk], [m.case_id for m in shrunk]
     try:
         cases = [
             Replayed(

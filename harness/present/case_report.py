@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 from rich import box
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -83,10 +84,11 @@ def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseV
         ResultsError: no such case, with near ones; or the run cannot be read.
     """
     minimal = read_minimal(run)
-    shrunk = [m.case_id for m in minimal if wanted and m.minimal_id.startswith(wanted)]
-    other = bool(shrunk) and len(store.cases_like(run, wanted)) != 1
-    case_id = shrunk[0] if other else store.resolve_case(run, wanted)
-    verdicts = tuple(store.case(run, case_id))
+    case_id = store.resolve_case(run, wanted, minimal)
+    verdicts = tuple(store.verdicts(run, pc.field("case_id") == case_id))
+    if not verdicts:
+        case_id = next(m.case_id for m in minimal if m.minimal_id == case_id)
+        verdicts = tuple(store.case(run, case_id))
     rows = [vars(v) for v in verdicts if v.outcome.is_failure]
     return CaseView(
         run=run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from harness.compare import Verdict
 from harness.core import overloads as names
 from harness.record import layout, parquet, progress
+from harness.record.json_lines import Minimal
 from harness.record.layout import ResultsError, reason
 from harness.record.numbered import numbered_column
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
@@ -104,29 +105,27 @@ def words(results_dir: Path, column: str, where: pc.Expression | None = None) ->
     )
 
 
-def cases_like(results_dir: Path, wanted: str) -> list[str]:
-    """The id of the case of a run that is `wanted`, or of all that begin so; in order.
-
-    Raises:
-        ResultsError: the run cannot be read.
-    """
-    found = words(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
-    return [wanted] if wanted in found else found
-
-
-def resolve_case(results_dir: Path, wanted: str) -> str:
+def resolve_case(results_dir: Path, wanted: str, minimal: Iterable[Minimal] = ()) -> str:
     """The id of the one case of a run that `wanted` is, or begins.
+
+    Args:
+        results_dir: The run.
+        wanted: The id or its beginning.
+        minimal: Shrunk cases of the run whose ids are meant, too.
 
     Raises:
         ResultsError: no case or several begin so; near ones are named.
     """
-    found = cases_like(results_dir, wanted)
-    if len(found) == 1:
-        return found[0]
+    recorded = words(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
+    shrunk = {m.minimal_id for m in minimal if wanted and m.minimal_id.startswith(wanted)}
+    found = sorted({*recorded, *shrunk})
+    if wanted in found or len(found) == 1:
+        return wanted if wanted in found else found[0]
     if found:
         more = ", …" if len(found) > 3 else ""
         raise ResultsError(
-            f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}"
+            f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}; "
+            "give more of the id"
         )
     known = words(results_dir, "case_id")
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)

@@ -281,6 +281,14 @@ def test_show_and_replay_know_minimal_cases(run: Path, tmp_path: Path) -> None:
     assert as_json("show", small.case_id, "--run", copied)["case_id"] == failed.case_id
     groups = as_json("failures", copied, "--op", "avg_pool2d", "--outcome", "mismatch")["failures"]["groups"]
     assert small.case_id in [group["minimal"]["case_id"] for group in groups if group["minimal"]]
+    beginning = small.case_id[0]
+    fitting = sorted({v.case_id for v in verdicts(run) if v.case_id.startswith(beginning)} | {small.case_id})
+    assert len(fitting) > 3
+    for word in ("show", "replay", "repro"):
+        done = typed(word, beginning, "--run", copied)
+        assert done.exit_code != 0
+        assert f"'{beginning}' begins {len(fitting)} cases of {copied}: {fitting[0]}, " in done.output
+        assert "give more of the id" in done.output
     replayed = as_json("replay", small.case_id, "--run", copied)
     assert [case["invocation"] for case in replayed["cases"]] == [small.json]
 

@@ -77,9 +77,11 @@ def find_failure(
         ResultsError: no such case, or it has not failed there.
     """
     minimals = read_minimal(results_dir)
-    shrunk = [m for m in minimals if wanted and m.minimal_id.startswith(wanted)]
-    known = store.resolve_case(results_dir, shrunk[0].case_id if shrunk else wanted)
+    known = store.resolve_case(results_dir, wanted, minimals)
     rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
+    if not rows:
+        known = next(m.case_id for m in minimals if m.minimal_id == known)
+        rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
     refuse_model(known, rows[0].overload, "written as a script")
     row = _failing(rows, converter, backend)
     return failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
