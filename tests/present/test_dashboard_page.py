@@ -398,6 +398,26 @@ def test_downloads_hold_what_the_page_shows(visit: Visit, sites: Sites) -> None:
         ElementTree.parse(sites.site / unquote(badge.get_attribute("src") or ""))
 
 
+def test_failures_say_on_a_phone_what_is_wrong(browser: Browser, sites: Sites) -> None:
+    table = store.read(sites.after)
+    worst, *_ = groups = failure_groups(table)
+    with visiting(browser, sites.site, viewport=PHONE) as visit:
+        page = visit.open("#/failures")
+        expect(page.get_by_text(f"{len(groups)} failures", exact=True)).to_be_visible()
+        first = page.locator(".tabulator-row").first
+        message = first.get_by_text(worst.message.splitlines()[0])
+        expect(message).to_be_visible()
+        box = message.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+        field(page, "cases").select_option("ordinary")
+        ordinary = sum(group.ordinary is not None for group in groups)
+        expect(page.get_by_text(f"{ordinary} failures of {len(groups)}")).to_be_visible()
+        message.click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(worst.overloads[0])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wider_than_a_phone(browser: Browser, sites: Sites, scheme: str) -> None:
     with visiting(browser, sites.site, viewport=PHONE, color_scheme=scheme) as visit:

@@ -158,6 +158,15 @@
   // The fields above a list.
   const filters = (...fields) => el("div.filters", { role: "search", "aria-label": "Filters" }, fields);
 
+  // Fields that are folded away until they are used, or were unfolded.
+  const more = (used, open, ...fields) =>
+    el(
+      "details.more",
+      { open: Boolean(used || open) },
+      el("summary", used ? `Filters (${used})` : "Filters"),
+      el("div", fields),
+    );
+
   const typing = (box) => box.contains(document.activeElement) && document.activeElement.type === "search";
 
   // After the fields in `box` were made anew, the one of this label gets the focus.
@@ -199,6 +208,7 @@
       heading,
       operator,
       filters,
+      more,
       typing,
       refocus,
       renew,

@@ -16,7 +16,11 @@
       // A button, so that the keyboard reaches it; the click goes up to the header.
       titleFormatter: () =>
         sort || given.headerClick
-          ? el("button.sorter", { type: "button", title: hint, tabindex: stop === false ? "-1" : null }, title)
+          ? el(
+              "button.sorter",
+              { type: "button", title: hint, tabindex: stop === false ? "-1" : null },
+              title,
+            )
           : el("span", { title: hint }, title),
       formatter(one) {
         const made = cell ? cell(one.getRow().getData(), one) : one.getRow().getData()[field];

@@ -15,7 +15,7 @@
 
   const any = (list, empty) => [["", empty], ...list.map((one) => (Array.isArray(one) ? one : [one, one]))];
 
-  function bar(index, run, want) {
+  function bar(index, run, want, open) {
     const set = (name) => (value) => address.change({ [name]: value, fold: "" });
     const shown = index.runs[run];
     const columns = shown.columns.map((column) => words.arrow(index.columns[column]));
@@ -38,8 +38,9 @@
       "div.filters",
       { role: "search", "aria-label": "Filters of the matrix" },
       controls.search("Search operators: celu, upsample_* (press /)", want.q, set("q")),
-      more(
-        want,
+      controls.more(
+        used(want),
+        open,
         select("cases", want.use, any(USES, "ordinary and edge"), set("use")),
         select("family", want.family, any(index.families.names, "all"), set("family")),
         columns.length > 1 && select("converter → backend", want.column, any(columns, "all"), set("column")),
@@ -76,25 +77,15 @@
     );
   }
 
-  // The fields are folded away until one of them is used.
-  function more(want, ...fields) {
-    const used = Object.keys(ALL).filter((name) => name !== "q" && want[name]).length;
-    return el(
-      "details.more",
-      { open: used > 0 },
-      el("summary", used ? `Filters (${used})` : "Filters"),
-      el("div", fields),
-    );
-  }
+  const used = (want) => Object.keys(ALL).filter((name) => name !== "q" && want[name]).length;
 
   // Bring fields that show another state than the address up to it, but the one that is being typed in.
   function sync(box, index, run, want) {
     const active = document.activeElement;
     const typing = box.contains(active) && active.type === "search";
     const old = box.firstElementChild;
-    if (!old) return fill(box, bar(index, run, want));
-    const fresh = bar(index, run, want);
-    if (old.querySelector(".more").open) fresh.querySelector(".more").open = true;
+    if (!old) return fill(box, bar(index, run, want, false));
+    const fresh = bar(index, run, want, old.querySelector(".more").open);
     if (typing) {
       // A field that is replaced while it is typed in loses what is typed next.
       const mine = fresh.querySelector(".search");

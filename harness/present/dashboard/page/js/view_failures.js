@@ -41,6 +41,7 @@
           const match = names.matcher(get("q"));
           shown = all.filter(
             (group) =>
+              (!get("use") || (get("use") === "ordinary") === group.ordinary > 0) &&
               (!get("outcome") || group.outcome === get("outcome")) &&
               (!get("blame") || (group.blame || "unknown") === get("blame")) &&
               (!get("stage") || group.stage === get("stage")) &&
@@ -72,84 +73,132 @@
         name,
         [...new Set(all.map((group) => group[name] || "unknown"))].sort().map((v) => [v, v]),
       );
+    const fields = [
+      select("cases", "use", [
+        ["ordinary", "ordinary use"],
+        ["edge", "edge cases only"],
+      ]),
+      ["outcome", "blame", "stage"].map(of),
+      select("upstream", "known", [
+        ["yes", "known"],
+        ["no", "not reported"],
+      ]),
+    ];
+    const used = ["use", "outcome", "blame", "stage", "known"].filter((name) => params.get(name)).length;
     controls.renew(
       box,
       controls.filters(
-        controls.search("Search operators and messages", params.get("q") || "", (q) => address.change({ q })),
-        ["outcome", "blame", "stage"].map(of),
-        select("upstream", "known", [
-          ["yes", "known"],
-          ["no", "not reported"],
-        ]),
+        controls.search("Search operators and messages (press /)", params.get("q") || "", (q) =>
+          address.change({ q }),
+        ),
+        window.innerWidth < 720 ? controls.more(used, box.querySelector(".more")?.open, fields) : fields,
+      ),
+    );
+  }
+
+  const place = (group) => [group.overloads[0], { case: group.case }];
+
+  const message = (group) => group.message.split("\n")[0] || group.signature;
+
+  const link = (group) =>
+    controls.operator(
+      "op.mono.link",
+      group.overloads[0],
+      names.listed(group.overloads.map(words.short), 3),
+      { case: group.case },
+      { tabindex: "-1", title: group.overloads.join(", ") },
+    );
+
+  // On a phone each failure is three lines: how it ends and where, what is wrong, and the call.
+  function stacked(group) {
+    return el(
+      "div.stacked",
+      el("div.row", controls.outcome(group.outcome, group.stage), link(group)),
+      el("div.clip2", message(group)),
+      el(
+        "div.quiet.small.op",
+        `${words.count(group.cases, "case")}, blame: ${group.blame || "unknown"} · ${group.call}`,
       ),
     );
   }
 
   function build(box, rows) {
-    const link = (group) =>
-      controls.operator(
-        "op.mono.link",
-        group.overloads[0],
-        names.listed(group.overloads.map(words.short), 3),
-        { case: group.case },
-        { tabindex: "-1", title: group.overloads.join(", ") },
-      );
-    return grid.grid(box, {
+    const narrow = window.innerWidth < 720;
+    box.classList.toggle("tall", narrow);
+    const table = grid.grid(box, {
       data: rows,
       height: grid.height(box, 400),
       layout: "fitColumns",
-      columns: [
-        grid.column({
-          title: "outcome",
-          field: "outcome",
-          cell: (g) => controls.outcome(g.outcome, g.stage),
-          sort: (g) => g.outcome + g.stage,
-          width: 186,
-        }),
-        grid.column({
-          title: "operators",
-          field: "overloads",
-          cell: link,
-          sort: (g) => g.overloads.length,
-          widthGrow: 2,
-          minWidth: 180,
-        }),
-        grid.column({
-          title: "what is wrong",
-          field: "signature",
-          cell: (g) =>
-            el("span.op", { title: g.message || g.signature }, g.message.split("\n")[0] || g.signature),
-          widthGrow: 4,
-          minWidth: 220,
-        }),
-        grid.column({
-          title: "dtypes",
-          field: "dtypes",
-          cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)),
-          width: 150,
-        }),
-        grid.column({
-          title: "blame",
-          field: "blame",
-          cell: (g) => g.blame || "unknown",
-          sort: (g) => g.blame,
-          width: 92,
-        }),
-        grid.column({
-          title: "cases",
-          field: "cases",
-          number: true,
-          cell: (g) => words.number(g.cases),
-          sort: (g) => g.cases,
-          width: 74,
-        }),
-        grid.column({
-          title: "upstream",
-          field: "known",
-          cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : ""),
-          width: 84,
-        }),
-      ],
+      ...(narrow ? { rowHeight: 92, headerVisible: false } : {}),
+      columns: narrow ? [grid.column({ title: "failure", field: "signature", cell: stacked })] : columns(),
     });
+    // All of a row leads to the evidence.
+    table.on("rowClick", (event, row) => {
+      if (event.target.closest("a, button")) return;
+      const [name, more] = place(row.getData());
+      window.location.hash = address.format("operator", [name], more);
+    });
+    return table;
   }
+
+  const columns = () => [
+    grid.column({
+      title: "outcome",
+      field: "outcome",
+      cell: (g) => controls.outcome(g.outcome, g.stage),
+      sort: (g) => g.outcome + g.stage,
+      width: 186,
+    }),
+    grid.column({
+      title: "operators",
+      field: "overloads",
+      cell: link,
+      sort: (g) => g.overloads.length,
+      widthGrow: 2,
+      minWidth: 180,
+    }),
+    grid.column({
+      title: "what is wrong",
+      field: "signature",
+      cell: (g) => el("span.op", { title: g.message || g.signature }, message(g)),
+      widthGrow: 4,
+      minWidth: 220,
+    }),
+    grid.column({
+      title: "dtypes",
+      field: "dtypes",
+      cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)),
+      width: 150,
+    }),
+    grid.column({
+      title: "blame",
+      field: "blame",
+      cell: (g) => g.blame || "unknown",
+      sort: (g) => g.blame,
+      width: 92,
+    }),
+    grid.column({
+      title: "cases",
+      field: "cases",
+      number: true,
+      cell: (g) => words.number(g.cases),
+      sort: (g) => g.cases,
+      width: 74,
+    }),
+    grid.column({
+      title: "ordinary",
+      field: "ordinary",
+      number: true,
+      hint: "How many of the cases are ordinary use",
+      cell: (g) => (g.ordinary ? words.number(g.ordinary) : "–"),
+      sort: (g) => g.ordinary,
+      width: 80,
+    }),
+    grid.column({
+      title: "upstream",
+      field: "known",
+      cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : ""),
+      width: 84,
+    }),
+  ];
 })();

@@ -163,16 +163,24 @@
         const found = this.rows.sum(operators, leaf);
         const there = found && found !== "missing";
         share.textContent = there ? words.percent(found.passes, found.total) : "–";
-        of.textContent = there && leaf.dtype === "" ? `${words.number(found.passes)} of ${words.number(found.total)}` : "";
+        of.textContent =
+          there && leaf.dtype === "" ? `${words.number(found.passes)} of ${words.number(found.total)}` : "";
       }
     }
 
     endsCell(row) {
       const operators = row.kind === "family" ? row.members : [row.operator];
       const said = this.groups
-        .map((group) => [group, this.rows.sum(operators, { column: group.column, dtype: "", use: this.want.use })])
+        .map((group) => [
+          group,
+          this.rows.sum(operators, { column: group.column, dtype: "", use: this.want.use }),
+        ])
         .filter(([, found]) => found && found !== "missing" && found.failures)
-        .map(([group, found]) => (this.groups.length > 1 ? `${group.title.split(" → ")[+!several(this.groups)]}: ` : "") + cells.ends(found));
+        .map(
+          ([group, found]) =>
+            (this.groups.length > 1 ? `${group.title.split(" → ")[+!several(this.groups)]}: ` : "") +
+            cells.ends(found),
+        );
       return el("span.op.quiet", { title: said.join("; ") }, said.join("; "));
     }
 
@@ -186,7 +194,12 @@
     familyCell(row) {
       return el(
         "button.fold",
-        { type: "button", tabindex: "-1", "aria-expanded": String(row.open), onclick: () => this.toggle(row) },
+        {
+          type: "button",
+          tabindex: "-1",
+          "aria-expanded": String(row.open),
+          onclick: () => this.toggle(row),
+        },
         el("span.arrow", { "aria-hidden": "true" }, row.open ? "▾" : "▸"),
         el("span.op", row.name || "(no family)"),
         el("span.quiet.small", ` ${row.members.length}`),
@@ -284,8 +297,7 @@
     }
   }
 
-  const hit = (hits, leaf) =>
-    [...hits].some((one) => matrixRows.nameOf(one) === matrixRows.nameOf(leaf));
+  const hit = (hits, leaf) => [...hits].some((one) => matrixRows.nameOf(one) === matrixRows.nameOf(leaf));
 
   // Whether columns differ in their converter.
   const several = (groups) => new Set(groups.map((group) => group.title.split(" → ")[0])).size > 1;

@@ -74,17 +74,23 @@
       counts: shown.standings[i],
       key: column,
     }));
-    const place = (column, more) =>
-      address.format("matrix", [], { run: runOf(index, run), column, ...more });
+    const place = (column, more) => address.format("matrix", [], { run: runOf(index, run), column, ...more });
     const open = (key, kind) =>
       (window.location.hash = place(key === undefined ? "" : words.arrow(index.columns[key.column]), {
         use: key?.use || "",
         standing: kind || "",
       }));
-    // Of each column a bar of ordinary use, and one of all.
+    // Of each column a bar of ordinary use, and one of all. A phone has no room for backends that are all the same.
+    const backends = new Set(shown.columns.map((column) => index.columns[column][1]));
+    const short = window.innerWidth < 720 && backends.size === 1;
+    const label = (row) => (short ? index.columns[row.key][0] : row.name);
     const bars = rows.flatMap((row) => [
-      { name: `${row.name}, ordinary`, counts: row.counts.slice(7, 12), key: { column: row.key, use: "ordinary" } },
-      { name: `${row.name}, all cases`, counts: row.counts.slice(0, 5), key: { column: row.key } },
+      {
+        name: `ordinary: ${label(row)}`,
+        counts: row.counts.slice(7, 12),
+        key: { column: row.key, use: "ordinary" },
+      },
+      { name: `all cases: ${label(row)}`, counts: row.counts.slice(0, 5), key: { column: row.key } },
     ]);
     const rate = (row, use, passed, total) =>
       el(
@@ -92,7 +98,7 @@
         total
           ? [
               el("a", { href: place(row.name, { use }) }, el("b", words.percent(passed, total))),
-              el("div.quiet.small", `${words.number(passed)} of ${words.number(total)}`),
+              el("div.quiet.small.counts", `${words.number(passed)} of ${words.number(total)}`),
             ]
           : "–",
       );
@@ -106,8 +112,8 @@
       controls.table(
         [
           "converter → backend",
-          el("th.number", { scope: "col", title: ORDINARY }, "ordinary cases pass"),
-          el("th.number", { scope: "col", title: EDGE }, "edge cases pass"),
+          el("th.number", { scope: "col", title: ORDINARY }, "ordinary pass"),
+          el("th.number", { scope: "col", title: EDGE }, "edge pass"),
           used.map(([kind]) =>
             el(
               "th.number",
