@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse.failure_key import CAUSE_COLUMNS, Cause, cause_of, guilty_step
+from harness.analyse.failure_key import CAUSE_COLUMNS, STEP_WORDS, Cause, cause_of, guilty_step
 from harness.core import InvalidInvocation, Invocation
 from harness.record import Numbers, numbered_column
 
@@ -49,8 +49,8 @@ class CodedRows:
         rows: list[dict[str, Any]] = self.table.select(columns).take(pa.array(places, pa.int64())).to_pylist()
         return rows
 
-    def holding(self, conditions: Iterable[Condition]) -> Iterator[int]:
-        """The places for which all conditions hold, in order.
+    def holding(self, conditions: Iterable[Condition], group: Numbers | None = None) -> Iterator[int]:
+        """The places for which all conditions hold, in order; with `group` the first one of each group.
 
         An invocation's is asked last, and only as far as the places are taken: nearly all of them differ.
         """
@@ -66,16 +66,27 @@ class CodedRows:
             right = np.zeros(len(words), dtype=bool)
             right[present] = [bool(holds(word)) for word in words.take(pa.array(present)).to_pylist()]
             kept = kept[right[numbers]]
+        if group is not None and not of_calls:
+            kept = kept[np.sort(np.unique(group[kept], return_index=True)[1])]
+        met = set[int]()
         for place in kept.tolist():
+            if group is not None and int(group[place]) in met:
+                continue
             if all(holds(self.table["invocation"][place].as_py()) for holds in of_calls):
+                if group is not None:
+                    met.add(int(group[place]))
                 yield place
 
     @cached_property
     def causes(self) -> tuple[list[Cause], Numbers]:
         """The distinct causes of failed rows, and each row's place among them."""
-        steps = [guilty_step(words) for words in self.words("evidence").to_pylist()]
-        kinds = {step: number for number, step in enumerate(dict.fromkeys(steps))}
-        of_word = np.array([kinds[step] for step in steps], dtype=np.int64)
+        words = self.words("evidence")
+        # Most evidence names no step alone: it is left to Arrow to find that which may.
+        telling = np.flatnonzero(pc.match_substring_regex(words, STEP_WORDS).to_numpy(zero_copy_only=False))
+        steps = [guilty_step(word) for word in words.take(pa.array(telling)).to_pylist()]
+        kinds = {step: number for number, step in enumerate(dict.fromkeys(["", *steps]))}
+        of_word = np.zeros(len(words), dtype=np.int64)
+        of_word[telling] = [kinds[step] for step in steps]
         packed = of_word[self.numbers("evidence")]
         for name in CAUSE_COLUMNS:
             if name != "evidence":
@@ -91,29 +102,28 @@ class CodedRows:
         Args:
             group: Per row a number from 0, each of which some row has.
         """
-        case, texts = self.numbers("case_id"), self.table["invocation"].combine_chunks()
-        first = np.unique(case, return_index=True)[1]
-        documents = texts.take(pa.array(first)).to_pylist()
-        size = _at_least(documents)
-        exact = np.zeros(len(size), dtype=bool)
+        texts = self.table["invocation"]
+        size = _at_least(texts)
+        exact = np.zeros(len(self), dtype=bool)
         while True:
-            found = self._smallest(group, size[case], texts)
-            unsure = [n for n in np.unique(case[found]).tolist() if not exact[n]]
-            wrong = [n for n in unsure if _elements(documents[n]) != size[n]]
-            exact[unsure] = True
-            if not wrong:
+            found = self._smallest(group, size, texts)
+            unsure = found[~exact[found]]
+            elements = np.array(list(map(_elements, texts.take(pa.array(unsure)).to_pylist())), dtype=float)
+            wrong = elements != size[unsure]
+            size[unsure], exact[unsure] = elements, True
+            if not wrong.any():
                 return found
             # Something else than the harness wrote them: nothing is known of the group's others either.
-            others = np.unique(case[np.isin(group, group[found][np.isin(case[found], wrong)])])
-            size[others] = [_elements(documents[n]) for n in others.tolist()]
+            others = np.flatnonzero(np.isin(group, group[unsure[wrong]]) & ~exact)
+            size[others] = [_elements(text) for text in texts.take(pa.array(others)).to_pylist()]
             exact[others] = True
 
-    def _smallest(self, group: Numbers, size: npt.NDArray[np.float64], texts: pa.Array) -> Numbers:
+    def _smallest(self, group: Numbers, size: npt.NDArray[np.float64], texts: pa.ChunkedArray) -> Numbers:
         """The place of the row of each group with the smallest size, then with the shortest text."""
         least = np.full(int(group.max()) + 1, math.inf)
         np.minimum.at(least, group, size)
         left = np.flatnonzero(size == least[group])
-        length = pc.utf8_length(texts.take(pa.array(left))).to_numpy(zero_copy_only=False)
+        length = pc.utf8_length(texts.take(pa.array(left))).to_numpy()
         names = ("backend", "converter", "case_id")
         ranks = [pc.rank(self.words(name)).to_numpy()[self.numbers(name)[left]] for name in names]
         order = np.lexsort([*ranks, length, group[left]])
@@ -121,7 +131,7 @@ class CodedRows:
         return found
 
 
-def _at_least(documents: Sequence[str]) -> npt.NDArray[np.float64]:
+def _at_least(texts: pa.ChunkedArray) -> npt.NDArray[np.float64]:
     """The tensor elements of invocations as the harness writes them, and no more than those of any other."""
     known: dict[str, int] = {}
 
@@ -131,10 +141,19 @@ def _at_least(documents: Sequence[str]) -> npt.NDArray[np.float64]:
             known[shape] = math.prod(map(int, sizes)) if all(map(str.isdecimal, sizes)) else 0
         return known[shape]
 
-    shapes = (
-        [part.partition("]")[0] for part in text.split('"tensor":{"shape":[')[1:]] for text in documents
-    )
-    return np.array([sum(map(elements, some)) for some in shapes], dtype=np.float64)
+    found = [np.zeros(0)]
+    for chunk in texts.chunks:
+        parts = pc.split_pattern(chunk, '"tensor":{"shape":[')
+        first, parts = parts.offsets.to_numpy()[:-1], parts.values
+        later = np.ones(len(parts), dtype=bool)
+        later[first] = False
+        ends = pc.split_pattern(parts.filter(pa.array(later)), "]", max_splits=1)
+        shapes = ends.values.take(ends.offsets[:-1]).dictionary_encode()
+        sizes = np.array(list(map(elements, shapes.dictionary.to_pylist())), dtype=float)
+        of_part = np.zeros(len(parts))
+        of_part[later] = sizes[shapes.indices.to_numpy()]
+        found.append(np.add.reduceat(of_part, first) if len(first) else np.zeros(0))
+    return np.concatenate(found)
 
 
 def _elements(document: str) -> float:

@@ -55,6 +55,8 @@ _EVIDENCE = (
     (re.compile(r"(?:As case \w+: )?\S+'s graph optimisation\b"), "by graph optimisation"),
     (re.compile(r"(?:As case \w+: )?\S+'s optimiser breaks\b"), "by the exporter's optimiser"),
 )
+#: A regular expression that is found in all of it.
+STEP_WORDS = "'s (?:graph optimisation|optimiser breaks)"
 
 
 #: What `cause_of` looks at.

@@ -332,12 +332,8 @@ def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> l
     """The known defects of each cause, in the order of the rows that show them first."""
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for number, issue in enumerate(known):
-        met: set[int] = set()
-        for place in rows.holding(issue.conditions(failure=True)):
-            of = int(cause[place])
-            if of not in met:
-                met.add(of)
-                found[of].append((place, number))
+        for place in rows.holding(issue.conditions(failure=True), cause):
+            found[int(cause[place])].append((place, number))
     return [[known[number] for _, number in sorted(found[of])] for of in range(int(cause.max()) + 1)]
 
 

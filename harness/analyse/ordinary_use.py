@@ -64,17 +64,20 @@ _TENSOR = re.compile(r'"shape":\[([\d,]*)\],"dtype":"\w+","strides":\[([\d,]*)\]
 
 def ordinary_rows(rows: pa.Table) -> npt.NDArray[np.bool_]:
     """Per row of the record, whether its case is ordinary; only `ORDINARY_COLUMNS` are looked at."""
-    number, calls = numbered_column(rows["invocation"])
-    if not len(calls):
-        return np.zeros(0, dtype=bool)
+    calls = rows["invocation"]
     structure, ids = numbered_column(rows["structure_id"])
-    of_call = np.zeros(len(calls), dtype=np.int64)
-    of_call[number] = structure
     if len(ids) and pc.any(pc.equal(ids, "")).as_py():
         # Rows of an old version have none: each call is its own.
-        of_call = np.arange(len(calls))
-    _, first, alike = np.unique(of_call, return_index=True, return_inverse=True)
-    found: npt.NDArray[np.bool_] = (_structures(calls.take(pa.array(first)))[alike] & _values(calls))[number]
+        structure, ids = numbered_column(calls)
+    first = np.zeros(len(ids), dtype=np.int64)
+    first[structure[::-1]] = np.arange(len(structure))[::-1]
+    found: npt.NDArray[np.bool_] = _structures(calls.take(pa.array(first)).combine_chunks())[structure]
+    start = 0
+    # Chunk by chunk, in which the texts that are copied stay small.
+    for chunk in calls.chunks:
+        of_chunk = found[start : start + len(chunk)]
+        of_chunk[of_chunk] = _values(chunk.filter(pa.array(of_chunk)))
+        start += len(chunk)
     return found
 
 

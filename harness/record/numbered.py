@@ -49,15 +49,27 @@ def numbered_column(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
 
     The words are in the order in which the column has them first. Null is the empty word.
     """
-    if pa.types.is_dictionary(column.type):
-        whole = column.unify_dictionaries().combine_chunks()
+    if pa.types.is_dictionary(column.type) and column.num_chunks:
+        chunks = (column if _share_a_dictionary(column) else column.unify_dictionaries()).chunks
+        indices = pa.chunked_array([chunk.indices for chunk in chunks]).combine_chunks()
         # Not all words of a dictionary are left in a column that was filtered.
-        places = whole.indices.dictionary_encode(null_encoding="encode")
-        words = whole.dictionary.take(places.dictionary)
+        places = indices.dictionary_encode(null_encoding="encode")
+        numbers, words = places.indices, chunks[0].dictionary.take(places.dictionary)
     else:
-        places = column.combine_chunks().dictionary_encode(null_encoding="encode")
-        words = places.dictionary
-    return places.indices.to_numpy(zero_copy_only=False).astype(np.int64), words.fill_null("")
+        # The chunks get one dictionary; to combine them first would copy the whole text.
+        chunks = column.cast(pa.string()).dictionary_encode(null_encoding="encode").chunks
+        numbers = pa.chunked_array([chunk.indices for chunk in chunks], pa.int32()).combine_chunks()
+        words = chunks[-1].dictionary if chunks else pa.array([], pa.string())
+    return numbers.to_numpy(zero_copy_only=False).astype(np.int64), words.fill_null("")
+
+
+def _share_a_dictionary(column: pa.ChunkedArray) -> bool:
+    """Whether the chunks of an encoded column have the same dictionary, and not only the same words."""
+    places = {
+        (words.offset, len(words), *(part.address for part in words.buffers() if part is not None))
+        for words in (chunk.dictionary for chunk in column.chunks)
+    }
+    return len(places) == 1
 
 
 def column_numbers(column: pa.ChunkedArray, vocabulary: Vocabulary[str]) -> Numbers:
