@@ -105,6 +105,15 @@ class HasProgram(Protocol):
         """As `Converter.convert`, with the graph."""
 
 
+#: The first that PyTorch's exporters ever emitted.
+FIRST_OPSET = 7
+
+
+def known_opsets() -> range:
+    """All that the installed onnx package knows."""
+    return range(FIRST_OPSET, onnx.defs.onnx_opset_version() + 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConverterEntry:
     """A registered converter before anything of it is imported or started.
@@ -128,6 +137,7 @@ class ConverterEntry:
         conversions: The converter's own conversion functions for an overload, a line each, none for none;
             None where it cannot tell.
         skeleton: Code of a rule to be filled in; None where there is none.
+        opsets: Those that it can be asked for.
         notes: What a person should know of its exports on this installation, a line each. Asked in a worker
             process when the converter is started.
     """
@@ -146,6 +156,7 @@ class ConverterEntry:
     witness: int | None = None
     conversions: Callable[[str], tuple[str, ...]] | None = None
     skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
+    opsets: Callable[[], range] = known_opsets
     notes: Callable[[], tuple[str, ...]] = tuple
 
 

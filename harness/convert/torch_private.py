@@ -279,6 +279,11 @@ def default_script_opset() -> int:
     return int(PrivatePart("torch.onnx._constants", "ONNX_DEFAULT_OPSET", "int").find())
 
 
+def last_script_opset() -> int:
+    """The last opset that the TorchScript exporter can be asked for."""
+    return int(PrivatePart("torch.onnx._constants", "ONNX_MAX_OPSET", "int").find())
+
+
 def script_symbolics() -> Any:
     """The module with the functions that register and unregister symbolic functions."""
     return PrivatePart("torch.onnx", "utils", "").find()

@@ -51,6 +51,8 @@ class Plan:
     models: tuple[ModelUnit, ...] = ()
 
 
+#: Cases per operator, and value draws per structure: all are drawn before the first is run.
+_MOST = 100_000
 _PROBLEMS = (UnknownName, schema.UnknownOperator, CaseFileError, RuleProblem, ResultsError, ModelProblem)
 
 
@@ -90,6 +92,7 @@ def _make_plan(options: Options) -> Plan:
         problem = find_converter(name).probe()
         if problem:
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+    _check_opset(options.opset, converter_names)
     backend_names = _choose_backends(options.backends)
     if options.models:
         return Plan(
@@ -158,8 +161,20 @@ def _check_numbers(options: Options) -> None:
     for name in ("examples", "values", "batch_size"):
         if getattr(options, name) < 1:
             raise UsageProblem(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
-    if options.opset is not None and not 7 <= options.opset <= 99:
-        raise UsageProblem(f"--opset {options.opset}: not an ONNX opset that an exporter emits (7 or more)")
+    for name in ("examples", "values"):
+        if getattr(options, name) > _MOST:
+            raise UsageProblem(
+                f"--{name} {getattr(options, name)}: must be at most {_MOST:,}; --seed N draws other cases"
+            )
+
+
+def _check_opset(opset: int | None, converters: Sequence[str]) -> None:
+    for name in converters if opset is not None else ():
+        emitted = find_converter(name).opsets()
+        if opset not in emitted:
+            raise UsageProblem(
+                f"--opset {opset}: the converter {name} emits opsets {emitted.start} to {emitted.stop - 1}"
+            )
 
 
 def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:

@@ -232,7 +232,12 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "--backend ort-cuda": ("ort-cuda", "to get it: pip "),
     "--dtype float23": ("float23", "float32"),
     "--examples 0": ("--examples 0", "at least 1"),
-    "--opset 3": ("--opset 3",),
+    "--examples 1000000000": ("--examples 1000000000", "at most 100,000", "--seed"),
+    "--opset 3": ("--opset 3: the converter dynamo emits opsets 7 to ",),
+    "--opset 99": ("--opset 99: the converter dynamo emits opsets 7 to ",),
+    "--opset 24 --converter dynamo --converter torchscript": (
+        "--opset 24: the converter torchscript emits opsets 7 to 23",
+    ),
     "--case 0123456789ab": ("--case", "--replay"),
 }
 

@@ -9,11 +9,20 @@ from collections.abc import Iterator
 import onnx
 import torch
 
-from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.converter import (
+    FIRST_OPSET,
+    ConverterEntry,
+    ExportRequest,
+    UnsupportedOperator,
+    known_opsets,
+    register,
+)
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import (
+    PrivatePartMissing,
     default_script_opset,
+    last_script_opset,
     quiet,
     script_symbolic_versions,
     script_symbolics,
@@ -146,6 +155,13 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
     )
 
 
+def _opsets() -> range:
+    try:
+        return range(FIRST_OPSET, last_script_opset() + 1)
+    except PrivatePartMissing:
+        return known_opsets()
+
+
 def _conversions(name: str) -> tuple[str, ...]:
     return tuple(f"symbolic_opset{version}" for version in script_symbolic_versions(_packet(name)))
 
@@ -198,6 +214,7 @@ register(
         tracker="pytorch/pytorch",
         witness=2,
         conversions=_conversions,
+        opsets=_opsets,
         skeleton=_skeleton,
     )
 )
