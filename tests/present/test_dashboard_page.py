@@ -345,14 +345,24 @@ def test_the_keyboard_suffices(visit: Visit) -> None:
     assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
 
 
-def test_a_model_is_told_what_survives(visit: Visit, tmp_path: Path) -> None:
+def test_a_model_is_told_what_survives(visit: Visit, sites: Sites, tmp_path: Path) -> None:
     page = visit.open("#/model")
     page.get_by_label("Operators", exact=True).fill(
         "aten::celu\n--op=aten.erf.default\ntorch.ops.aten.nonesuch"
     )
     expect(page.locator(".tabulator-row")).to_have_count(3)
     expect(page.locator(".tabulator-row", has_text="nonesuch")).to_contain_text("not tested")
-    expect(page.locator(".tabulator-row", has_text="celu")).to_contain_text("◐ some pass")
+    expect(page.locator(".tabulator-row", has_text="celu")).to_contain_text(re.compile(r"◐ \d+(\.\d)?% pass"))
+    table = store.read(sites.after)
+    usual = Counter(
+        row["outcome"] == "pass"
+        for row, ordinary in zip(table.to_pylist(), ordinary_rows(table).tolist(), strict=True)
+        if ordinary and (row["overload"], row["converter"]) == ("aten.celu.default", "dynamo")
+    )
+    expect(page.locator(".tabulator-row", has_text="celu").locator(".state").first).to_have_text(
+        f"{usual[True]}/{usual.total()}"
+    )
+    expect(page.locator("h2", has_text="pass all their ordinary cases")).to_be_visible()
     field(page, "converter → backend").select_option("torchscript → ort-cpu")
     field(page, "dtype").select_option("float32")
     expect(page.locator(".tabulator-row", has_text="erf")).to_contain_text("✓ all pass")
@@ -538,7 +548,7 @@ def test_an_operator_that_the_newest_run_is_not_of_stands_as_in_its_last_run(
         expect(page.get_by_text("The newest run does not have this operator")).to_be_visible()
         stands = page.locator("section", has=page.get_by_role("heading", name="Status in the run of"))
         lines = [line.locator("th, td").all_inner_texts() for line in stands.locator("tbody tr").all()]
-    said = {cells[0]: cells[1] for cells in lines}
+    said = {cells[0]: cells[3] for cells in lines}
     counted: dict[str, Counter[bool]] = {}
     for row in rows(sites.before, "overload", "converter", "backend", "outcome"):
         if row["overload"] == "aten.erf.default" and row["outcome"] != "skip":

@@ -63,6 +63,8 @@ def operator_data(
     cases = _Cases(listed)
     for group in groups:
         cases.add(group.case_id)
+        if group.ordinary:
+            cases.add(group.ordinary.case_id)
         cases.add_group(group)
     for case_id in wanted:
         cases.add(case_id)
@@ -93,6 +95,8 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
         "case": group.case_id,
         "shown": minimal.minimal_id if minimal else group.case_id,
         "call": group.call,
+        "ordinary": group.ordinary
+        and {"cases": group.ordinary.cases, "case": group.ordinary.case_id, "call": group.ordinary.call},
         "torch": _torch(minimal.invocation if minimal else group.invocation),
         "message": said[:_WORDS],
         "evidence": (minimal.evidence if minimal else group.evidence)[:_WORDS],

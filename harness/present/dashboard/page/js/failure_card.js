@@ -15,7 +15,11 @@
         controls.outcome(group.outcome, group.stage),
         el("span.grow", path),
         el("span.quiet.small", names.listed(group.dtypes, 5)),
-        el("span.small", words.count(group.cases, "case")),
+        el(
+          "span.small",
+          words.count(group.cases, "case"),
+          group.ordinary ? `, ${words.number(group.ordinary.cases)} ordinary` : ", all edge",
+        ),
         controls.blame(group.blame),
       ),
       el("div.body", body(group, overload, runName)),
@@ -44,6 +48,13 @@
         el("h3", group.shrunk ? "Minimal case " : "Smallest case ", el("code", group.shown)),
         el("p.mono", group.call),
       ),
+      group.ordinary && group.ordinary.case !== group.shown
+        ? el(
+            "div",
+            el("h3", "Smallest case of ordinary use ", el("code", group.ordinary.case)),
+            el("p.mono", group.ordinary.call),
+          )
+        : null,
       group.torch ? details("The call in PyTorch", controls.code(group.torch, "call"), false) : null,
       group.rule &&
         el("p", "The conversion function ", el("code", group.rule), " took part: run it again with --rules."),

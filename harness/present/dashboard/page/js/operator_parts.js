@@ -13,9 +13,10 @@
     const dtypes = index.dtypeOrder.filter((dtype) =>
       columns.some((column) => has(rows.cell(operator, { column, dtype }))),
     );
-    const cell = function (column, dtype) {
-      const found = rows.cell(operator, { column, dtype });
+    const cell = function (column, dtype, use) {
+      const found = rows.cell(operator, { column, dtype, use });
       const chosen =
+        !use &&
         at.column === words.arrow(index.columns[column]) &&
         at.dtype === (dtype === "" ? "" : index.dtypes[dtype]);
       return el(
@@ -23,6 +24,7 @@
         el(`span.state.${cells.shade(found)}`, { title: cells.sentence(found) }, cells.text(found)),
       );
     };
+    const USES = ["ordinary", "edge"];
     return el(
       "div.scroll",
       { tabindex: "0", "aria-label": "Status of the operator" },
@@ -33,7 +35,7 @@
           el(
             "tr",
             el("th"),
-            el("th", { scope: "col" }, "all"),
+            [...USES, "all"].map((name) => el("th", { scope: "col" }, name)),
             dtypes.map((dtype) => el("th", { scope: "col" }, index.dtypes[dtype])),
           ),
         ),
@@ -43,6 +45,7 @@
             el(
               "tr",
               el("th", { scope: "row" }, words.arrow(index.columns[column])),
+              USES.map((use) => cell(column, "", use)),
               cell(column, ""),
               dtypes.map((dtype) => cell(column, dtype)),
             ),

@@ -175,8 +175,8 @@
       const whole = of("whole");
       const verdict =
         whole === this.shown.length
-          ? "Every operator passes all its cases."
-          : `${words.number(whole)} of ${words.count(this.shown.length, "operator")} pass all their cases.`;
+          ? "Every operator passes all its ordinary cases."
+          : `${words.number(whole)} of ${words.count(this.shown.length, "operator")} pass all their ordinary cases.`;
 
       if (!this.box) this.box = el("div");
       if (this.table) this.table.destroy();
@@ -210,11 +210,16 @@
             standing: "untested",
             share: 0,
             found: null,
+            edge: null,
+            all: null,
             why: one.unmapped ? "this node is of no known ATen operator" : "no run here has it",
           },
         ];
       return found.map(function (operator) {
-        const cell = rows.cell(operator, leaf);
+        const all = rows.cell(operator, leaf);
+        const edge = rows.cell(operator, { ...leaf, use: "edge" });
+        // Where no case is ordinary, as with a rare dtype, all count.
+        const cell = rows.cell(operator, { ...leaf, use: "ordinary" }) ?? all;
         const how = cells.standing(cell);
         const standing = how === "absent" ? "untested" : how;
         return {
@@ -224,6 +229,8 @@
           operator,
           standing,
           found: cell,
+          edge: all === "missing" || cell === all ? null : edge,
+          all,
           share: cell && cell.total ? cell.passes / cell.total : 0,
           why: cell === null ? absent(index, run, rows, operator) : "",
         };
@@ -267,24 +274,32 @@
               el(
                 `span.${{ better: "good", worse: "bad" }[how(row.standing)] ?? ""}`,
                 {},
-                LABELS[row.standing],
+                row.standing === "part"
+                  ? `◐ ${words.percent(row.found.passes, row.found.total)} pass`
+                  : LABELS[row.standing],
               ),
-            sort: (row) => RANK[row.standing],
-            width: 158,
+            sort: (row) => RANK[row.standing] + row.share,
+            width: 128,
           }),
-          grid.column({
-            title: "cases",
-            field: "share",
-            cell: (row) =>
-              row.found
-                ? el(
-                    `span.state.${cells.shade(row.found)}`,
-                    { title: cells.sentence(row.found) },
-                    cells.text(row.found),
-                  )
-                : "",
-            width: 96,
-          }),
+          ...[
+            ["ordinary", "found"],
+            ["edge", "edge"],
+          ].map(([title, field]) =>
+            grid.column({
+              title,
+              field,
+              hint: `How many ${title} cases pass`,
+              cell: (row) =>
+                row[field]
+                  ? el(
+                      `span.state.${cells.shade(row[field])}`,
+                      { title: cells.sentence(row[field]) },
+                      cells.text(row[field]),
+                    )
+                  : "",
+              width: 92,
+            }),
+          ),
           grid.column({
             title: "nodes",
             field: "nodes",
@@ -294,9 +309,9 @@
             width: 66,
           }),
           grid.column({
-            title: "why",
+            title: "how failing cases end",
             field: "why",
-            cell: (row) => row.why || rest(row.found),
+            cell: (row) => row.why || rest(row.all),
             minWidth: 150,
             widthGrow: 3,
           }),
@@ -308,8 +323,10 @@
       return this.shown.map((row) => ({
         operator: row.name,
         verdict: row.standing,
-        passes: row.found?.passes ?? "",
-        total: row.found?.total ?? "",
+        passes: row.all?.passes ?? "",
+        total: row.all?.total ?? "",
+        ordinary_passes: row.all && row.found !== row.all ? row.found.passes : "",
+        ordinary_total: row.all && row.found !== row.all ? row.found.total : "",
         nodes: row.nodes ?? "",
       }));
     }
