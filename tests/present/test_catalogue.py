@@ -10,6 +10,7 @@ from harness_runs import record_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
+from harness.plan import reexecute
 
 WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "backend", "signature": "values"}
 NO_KERNEL = {
@@ -43,6 +44,17 @@ def test_the_same_cause_in_two_runs_is_one_entry(tmp_path: Path) -> None:
     assert "| many |  |  | 0 |  | 1 | 2 | 1 |" in text
 
 
+def test_the_case_that_is_shown_can_be_replayed(tmp_path: Path) -> None:
+    large, small = unary("aten.neg.default", [1.0, 2.0]), unary("aten.neg.default", [3.0])
+    first, second = (record_of(tmp_path / n, [call], **WRONG) for n, call in (("a", large), ("b", small)))
+    found = invoke(first, second).output
+    assert "`conformance replay CASE --run RUN`" in found
+    assert f"| `{small.case_id}` of b | `aten.neg.default(self=float32[1]" in found
+    alone = invoke(first).output
+    assert f"| `{large.case_id}` | `aten.neg.default(self=float32[2]" in alone
+    assert reexecute.recorded(second, small.case_id).cases[0].invocation == small
+
+
 def test_gaps_and_what_is_left_open_are_no_defects(tmp_path: Path) -> None:
     gap = record_of(tmp_path / "gap", [unary("aten.neg.default", [1.0])], **NO_KERNEL)
     left_open = record_of(tmp_path / "open", [unary("aten.abs.default", [1.0])], **OPEN)
@@ -60,7 +72,7 @@ def test_the_words_of_a_runtime_cannot_break_the_table(tmp_path: Path) -> None:
     (row,) = [line for line in out.read_text().splitlines() if "aten.neg.default" in line]
     assert r"bad \| cell &lt;img src=x>" in row
     assert "second" not in row
-    assert row.replace(r"\|", "").count("|") == 7
+    assert row.replace(r"\|", "").count("|") == 8
 
 
 def test_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
