@@ -6,13 +6,11 @@ import ctypes
 from dataclasses import replace
 
 import onnx
-import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
 from harness.convert.converters.torchscript import TorchScriptConverter
-from harness.convert.exporter_check import kept
-from harness.convert.torch_private import quiet, script_symbolics
+from harness.convert.torch_private import script_symbolics
 from harness.core.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
 from planted.translations import symbolics, translations
@@ -42,23 +40,7 @@ class _Translating(DynamoConverter):
 
     def __init__(self, public_api: bool) -> None:
         super().__init__(public_api)
-        self._table = translations(self.slipped)
-
-    def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """See `harness.convert.converter.Converter`."""
-        with kept(fallbacks=not request.tentative), quiet():
-            program = torch.onnx.export(
-                request.program,
-                request.inputs,
-                input_names=list(request.input_names),
-                output_names=list(request.output_names),
-                opset_version=request.opset,
-                dynamo=True,
-                verbose=False,
-                custom_translation_table=self._table,
-            )
-        assert program is not None
-        return program.model_proto
+        self._table = {**translations(self.slipped)}
 
 
 def _wrong_snippet(wanted: ExportWanted) -> ExportSnippet:
