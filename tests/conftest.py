@@ -58,6 +58,13 @@ def _place(item: pytest.Item) -> float:
     return mark.args[0] if mark else float("inf")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def sessions_end_with_the_tests() -> Iterator[None]:
+    """End the processes that ran `pytest harness` for all files of this process."""
+    yield
+    close_all()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def what_a_file_registers_goes_with_it() -> Iterator[None]:
     """Take back the converters and backends that a file of tests adds to this process.
@@ -71,7 +78,6 @@ def what_a_file_registers_goes_with_it() -> Iterator[None]:
     modules = set(sys.modules)
     with patch.dict(BACKENDS), patch.dict(CONVERTERS):
         yield
-    close_all()
     # So that importing it registers it once more.
     for name in set(sys.modules) - modules:
         if name.startswith("planted."):

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from harness_runs import METADATA, PLUGINS, literal_unit, record_of, unary, vector
+from harness_sessions import Scripts
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 
@@ -143,21 +143,21 @@ PLANTED: dict[str, tuple[str, str, Invocation, Stage, Outcome]] = {
 EVERY = {**REAL, **PLANTED}
 
 
-def run_script(directory: Path, script: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[Scripts]:
+    """For scripts that are run by themselves, each in a process of its own."""
+    one = Scripts()
+    yield one
+    one.close()
+
+
+def run_script(directory: Path, script: str, scripts: Scripts) -> subprocess.CompletedProcess[str]:
     """Run a script where the harness cannot be imported; planted plug-ins can."""
     path = directory / "script.py"
     guard = f"import sys\nsys.path.append({str(PLUGINS)!r})\nsys.modules['harness'] = None\n"
     (directory / "sitecustomize.py").write_text(guard)
     path.write_text(script)
-    return subprocess.run(
-        [sys.executable, str(path)],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(directory), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return scripts.run("script", [str(path)], directory, 120)
 
 
 def ended(done: subprocess.CompletedProcess[str]) -> str:
@@ -194,12 +194,14 @@ def failure_of(run: Path, name: str) -> ReproducibleFailure:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path: Path) -> None:
+def test_a_script_fails_by_itself_as_the_case_did(
+    name: str, run: Path, tmp_path: Path, scripts: Scripts
+) -> None:
     failure = failure_of(run, name)
     assert (failure.stage, failure.outcome) == EVERY[name][3:], failure.message
     script = write_script(failure)
     assert "harness" not in script
-    done = run_script(tmp_path, script)
+    done = run_script(tmp_path, script, scripts)
     assert done.returncode == 1, ended(done)
     assert done.stdout.rstrip().endswith("The defect is there."), ended(done)
     assert "expected" in done.stdout
@@ -220,22 +222,26 @@ GONE: dict[str, Invocation] = {
 
 
 @pytest.mark.parametrize("name", GONE)
-def test_a_script_ends_well_once_the_defect_is_gone(name: str, run: Path, tmp_path: Path) -> None:
+def test_a_script_ends_well_once_the_defect_is_gone(
+    name: str, run: Path, tmp_path: Path, scripts: Scripts
+) -> None:
     fixed = replace(failure_of(run, name), invocation=GONE[name], exported=GONE[name])
-    done = run_script(tmp_path, write_script(fixed))
+    done = run_script(tmp_path, write_script(fixed), scripts)
     assert done.returncode == 0, ended(done)
     assert done.stdout.rstrip().endswith("The defect is gone.")
 
 
-def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Path) -> None:
+def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Path, scripts: Scripts) -> None:
     script = write_script(failure_of(run, "a wrong conversion"))
     wrong = "custom_translation_table=translations(True)"
     assert wrong in script
-    done = run_script(tmp_path, script.replace(wrong, "custom_translation_table=translations(False)"))
+    done = run_script(
+        tmp_path, script.replace(wrong, "custom_translation_table=translations(False)"), scripts
+    )
     assert done.returncode == 0, ended(done)
 
 
-def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path) -> None:
+def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path, scripts: Scripts) -> None:
     failure = replace(
         failure_of(run, "a dead process"),
         backend="onnx-api:planted.hang",
@@ -244,12 +250,12 @@ def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path) -> None:
     )
     script = write_script(failure)
     assert "timeout=63" in script
-    done = run_script(tmp_path, script.replace("timeout=63", "timeout=10"))
+    done = run_script(tmp_path, script.replace("timeout=63", "timeout=10"), scripts)
     assert done.returncode == 1, ended(done)
     assert "no answer within" in done.stdout
 
 
-def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
+def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path, scripts: Scripts) -> None:
     def roll(size: int, *shifts: int) -> Invocation:
         data = vector([float(i) for i in range(size)])
         dims = (-1,) * len(shifts)
@@ -270,17 +276,17 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
     )
     script = write_script(failure)
     assert "opset_version=18" in script
-    done = run_script(tmp_path, script)
+    done = run_script(tmp_path, script, scripts)
     assert done.returncode == 1, ended(done)
     assert "The defect is there." in done.stdout, ended(done)
     within = replace(failure, invocation=roll(5, 1), exported=roll(3, 1), converter="dynamo")
     script = write_script(within)
     assert "dynamic_shapes" in script
-    done = run_script(tmp_path, script)
+    done = run_script(tmp_path, script, scripts)
     assert done.returncode == 0, ended(done)
 
 
-def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
+def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path, scripts: Scripts) -> None:
     def failing(overload: str, p: float) -> ReproducibleFailure:
         call = Invocation(overload, (("self", vector([1.0] * 6)), ("p", p)))
         return ReproducibleFailure(
@@ -295,10 +301,10 @@ def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
         )
 
     script = write_script(failing("aten.bernoulli.p", 0.75))
-    right = run_script(tmp_path, script)
+    right = run_script(tmp_path, script, scripts)
     assert right.returncode == 0, ended(right)
     assert "(x, 0.75)" in script
-    wrong = run_script(tmp_path, script.replace("[Model()(", "[1 - Model()("))
+    wrong = run_script(tmp_path, script.replace("[Model()(", "[1 - Model()("), scripts)
     assert wrong.returncode == 1, ended(wrong)
 
 
@@ -411,7 +417,7 @@ def test_the_forms_ask_for_what_a_report_has() -> None:
     forms = [*(e.issue_form for e in CONVERTERS.entries()), *(e.issue_form for e in BACKENDS.entries())]
     texts = [text for form in forms for text in form.values()]
     named = {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
-    assert {"summary", "code", "versions"} <= named <= set(dir(Report))
+    assert {"summary", "code", "versions", "diagnosis"} <= named <= set(dir(Report))
 
 
 def test_the_shrunk_case_is_preferred(run: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import torch
 from click.testing import CliRunner
 from harness_runs import (
     ROOT,
-    environment,
     literal_unit,
     output,
     record_of,
@@ -26,6 +23,7 @@ from harness_runs import (
 )
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
+from recorded_run import conformance
 
 from harness.analyse.shrink import tensor_edits as tensors
 from harness.analyse.shrink.domains import Domains, domains_of
@@ -48,18 +46,6 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
 pytestmark = pytest.mark.slowest(17)
-
-
-def conformance(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "harness.app.cli", *map(str, words)],
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def arguments(minimal: Minimal) -> dict[str, Any]:
@@ -115,7 +101,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> list[Minimal]:
     with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
         writer.write(rows)
     store.finish(run, 1)
-    shrunk = conformance("shrink", run, "--budget", "60", "--json")
+    shrunk = conformance("shrink", run, "--budget", "60", "--json", cwd=ROOT)
     assert shrunk.returncode == 0, output(shrunk)
     minimals = read_minimal(run)
     printed = [json.loads(line)["minimal_id"] for line in shrunk.stdout.splitlines()]

@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 from harness_runs import ROOT, environment
+from recorded_run import conformance
 
 COMMITTED = ROOT / "golden"
 
 
 def golden(*words: str | Path, path: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-    """`conformance golden` as a user starts it, with `path` before all others, and `more` environment."""
+    """`conformance golden`: in a process of its own if it has `path` before all others or
+    `more` environment."""
+    if path is None and not more:
+        return conformance("golden", *words, cwd=ROOT)
     env = {**environment(), **more}
     if path is not None:
         env["PYTHONPATH"] = f"{path}:{env['PYTHONPATH']}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness_sessions import sessions
+from harness_sessions import Sessions, sessions
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
@@ -59,20 +59,15 @@ def run_harness(
     timeout: float = 300,
     metadata: Path = METADATA,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pytest harness` to its end; in `ROOT`, in a process that ran the file's other sessions."""
-    if cwd == ROOT:
-        # PYTEST_CURRENT_TEST names another test each time.
-        same = {name: word for name, word in environment(metadata).items() if not name.startswith("PYTEST_")}
-        return sessions(cwd, same).run(command(*options)[3:], timeout)
-    return subprocess.run(
-        command(*options),
-        cwd=cwd,
-        env=environment(metadata),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    """Run `pytest harness` to its end, in a process that other sessions ran in before."""
+    return shared(metadata).run("pytest", command(*options)[3:], cwd, timeout)
+
+
+def shared(metadata: Path = METADATA) -> Sessions:
+    """The process that runs sessions and commands with the plug-ins that `metadata` announces."""
+    # PYTEST_CURRENT_TEST names another test each time.
+    same = {name: word for name, word in environment(metadata).items() if not name.startswith("PYTEST_")}
+    return sessions(same)
 
 
 def output(done: subprocess.CompletedProcess[str]) -> str:

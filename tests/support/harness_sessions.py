@@ -1,4 +1,4 @@
-"""Sessions of `pytest harness` one after the other in a process, which imports PyTorch once for all.
+"""Sessions of `pytest harness`, commands of `conformance` and scripts, for which PyTorch is imported once.
 
 Most of a small run's time is its start, which has tests of its own.
 """
@@ -7,50 +7,97 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
-#: Reads words of command lines from its input, and writes exit statuses to what was its output; the output of
-#: each session goes to the files that are named with its words.
-_PROGRAM = """
+#: Which entry point is called; a script is called by its path.
+Program = Literal["pytest", "conformance", "script"]
+
+#: Reads entry points and words of command lines from its input, and writes exit statuses to what was its
+#: output; the output of each call goes to the files that are named with its words.
+_IN_TURN = """
 import json, os, sys
+from multiprocessing import process
 import pytest
+
+def conformance(words):
+    from harness.app.cli._group import conformance
+    try:
+        conformance(words, prog_name="conformance")
+    except SystemExit as end:
+        return end.code or 0
 
 statuses = os.fdopen(os.dup(1), "w")
 for line in sys.stdin:
-    words, *files = json.loads(line)
+    program, words, directory, *files = json.loads(line)
     for descriptor, file in enumerate(files, 1):
         opened = os.open(file, os.O_WRONLY | os.O_APPEND)
         os.dup2(opened, descriptor)
         os.close(opened)
-    status = pytest.main(words)
+    os.chdir(directory)
+    # Where multiprocessing starts processes.
+    process.ORIGINAL_DIR = directory
+    status = {"pytest": pytest.main, "conformance": conformance}[program](words)
     sys.stdout.flush()
     sys.stderr.flush()
     print(int(status), file=statuses, flush=True)
 """
 
+#: The same for scripts, each in a process that is forked for it.
+_FORKED = """
+import gc, json, os, runpy, sys
+import onnx, onnxscript, torch
+
+# What the first export imports. ONNX Runtime would start a thread, which no forked process has.
+torch.onnx.export(torch.nn.ReLU(), (torch.zeros(1),), dynamo=True, verbose=False)
+gc.freeze()
+statuses = os.fdopen(os.dup(1), "w")
+for line in sys.stdin:
+    _, words, directory, *files = json.loads(line)
+    child = os.fork()
+    if not child:
+        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=statuses, flush=True)
+else:
+    sys.exit()
+for descriptor, file in enumerate(files, 1):
+    os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), descriptor)
+os.chdir(directory)
+# As Python does it for a process that starts here with this path.
+os.environ["PYTHONPATH"] = sys.path[0] = directory
+sys.argv[:] = words
+runpy.run_path("sitecustomize.py")
+runpy.run_path(words[0], run_name="__main__")
+"""
+
+#: How many processes are kept, each with a fork server and a worker.
+_KEPT = 2
+
 
 class Sessions:
-    """A process that runs sessions; it starts with the first one, and again where one ends it."""
+    """A process that runs sessions and commands; it starts with the first, and again where one ends it."""
 
-    def __init__(self, cwd: Path, environment: dict[str, str]) -> None:
-        self._cwd, self._environment = cwd, environment
+    def __init__(self, environment: dict[str, str], program: str = _IN_TURN) -> None:
+        self._environment, self._program = environment, program
         self._process: subprocess.Popen[str] | None = None
 
-    def run(self, words: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
-        """Run `pytest` with these words to its end.
+    def run(
+        self, program: Program, words: Sequence[str], cwd: Path, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `program` with these words in `cwd` to its end.
 
         Raises:
             subprocess.TimeoutExpired: it takes longer than `timeout` seconds.
         """
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM],
-                cwd=self._cwd,
+                [sys.executable, "-c", self._program],
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -63,7 +110,8 @@ class Sessions:
             files = [Path(directory) / name for name in ("output", "errors")]
             for file in files:
                 file.touch()
-            print(json.dumps([list(words), *map(str, files)]), file=process.stdin, flush=True)
+            request = [program, list(words), str(cwd), *map(str, files)]
+            print(json.dumps(request), file=process.stdin, flush=True)
             with selectors.DefaultSelector() as selector:
                 selector.register(process.stdout, selectors.EVENT_READ)
                 ended = selector.select(timeout)
@@ -85,13 +133,31 @@ class Sessions:
             self._process = None
 
 
-_SESSIONS: dict[tuple[str, str], Sessions] = {}
+#: The one that was used last comes last.
+_SESSIONS: dict[str, Sessions] = {}
 
 
-def sessions(cwd: Path, environment: dict[str, str]) -> Sessions:
-    """Those of this directory and environment, one process for all tests of a file."""
-    key = str(cwd), json.dumps(sorted(environment.items()))
-    return _SESSIONS.setdefault(key, Sessions(cwd, environment))
+def sessions(environment: dict[str, str]) -> Sessions:
+    """Those of this environment, one process for all tests that this one runs."""
+    key = json.dumps(sorted(environment.items()))
+    found = _SESSIONS.pop(key, None)
+    if found is None:
+        while len(_SESSIONS) >= _KEPT:
+            _SESSIONS.pop(next(iter(_SESSIONS))).close()
+        found = Sessions(environment)
+    _SESSIONS[key] = found
+    return found
+
+
+class Scripts(Sessions):
+    """A process that has imported what exporters need, and is forked for each script.
+
+    A folder with a script has a ``sitecustomize.py``, which is run before it.
+    """
+
+    def __init__(self) -> None:
+        # Neither the harness nor its plug-ins are on the path.
+        super().__init__({**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}, _FORKED)
 
 
 def close_all() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
-from harness_runs import environment
+from harness_runs import shared
 
 #: celu passes but for float64; avg_pool2d is exported wrongly, erf lacks kernels, and the Hermite polynomials
 #: have no conversion.
@@ -15,16 +14,8 @@ NAME = "20260101"
 
 
 def conformance(*words: str | Path, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "harness.app.cli", *map(str, words)],
-        cwd=cwd,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    """The command, in a process that other commands ran in before."""
+    return shared().run("conformance", [str(word) for word in words], cwd, timeout)
 
 
 def make(cwd: Path) -> subprocess.CompletedProcess[str]:
