@@ -43,8 +43,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
     yield ""
-    yield f"| | operators | {' | '.join(Standing)} | missing | cases that pass |"
-    yield f"| --- | ---: |{' ---: |' * (len(Standing) + 2)}"
+    yield f"| | operators | {' | '.join(Standing)} | missing | ordinary cases that pass | all cases |"
+    yield f"| --- | ---: |{' ---: |' * (len(Standing) + 3)}"
     lacking = len(found.there.unfinished)
     for column in found.columns:
         numbers = [
@@ -53,7 +53,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
             lacking,
         ]
         cells = [markdown_cell(column.name), *(f"{number:,}" for number in numbers)]
-        yield f"| {' | '.join(cells)} | {_share(column.passed, column.total)} |"
+        ordinary = _share(column.ordinary_passed, column.ordinary_total)
+        yield f"| {' | '.join(cells)} | {ordinary} | {_share(column.passed, column.total)} |"
     if isinstance(found.found, BaselineComparison):
         yield "\n" + gate.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
     elif isinstance(found.found, Diff):
@@ -166,6 +167,7 @@ def as_json(found: Digest) -> dict[str, Any]:
                 "operators": {_KEYS[standing]: column.operators[standing] for standing in Standing},
                 "passed": column.passed,
                 "total": column.total,
+                "ordinary": {"passed": column.ordinary_passed, "total": column.ordinary_total},
             }
             for column in found.columns
         ],

@@ -41,6 +41,7 @@ class DigestColumn:
     Attributes:
         operators: Status → operators, without those that are missing.
         passed: Cases, out of the `total` that could have passed.
+        ordinary_passed: Those of ordinary use, out of `ordinary_total`.
     """
 
     converter: str
@@ -48,6 +49,8 @@ class DigestColumn:
     operators: Counter[Standing]
     passed: int
     total: int
+    ordinary_passed: int
+    ordinary_total: int
 
     @property
     def name(self) -> str:
@@ -142,10 +145,14 @@ def digest(run: Path, against: str | None = None) -> Digest:
 
 def _columns(counts: matrix.Matrix, lacking: Collection[str]) -> Iterator[DigestColumn]:
     for name in counts.columns:
-        cells = [row.cells[name] for row in counts.rows if name in row.cells and row.overload not in lacking]
+        rows = [row for row in counts.rows if name in row.cells and row.overload not in lacking]
+        cells = [row.cells[name] for row in rows]
+        ordinary = [row.ordinary[name] for row in rows if name in row.ordinary]
         yield DigestColumn(
             *name,
             operators=Counter(map(Standing.of, cells)),
             passed=sum(cell.passes for cell in cells),
             total=sum(cell.total for cell in cells),
+            ordinary_passed=sum(cell.passes for cell in ordinary),
+            ordinary_total=sum(cell.total for cell in ordinary),
         )

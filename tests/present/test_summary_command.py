@@ -114,8 +114,16 @@ def test_what_is_missing_is_red_and_counts_as_no_pass(tmp_path: Path) -> None:
     text = summary(run)
     assert text.startswith("## Conformance is red: shard 2/2 is missing; 1 of 2 operators lack verdicts;")
     assert "| 2/2 | missing | 1 | 1 |" in text
-    assert "| dynamo → ort-cpu | 2 | 1 | 0 | 0 | 0 | 1 | 6 of 6 (100.0%) |" in text
+    assert "| dynamo → ort-cpu | 2 | 1 | 0 | 0 | 0 | 1 | 6 of 6 (100.0%) | 6 of 6 (100.0%) |" in text
     assert "1 of 2 operators pass all cases, 1 missing" in summary(run, "--chat")
+
+
+def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
+    edge = [row_of(unary(CELU, [float("nan"), float(n)])) for n in range(3)]
+    run = make_run(tmp_path / "run", rows(CELU, failing=2) + edge)
+    assert "| 4 of 6 (66.7%) | 7 of 9 (77.8%) |" in summary(run)
+    [column] = json.loads(summary(run, "--json"))["columns"]
+    assert column["ordinary"] == {"passed": 4, "total": 6}
 
 
 def test_what_was_reused_is_said(tmp_path: Path) -> None:
