@@ -113,7 +113,7 @@ def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> No
     }
     write_flaky(runs[0], sorted(key)[:7])
     built = build(runs)
-    found = built.changes(0, 1)
+    found = built.changes(0, 1).changes
     before, after = map(store.read, runs)
     changes = row_changes(before, after, sorted(key)[:7])
     expected = Counter(changes.values())
@@ -229,9 +229,10 @@ def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
     assert column["cases"] == {"passed": 5, "total": 13}
     assert column["ordinary"] == {"passed": 5, "total": 8, "operators": ordinary}
     assert index["runs"][0]["standings"] == [[0, 1, 1, 0, 0, 5, 13, 0, 1, 0, 0, 0, 5, 8]]
-    assert (index["failureCount"], index["ordinaryFailureCount"]) == (2, 1)
-    assert index["familyShares"] == [[0, 0, 2, 0, 0, 5, 8, 5, 13]]
-    first, second = index["failures"]
+    overview = site_data(tmp_path / "site", "overview/0")
+    assert (overview["failureCount"], overview["ordinaryFailureCount"]) == (2, 1)
+    assert overview["familyShares"] == [[0, 0, 2, 0, 0, 5, 8, 5, 13]]
+    first, second = overview["failures"]
     assert (first["cases"], first["ordinary"]) == (7, 3)
     assert first["call"].startswith("aten.celu.default(self=float32[2]=[0.5,")
     assert first["message"] == wrong["message"]
@@ -389,11 +390,9 @@ def test_downloads_have_every_case_of_every_run(tmp_path: Path) -> None:
             tuple(row[name] for name in names) for row in store.read(run, list(names)).to_pylist()
         )
     changes = json.loads((tmp_path / "site" / "download" / "changes.json").read_text())
-    index = site_data(tmp_path / "site", "index")
+    moved = site_data(tmp_path / "site", "overview/1")["moved"]
     expected_changes = {
-        kind: n
-        for kind, n in index["moved"]["counts"].items()
-        if kind not in ("unchanged", "new", "gone") and n
+        kind: n for kind, n in moved["counts"].items() if kind not in ("unchanged", "new", "gone") and n
     }
     assert Counter(one["change"] for one in changes) == expected_changes
 

@@ -11,11 +11,31 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core import ALL
-from harness.gate import Changes, compare_cases
+from harness.gate import Changes, RunRequest, compare_cases
 from harness.present.dashboard.cells import ColumnCounts, Tallies, column_counts, ordinary_tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
+from harness.present.dashboard.run_choice import asked_for, earlier_run, first_shown
 from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, gather
 from harness.record import Numbers, ResultsError
+
+#: Rows of runs that have evidence of their own beside the run that is shown first, for each row of that.
+_BESIDE = 0.25
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What became of the cases of two runs.
+
+    Attributes:
+        before: The number of the earlier run.
+        changes: Of cases that both were asked for.
+        unasked: Cases that one of them has and the other was not asked for.
+    """
+
+    before: int
+    after: int
+    changes: Changes
+    unasked: int
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,16 @@ class Built:
         buckets = self.words.buckets
         return [tallies(run, buckets) for run in self.coded]
 
+    @property
+    def requests(self) -> list[RunRequest]:
+        """What each run was asked for."""
+        return [run.request for run in self.runs]
+
+    @cached_property
+    def shown(self) -> int:
+        """The run that is shown where none is asked for; −1 without any."""
+        return first_shown(self.requests, [not len(run) for run in self.coded])
+
     @cached_property
     def ordinary_tallies(self) -> list[Tallies]:
         """Per run, of ordinary cases."""
@@ -89,11 +119,30 @@ class Built:
         )
 
     @cached_property
-    def newest_of(self) -> dict[int, int]:
-        """Operator's number → the newest run that has it, of which its page shows the evidence."""
+    def evidence_of(self) -> dict[int, int]:
+        """Operator's number → the run of which its page has evidence: `shown`, or the newest that has it."""
         found: dict[int, int] = {}
-        for number, run in enumerate(self.coded):
-            found.update(dict.fromkeys(np.unique(run.operator).tolist(), number))
+        first = [] if self.shown < 0 else [self.shown]
+        for number in [*range(len(self.coded)), *first]:
+            found.update(dict.fromkeys(np.unique(self.coded[number].operator).tolist(), number))
+        return found
+
+    @property
+    def with_evidence(self) -> set[int]:
+        """Runs of which some operator's page shows the evidence."""
+        return {*self.evidence_of.values(), *self.with_own_evidence}
+
+    @cached_property
+    def with_own_evidence(self) -> list[int]:
+        """Small runs beside `shown`, the newest first, of which operators have a page of their own.
+
+        A site with many runs does not become much larger by them.
+        """
+        found, room = [], len(self.coded[self.shown]) * _BESIDE if self.coded else 0
+        for number in reversed(range(len(self.coded))):
+            if number != self.shown and 0 < len(self.coded[number]) <= room:
+                room -= len(self.coded[number])
+                found.append(number)
         return found
 
     def columns_of(self, run: int) -> list[int]:
@@ -109,22 +158,43 @@ class Built:
         """Keys of the cases that are known to end in two ways."""
         return self.words.keys_of(self.runs[run].flaky)
 
-    def changes(self, before: int, after: int) -> Changes:
+    def changes(self, before: int, after: int) -> Compared:
         """What became of every case from one run to another, without operators that one of them has lost."""
         lost = np.union1d(self.lost[before], self.lost[after])
         old, new = self.coded[before], self.coded[after]
-        return compare_cases(
+        found = compare_cases(
             old,
             new,
             self.words.states,
             flaky=np.union1d(self.flaky(before), self.flaky(after)),
             left_out=(np.isin(old.operator, lost), np.isin(new.operator, lost)),
         )
+        unasked = np.zeros(len(found.change), dtype=bool)
+        for alone, run, rows, other in (
+            (found.before < 0, after, found.after, before),
+            (found.after < 0, before, found.before, after),
+        ):
+            unasked[alone] = ~self.asks(other, run)[rows[alone]]
+        kept = Changes(*(values[~unasked] for values in (found.change, found.before, found.after)))
+        return Compared(before, after, kept, int(unasked.sum()))
+
+    def asks(self, run: int, other: int) -> npt.NDArray[np.bool_]:
+        """Which rows of another run are of cases that a run was asked for as well."""
+        coded = self.coded[other]
+        cells = self.words.cells(coded.operator, coded.column, coded.dtype, coded.kind)
+        return asked_for(self.requests[run], self.requests[other], cells)
+
+    def compared(self, run: int) -> Compared | None:
+        """A run against the one that it is compared with; None for the first of its kind."""
+        if run == self.shown:
+            return self._shown_compared
+        before = earlier_run(self.requests, run)
+        return None if before is None else self.changes(before, run)
 
     @cached_property
-    def last_changes(self) -> Changes | None:
-        """From the last run but one to the last; None where there is one run only."""
-        return self.changes(len(self.coded) - 2, len(self.coded) - 1) if len(self.coded) > 1 else None
+    def _shown_compared(self) -> Compared | None:
+        before = earlier_run(self.requests, self.shown) if self.shown >= 0 else None
+        return None if before is None else self.changes(before, self.shown)
 
 
 def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> Built:

@@ -7,7 +7,7 @@ no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,14 +30,25 @@ class CaseIndex:
     _places: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     _starts: list[int] = field(default_factory=list)
     _chunks: list[dict[str, Any]] = field(default_factory=list)
+    _cells: list[tuple[int, tuple[Numbers, ...]]] = field(default_factory=list)
+    _runs: int = 0
 
     def add(self, run: CodedRun, rank: Numbers) -> dict[str, Any]:
         """Take a run in, and give what the page needs to know of it; `rank` gives operators' places there."""
         fresh = np.flatnonzero(~np.isin(run.key, self._keys))
         if len(fresh):
             self._open_chunk(run, fresh, rank)
+        self._runs += 1
         at = self._places[np.searchsorted(self._keys, run.key)]
         return {"parts": list(self._parts(run, at))}
+
+    def marked(self, mark: Callable[..., Numbers]) -> list[list[int]]:
+        """Run lengths of 0 and 1 for the cells of each chunk.
+
+        Args:
+            mark: Gives them for the run that a chunk is of, and numbers of operator, column, dtype and kind.
+        """
+        return [_run_lengths(mark(run, *cells)) for run, cells in self._cells]
 
     def chunks(self) -> list[dict[str, Any]]:
         """What the page needs to know of the cases, chunk by chunk."""
@@ -45,7 +56,7 @@ class CaseIndex:
 
     def _open_chunk(self, run: CodedRun, fresh: Numbers, rank: Numbers) -> None:
         operator, column, dtype = rank[run.operator[fresh]], run.column[fresh], run.dtype[fresh]
-        order = np.lexsort((run.key[fresh], dtype, column, operator))
+        order = np.lexsort((run.key[fresh], run.kind[fresh], dtype, column, operator))
         fresh = fresh[order]
         start = len(self._keys)
         places = np.arange(start, start + len(fresh))
@@ -54,9 +65,15 @@ class CaseIndex:
         self._keys, self._places = keys[by_key], np.concatenate([self._places, places])[by_key]
         self._starts.append(start)
         cells = np.stack([operator[order], column[order], dtype[order]], axis=1)
-        edges = np.flatnonzero(np.any(np.diff(cells, axis=0) != 0, axis=1)) + 1
+        # Cases of several sources and kinds of shapes are several cells: each may have been asked for or not.
+        kind = run.kind[fresh]
+        parts = np.column_stack([cells, kind])
+        edges = np.flatnonzero(np.any(np.diff(parts, axis=0) != 0, axis=1)) + 1
         firsts = np.concatenate([[0], edges])
         sizes = np.diff(np.concatenate([firsts, [len(cells)]]))
+        first = fresh[firsts]
+        words = (run.operator[first], run.column[first], run.dtype[first], run.kind[first])
+        self._cells.append((self._runs, words))
         ids: Any = run.case[fresh].tolist()
         if all(len(case_id) == _ID for case_id in ids):
             ids = "".join(ids)

@@ -27,7 +27,8 @@ from harness.record import (
 
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
-    "outcome", "blame", "signature", "max_ulp_error", "rule", *ORDINARY_COLUMNS,
+    "outcome", "blame", "signature", "max_ulp_error", "rule", "source",
+    "shape_mode", *ORDINARY_COLUMNS,
 )  # fmt: skip
 
 
@@ -67,12 +68,14 @@ class ShownState(CaseState):
 class CodedRun(EndedCases):
     """One run's rows as numbers of the `Words` of the site, a row per place in each array.
 
-    A key has 64 bits that identify case, export, converter and backend in all runs; `case` has the case ids.
+    A key has 64 bits that identify case, export, converter and backend in all runs; `case` has the case ids,
+    and `kind` numbers of source and kind of shapes.
     """
 
     operator: Numbers
     column: Numbers
     dtype: Numbers
+    kind: Numbers
     bucket: Numbers
     case: npt.NDArray[np.str_]
 
@@ -91,6 +94,7 @@ class Words:
     operators: Vocabulary[str] = field(default_factory=Vocabulary)
     columns: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
     dtypes: Vocabulary[str] = field(default_factory=Vocabulary)
+    kinds: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
     families: dict[int, str] = field(default_factory=dict)
     _names: Vocabulary[str] = field(default_factory=Vocabulary)
     _texts: Vocabulary[str] = field(default_factory=Vocabulary)
@@ -133,7 +137,7 @@ class Words:
         _check(table, run)
         names = {
             name: column_numbers(table[name], self._names)
-            for name in ("converter", "backend", "stage", "outcome", "blame")
+            for name in ("converter", "backend", "stage", "outcome", "blame", "source", "shape_mode")
         }
         operator = column_numbers(table["overload"], self.operators)
         column = combined_numbers([names["converter"], names["backend"]], self.columns)
@@ -158,6 +162,7 @@ class Words:
             operator=operator,
             column=column,
             dtype=column_numbers(table["dtype"], self.dtypes),
+            kind=combined_numbers([names["source"], names["shape_mode"]], self.kinds),
             bucket=combined_numbers([*ended, ordinary_rows(table).astype(np.int64)], self._buckets),
             state=state,
             ulp=ulp,
@@ -165,6 +170,24 @@ class Words:
             case=np.asarray(case.to_pylist(), dtype=np.str_),
         )
         return _without_doubles(coded)
+
+    def cells(self, operator: Numbers, column: Numbers, dtype: Numbers, kind: Numbers) -> pa.Table:
+        """The words of numbers, as `harness.gate.RunRequest.asks` reads them."""
+        columns, names = self.column_names, self._names.words
+        kinds = [(names[a], names[b]) for a, b in self.kinds.words]
+        words = {
+            "overload": (operator, self.operators.words),
+            "converter": (column, [converter for converter, _ in columns]),
+            "backend": (column, [backend for _, backend in columns]),
+            "dtype": (dtype, self.dtypes.words),
+            "source": (kind, [source for source, _ in kinds]),
+            "shape_mode": (kind, [mode for _, mode in kinds]),
+        }
+        arrays = {
+            name: pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), pa.array(some, pa.string()))
+            for name, (numbers, some) in words.items()
+        }
+        return pa.table(arrays)
 
     def keys_of(self, cases: Collection[CaseKey]) -> npt.NDArray[np.uint64]:
         """The keys of cases, those left out that have a converter or backend without rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ _FAILURES = pa.schema(
 
 
 def write_downloads(
-    directory: Path, built: Built, tolerances: list[ErrorDistribution], failures: list[FailureGroup]
+    directory: Path, built: Built, tolerances: Sequence[ErrorDistribution], failures: Sequence[FailureGroup]
 ) -> None:
     """Write ``directory/download``.
 
@@ -110,7 +110,7 @@ def _overview(built: Built) -> Iterator[dict[str, Any]]:
 
 
 def _matrix(built: Built) -> Iterator[dict[str, Any]]:
-    flat = matrix_data(built.coded[-1], built.rank, [])["cells"]
+    flat = matrix_data(built.coded[built.shown], built.rank, [])["cells"]
     names, buckets = built.words.column_names, built.words.buckets
     place = 0
     while place < len(flat):
@@ -148,10 +148,10 @@ def _failure(group: FailureGroup) -> dict[str, Any]:
 
 
 def _changes(built: Built) -> Iterator[dict[str, Any]]:
-    changes = built.last_changes
-    if changes is None:
+    found = built.compared(built.shown)
+    if found is None:
         return
-    before, after = built.coded[-2], built.coded[-1]
+    changes, before, after = found.changes, built.coded[found.before], built.coded[found.after]
     states, names = built.words.states, built.words.column_names
     # The files of the two runs' cases show what is new or gone; with another seed that is everything.
     apart = [CHANGES.index(change) for change in (ChangeKind.UNCHANGED, ChangeKind.NEW, ChangeKind.GONE)]

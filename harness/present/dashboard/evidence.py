@@ -1,10 +1,10 @@
-"""The files of operators: each shows the newest run that has it."""
+"""The files of operators: each shows the evidence of one run."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,31 +32,41 @@ class UnreadableRun(Exception):
 
 
 def operator_files(
-    built: Built, known: tuple[KnownIssue, ...], tolerances: list[ErrorDistribution]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(operator's place, what its page shows), run by run.
+    built: Built, known: tuple[KnownIssue, ...], tolerances: Mapping[int, Sequence[ErrorDistribution]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name of the file, what an operator's page shows), run by run.
+
+    An operator's place is the name; before it stands the number of a run that has evidence of its own.
+
+    Args:
+        tolerances: By run.
 
     Raises:
         UnreadableRun: a run turns out to be damaged.
     """
     schemas = _schemas(built.names)
     history = _history(built)
-    wanted = _linked(built, tolerances)
-    by_run: defaultdict[int, list[str]] = defaultdict(list)
-    for number, run in built.newest_of.items():
-        by_run[run].append(built.words.operators.words[number])
     place = {name: number for number, name in enumerate(built.names)}
-    for run_number, names in sorted(by_run.items()):
-        for name, data in _of_run(built.runs[run_number], names, known, wanted):
-            number = place[name]
-            yield (
-                number,
-                {"run": run_number, "schema": schemas.get(name, ""), "history": history[number], **data},
-            )
+
+    def page(run: int, name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+        return {"run": run, "schema": schemas.get(name, ""), "history": history[place[name]], **data}
+
+    words = built.words.operators.words
+    by_run: defaultdict[int, list[str]] = defaultdict(list)
+    for number, run in built.evidence_of.items():
+        by_run[run].append(words[number])
+    for run, names in sorted(by_run.items()):
+        wanted = _linked(built, run, tolerances[run])
+        for name, data in _of_run(built.runs[run], names, known, wanted):
+            yield str(place[name]), page(run, name, data)
+    for run in built.with_own_evidence:
+        others = {words[number] for number in np.unique(built.coded[run].operator).tolist()}
+        wanted = _linked(built, run, tolerances[run])
+        for name, data in _of_run(built.runs[run], sorted(others - {*by_run[run]}), known, wanted):
+            yield f"{run}-{place[name]}", page(run, name, data)
     for name in set(built.names) - {name for names in by_run.values() for name in names}:
         # Every run that should have it has lost it.
-        number = place[name]
-        yield number, {"run": -1, "schema": schemas.get(name, ""), "history": history[number], **_NOTHING}
+        yield str(place[name]), page(-1, name, _NOTHING)
 
 
 _NOTHING: dict[str, Any] = {"groups": [], "findings": [], "graphs": [], "cases": [], "omitted": 0}
@@ -109,18 +119,18 @@ def _history(built: Built) -> list[list[list[int]]]:
     return found
 
 
-def _linked(built: Built, tolerances: list[ErrorDistribution]) -> Mapping[str, Collection[str]]:
-    """Operator → case ids that other views link to: outliers, and what changed last."""
+def _linked(built: Built, run: int, tolerances: Sequence[ErrorDistribution]) -> Mapping[str, Collection[str]]:
+    """Operator → case ids that other views of a run link to: outliers, and what changed last."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for one in tolerances:
         wanted[one.overload][one.worst_case] = None
-    changes = built.last_changes
-    if changes is not None:
-        after = built.coded[-1]
+    found = built.compared(run)
+    if found is not None:
+        after = built.coded[run]
         listed: defaultdict[str, int] = defaultdict(int)
         apart = {CHANGES.index(change) for change in (ChangeKind.UNCHANGED, ChangeKind.NEW, ChangeKind.GONE)}
-        for place in np.flatnonzero(~np.isin(changes.change, list(apart))).tolist():
-            row = int(changes.after[place])
+        for place in np.flatnonzero(~np.isin(found.changes.change, list(apart))).tolist():
+            row = int(found.changes.after[place])
             name = built.words.operators.words[int(after.operator[row])]
             if listed[name] < _CHANGED:
                 listed[name] += 1

@@ -10,22 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analyse import COLUMNS, FAILED, SPEC, FailureGroup, KnownIssue, failure_groups, read_known_issues
+from harness.analyse import KnownIssue, read_known_issues
 from harness.present.dashboard.built import Built, build
-from harness.present.dashboard.case_files import CaseIndex
-from harness.present.dashboard.cells import matrix_data
 from harness.present.dashboard.downloads import write_downloads
 from harness.present.dashboard.embed import write_script
 from harness.present.dashboard.evidence import UnreadableRun, operator_files
 from harness.present.dashboard.index import index_data
+from harness.present.dashboard.run_files import RunFindings, write_cases, write_findings
 from harness.present.dashboard.runs import SetAside
 from harness.present.dashboard.site_summary import write_summary
-from harness.present.dashboard.tolerance_data import read_distributions, tolerance_data
-from harness.record import ResultsError, read_minimal, reason, store
+from harness.record import ResultsError, reason
 
 _HERE = Path(__file__).parent
-#: Failures of a kind that the overview shows.
-_FAILURES = 8
 #: Files of a site that tell it from a directory that holds something else.
 _MARKS = ("index.html", "summary.json", "data")
 
@@ -90,93 +86,22 @@ def _load_further_views(place: Path) -> None:
 def _write_data(
     place: Path, built: Built, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    tolerances = []
-    failures: list[FailureGroup] = []
-    if built.runs:
-        newest = built.runs[-1]
-        try:
-            tolerances = read_distributions(built)
-            failures = _failures(built, known)
-        except ResultsError as error:
-            raise UnreadableRun(newest, error) from None
-        progress("writing operators")
-        for number, data in operator_files(built, known, tolerances):
-            write_script(place, f"operator/{number}", data)
-        progress("writing runs")
-        write_script(place, "tolerances", tolerance_data(built, tolerances))
-        write_script(place, "failures", list(map(_listed, failures)))
-        _write_runs(place, built)
-    write_downloads(place, built, tolerances, failures)
+    found = write_findings(place, built, known, progress)
+    progress("writing operators")
+    tolerances = {number: findings.tolerances for number, findings in found.items()}
+    for name, data in operator_files(built, known, tolerances):
+        write_script(place, f"operator/{name}", data)
+    progress("writing runs")
+    write_cases(place, built)
+    shown = found.get(built.shown, RunFindings())
+    write_downloads(place, built, shown.tolerances, shown.failures)
     summary = write_summary(place, built)
     badges = [
         {"label": f"{column['converter']} → {column['backend']}", "path": column["badge"]}
         for column in summary["columns"]
     ]
-    write_script(place, "index", {**index_data(built), **_failure_index(failures), "badges": badges})
+    write_script(place, "index", {**index_data(built), "badges": badges})
     return summary
-
-
-def _write_runs(place: Path, built: Built) -> None:
-    cases = CaseIndex()
-    for number, run in enumerate(built.coded):
-        missing = built.rank[built.lost[number]].tolist() if len(built.lost[number]) else []
-        write_script(place, f"matrix/{number}", matrix_data(run, built.rank, missing))
-        flaky = sorted({case_id for case_id, *_ in built.runs[number].flaky})
-        write_script(
-            place, f"ends/{number}", {**cases.add(run, built.rank), "flaky": flaky, "missing": missing}
-        )
-    for number, chunk in enumerate(cases.chunks()):
-        write_script(place, f"cases/{number}", chunk)
-    states = [
-        [s.outcome, s.stage, s.signature, int(s.open), int(s.measured), s.rule, int(s.fails)]
-        for s in built.words.states
-    ]
-    write_script(place, "states", states)
-
-
-def _failures(built: Built, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
-    """The failures of the newest run, without those of operators that it has lost."""
-    newest = built.runs[-1]
-    rows = store.read(newest.directory, COLUMNS, FAILED, encoded=True)
-    lost = [built.words.operators.words[number] for number in built.lost[-1].tolist()]
-    if lost:
-        keep = [name not in lost for name in rows["overload"].to_pylist()]
-        rows = rows.filter(keep)
-    return failure_groups(rows, read_minimal(newest.directory), known)
-
-
-def _listed(group: FailureGroup) -> dict[str, Any]:
-    """A failure as the overview lists it."""
-    data = group.to_data()
-    return {
-        **{name: data[name] for name in _LISTED},
-        "signature": group.signature[:400],
-        "message": (group.minimal.message if group.minimal else group.message)[:400],
-        "case": group.case_id,
-        "call": group.call[:400],
-        "ordinary": group.ordinary_cases,
-    }
-
-
-def _failure_index(failures: Sequence[FailureGroup]) -> dict[str, Any]:
-    """What the page loads first of them."""
-    ordinary = sum(group.ordinary is not None for group in failures)
-    return {"failures": _first(failures), "failureCount": len(failures), "ordinaryFailureCount": ordinary}
-
-
-def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
-    """The failures that the overview shows: those that ordinary use meets, with such a call, and others."""
-    somebodys = [group for group in failures if group.blame != SPEC]
-    ordinary = [group for group in somebodys if group.ordinary]
-    edge = [group for group in somebodys if not group.ordinary]
-    shown = [_listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
-    for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
-        if group.ordinary:
-            data |= {"call": group.ordinary.call[:400], "message": group.ordinary.message[:400]}
-    return shown
-
-
-_LISTED = ("outcome", "stage", "blame", "cases", "overloads", "dtypes", "converters", "backends", "known")
 
 
 @contextmanager

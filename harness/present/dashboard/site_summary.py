@@ -1,4 +1,4 @@
-"""The newest run in a few numbers, for other pages: ``summary.json`` and badges."""
+"""The run that is shown first in a few numbers, for other pages: ``summary.json`` and badges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.core import json_text
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS
 from harness.present.dashboard.embed import write_text
-from harness.present.dashboard.index import moved_data
+from harness.present.dashboard.moved import moved_data
 from harness.present.dashboard.runs import COMPLETE
 
 #: Width of a character of 11 px Verdana, on average, in pixels.
@@ -26,7 +26,7 @@ _GREY = "#5f6670"
 def write_summary(directory: Path, built: Built) -> dict[str, Any]:
     """Write ``summary.json`` and ``badges/``; what the former says."""
     data = _summary(built)
-    state = "" if not built.runs or built.runs[-1].state == COMPLETE else "partial"
+    state = "" if not built.runs or built.runs[built.shown].state == COMPLETE else "partial"
     for column in data["columns"]:
         operators = column["operators"]
         label = f"{column['converter']} → {column['backend']}"
@@ -40,8 +40,8 @@ def _summary(built: Built) -> dict[str, Any]:
     aside = [{"name": one.name, "message": one.message} for one in built.gathered.aside]
     if not built.runs:
         return {"run": None, "columns": [], "moved": None, "runs": [], "aside": aside}
-    run, last = built.runs[-1], len(built.runs) - 1
-    moved = moved_data(built)
+    last = built.shown
+    run, moved = built.runs[last], moved_data(built, last)
     numbers = built.columns_of(last)
     columns: list[dict[str, Any]] = []
     for number, counts in zip(numbers, built.counts_of(last), strict=True):
@@ -71,7 +71,7 @@ def _summary(built: Built) -> dict[str, Any]:
             "versions": dict(run.info.versions),
         },
         "columns": columns,
-        "moved": moved and {"since": built.runs[-2].info.run_id, **moved["counts"]},
+        "moved": moved and {"since": built.runs[moved["before"]].info.run_id, **moved["counts"]},
         "runs": [
             {"run_id": one.info.run_id, "started": one.info.started, "state": one.state} for one in built.runs
         ],

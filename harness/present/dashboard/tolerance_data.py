@@ -1,13 +1,15 @@
-"""Numerical error of passing cases, per operator, dtype and column of the newest run."""
+"""Numerical error of passing cases, per operator, dtype and column of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.compare import Outcome
 from harness.present.dashboard.built import Built
+from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import endless, few
 from harness.present.tolerance_report import COLUMNS, COMPARED, ErrorDistribution, distributions
 from harness.record import store
@@ -16,16 +18,20 @@ from harness.record import store
 BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
 
 
-def read_distributions(built: Built) -> list[ErrorDistribution]:
-    """The tolerance matrix of the newest run; of several kinds of shapes the worse."""
-    rows = store.read(built.runs[-1].directory, COLUMNS, COMPARED, encoded=True)
-    lost = {built.words.operators.words[number] for number in built.lost[-1].tolist()}
+def read_distributions(built: Built, run: int) -> list[ErrorDistribution]:
+    """The tolerance matrix of a run; of several kinds of shapes the worse.
+
+    Raises:
+        ResultsError: the run is damaged.
+    """
+    rows = store.read(built.runs[run].directory, COLUMNS, COMPARED, encoded=True)
+    lost = {built.words.operators.words[number] for number in built.lost[run].tolist()}
     return [d for d in distributions(rows) if d.overload not in lost]
 
 
-def tolerance_data(built: Built, found: list[ErrorDistribution]) -> dict[str, Any]:
+def tolerance_data(built: Built, run: int, found: Sequence[ErrorDistribution]) -> dict[str, Any]:
     """What the page shows of them."""
-    bins = _bins(built)
+    bins = _bins(built, built.coded[run])
     place = {name: number for number, name in enumerate(built.names)}
     columns = {name: number for number, name in enumerate(built.words.column_names)}
     dtypes = {name: number for number, name in enumerate(built.dtypes)}
@@ -49,12 +55,11 @@ def tolerance_data(built: Built, found: list[ErrorDistribution]) -> dict[str, An
                 bins.get(key, []),
             ]
         )
-    return {"run": len(built.runs) - 1, "bins": list(BINS), "rows": rows}
+    return {"bins": list(BINS), "rows": rows}
 
 
-def _bins(built: Built) -> dict[tuple[int, int, int], list[int]]:
+def _bins(built: Built, run: CodedRun) -> dict[tuple[int, int, int], list[int]]:
     """(operator's place, column, dtype) → passing cases per bin."""
-    run = built.coded[-1]
     passed = np.array([state.outcome == Outcome.PASS for state in built.words.states], dtype=bool)
     keep = passed[run.state] & np.isfinite(run.ulp)
     operator, column, dtype = built.rank[run.operator[keep]], run.column[keep], run.dtype[keep]

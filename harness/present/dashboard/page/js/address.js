@@ -16,9 +16,10 @@
     }
   }
 
-  // Names and their values in a fixed order, without the empty ones, so that one state has one address.
+  // Names and their values in a fixed order, without the empty ones, so that one state has one address. The run
+  // that was chosen stays chosen.
   function format(view, parts, params) {
-    const words = Object.entries(params || {}).filter(
+    const words = Object.entries({ run: current().params.get("run"), ...params }).filter(
       ([, value]) => value !== "" && value !== null && value !== undefined,
     );
     words.sort(([a], [b]) => (a < b ? -1 : 1));

@@ -14,6 +14,8 @@
     gone: "",
     flaky: "",
   };
+  // A case that one of the two runs has and the other was not asked for: counted, and no change.
+  const UNASKED = "not requested";
 
   // How the cases of a run ended: per chunk of cases the states (1 more than their numbers, 0 for absent) and errors.
   function unpack(ends, sizes) {
@@ -57,10 +59,12 @@
       const id = (at) => (typeof ids === "string" ? ids.slice(12 * at, 12 * at + 12) : ids[at]);
       const was = old.get(number);
       const is = now.get(number);
+      const [askedBefore, askedAfter] = [flags(before.asked[number]), flags(after.asked[number])];
       let at = 0;
       for (let c = 0; c < chunk.cells.length; c += 4) {
         const [operator, column, dtype, size] = chunk.cells.slice(c, c + 4);
         const end = at + size;
+        const asked = { new: askedBefore(c / 4), gone: askedAfter(c / 4) };
         if (lost.has(operator)) {
           at = end;
           continue;
@@ -73,6 +77,10 @@
           const ulps = [error(was, at), error(is, at)];
           if (change === "numeric") change = numeric(index.bounds, ...ulps);
           if (flaky.size && x && y && flaky.has(id(at))) change = "flaky";
+          if (asked[change] === false) {
+            counts[UNASKED] = (counts[UNASKED] || 0) + 1;
+            continue;
+          }
           counts[change] = (counts[change] || 0) + 1;
           if (change === "unchanged") continue;
           const place = at;
@@ -90,6 +98,18 @@
       }
     }
     return { counts, lost: lost.size };
+  }
+
+  // Run lengths of 0 and 1 → whether the place-th is 1; places are asked for in order.
+  function flags(lengths) {
+    let [at, end] = [0, lengths.length ? lengths[1] : 0];
+    return function (place) {
+      while (place >= end) {
+        at += 2;
+        end += lengths[at + 1];
+      }
+      return lengths[at] === 1;
+    };
   }
 
   function error(part, at) {
@@ -129,5 +149,5 @@
     return after > bounds.drift * Math.max(before, bounds.rounding) ? "error above bound" : "numerics moved";
   }
 
-  Conformance.changes = { compare, KINDS };
+  Conformance.changes = { compare, KINDS, UNASKED };
 })();

@@ -1,7 +1,7 @@
 // Parts of the comparison: cases gathered into lines, how a case ended, and the versions that changed.
 (function () {
   "use strict";
-  const { el, words, controls } = Conformance;
+  const { el, words, controls, runs } = Conformance;
   const ORDER = Object.keys(Conformance.changes.KINDS);
   // Cases of a line that are kept: of each kind some, and so many in all.
   const [OF_A_KIND, LISTED] = [8, 40];
@@ -46,19 +46,15 @@
   }
 
   function versions(before, after) {
-    const all = [...new Set([...Object.keys(before.versions), ...Object.keys(after.versions)])].sort();
-    const changed = all.filter((name) => before.versions[name] !== after.versions[name]);
-    if (!changed.length) return el("p.quiet", "No version changed between the two runs.");
+    const changed = runs.changed(before, after);
+    if (!changed.length)
+      return el("p.quiet", "No version and no conversion function changed between the two runs.");
     return el(
       "section.panel",
-      el("h2", "Versions that changed"),
+      el("h2", "What changed between the two runs"),
       controls.table(
         ["", words.when(before.started), words.when(after.started)],
-        changed.map((name) => [
-          el("th", { scope: "row" }, name),
-          before.versions[name] || "–",
-          after.versions[name] || "–",
-        ]),
+        changed.map(([name, x, y]) => [el("th", { scope: "row" }, name), x, y]),
       ),
     );
   }

@@ -182,18 +182,6 @@
     refocus(box, label);
   }
 
-  // The runs to choose from, newest first.
-  function runs(index) {
-    const { when } = Conformance.words;
-    const newest = index.runs.at(-1);
-    return index.runs
-      .map((run) => {
-        const partial = run.state === "complete" ? "" : " – partial";
-        return [run.id, when(run.started) + (run === newest ? " (newest)" : "") + partial];
-      })
-      .reverse();
-  }
-
   Object.assign(Conformance, {
     controls: {
       select,
@@ -212,7 +200,6 @@
       typing,
       refocus,
       renew,
-      runs,
     },
   });
 })();

@@ -1,7 +1,7 @@
 // The fields above the matrix. Each changes the address, and shows what the address says.
 (function () {
   "use strict";
-  const { el, fill, address, controls, words, cells, matrixRows } = Conformance;
+  const { el, fill, address, controls, words, cells, matrixRows, runs } = Conformance;
   const OUTCOMES = "mismatch crash timeout error unsupported built narrowed skip pass".split(" ");
   const BLAMES = ["converter", "backend", "pytorch", "spec", "unknown"];
   const STAGES = ["reference", "convert", "check", "load", "run", "compare"];
@@ -21,7 +21,7 @@
     const columns = shown.columns.map((column) => words.arrow(index.columns[column]));
     const earlier = index.runs
       .filter((one) => one !== shown)
-      .map((one) => [one.id, words.when(one.started)])
+      .map((one) => [one.id, runs.title(index, runs.place(index, one.id))])
       .reverse();
     const dtypes = index.dtypeOrder.map((number) => index.dtypes[number]);
     const { select } = controls;

@@ -1,7 +1,7 @@
 // The frame: which view an address asks for, of which run, and the notices above it.
 (function () {
   "use strict";
-  const { el, fill, address, words, load, controls, views } = Conformance;
+  const { el, fill, address, words, load, runs, views } = Conformance;
   const main = document.getElementById("main");
   let index = null;
   let shown = null; // {view, run, instance}
@@ -29,9 +29,7 @@
       frame("data", asked, -1);
       return open("data", asked, -1, moved);
     }
-    const wanted = asked.params.get("run");
-    const found = index.runs.findIndex((run) => run.id === wanted);
-    const run = found >= 0 ? found : index.runs.length - 1;
+    const run = runs.chosen(index, asked.params);
     frame(view, asked, run);
     open(view, asked, run, moved);
   }
@@ -77,14 +75,13 @@
   const TABS = Object.keys(views).filter((name) => views[name].tab !== false);
 
   function frame(view, asked, run) {
-    const kept = run >= 0 && run < index.runs.length - 1 ? { run: index.runs[run].id } : {};
     fill(
       document.getElementById("views"),
       TABS.map((name) =>
         el(
           "a",
           {
-            href: address.format(name, [], ["overview", "matrix"].includes(name) ? kept : {}),
+            href: address.format(name, [], { run: runs.param(index, run) }),
             "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
           },
           views[name].title,
@@ -97,21 +94,22 @@
     if (tab)
       views_.scrollLeft = tab.offsetLeft - views_.offsetLeft - (views_.clientWidth - tab.offsetWidth) / 2;
     tools(view, asked, run);
-    notices(run, view);
+    notices(asked, run, view);
     foot(run);
   }
 
   function tools(view, asked, run) {
-    const runs = controls.runs(index);
     const choose = ({ target }) =>
-      address.change({ run: target.value === index.runs.at(-1).id ? "" : target.value }, true);
+      address.change({ run: runs.param(index, runs.place(index, target.value)) }, true);
     const field =
-      runs.length > 1 &&
-      ["overview", "matrix"].includes(view) &&
+      index.runs.length > 1 &&
+      view !== "compare" &&
       el(
-        "select",
-        { "aria-label": "Run", onchange: choose },
-        runs.map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)),
+        "select.run",
+        { "aria-label": "Run", title: runs.title(index, run), onchange: choose },
+        runs
+          .options(index)
+          .map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)),
       );
     const dark = Conformance.theme.current() === "dark";
     const label = dark ? "Light colours" : "Dark colours";
@@ -134,8 +132,8 @@
     );
   }
 
-  function notices(run, view) {
-    const said = [];
+  function notices(asked, run, view) {
+    const said = runs.unknown(index, asked.params);
     if (run >= 0 && index.runs[run].state !== "complete") {
       said.push(
         el(
@@ -159,7 +157,7 @@
             " set aside. ",
           ),
           index.aside.slice(0, 3).map((one) => `${one.name}: ${one.message}. `),
-          index.aside.length > 3 ? el("a", { href: "#/data" }, "All of them") : null,
+          index.aside.length > 3 ? el("a", { href: address.format("data") }, "All of them") : null,
         ),
       );
     }
@@ -175,7 +173,7 @@
     fill(
       document.getElementById("foot"),
       `Run ${one.id} · ${words.when(one.started)} UTC · ${key.join(" · ")} · `,
-      el("a", { href: "#/data" }, "All versions and downloads"),
+      el("a", { href: address.format("data") }, "All versions and downloads"),
     );
   }
 

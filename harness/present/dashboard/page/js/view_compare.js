@@ -1,7 +1,7 @@
 // Any two runs: what improved, regressed, is new or gone, where numbers moved, and what versions changed.
 (function () {
   "use strict";
-  const { el, fill, words, grid, controls, address, names, changes, download, failureCard } = Conformance;
+  const { el, fill, words, grid, controls, address, names, changes, download, failureCard, runs } = Conformance;
   const { ORDER, gather, worstFirst, ended, ulps, versions } = Conformance.compareParts;
 
   Conformance.views.compare = {
@@ -25,11 +25,11 @@
       if (index.runs.length < 2)
         return fill(this.body, el("h1", "Compare"), el("p.panel", "One run is here; two are needed."));
       const at = (name, otherwise) => {
-        const found = index.runs.findIndex((run) => run.id === asked.params.get(name));
+        const found = runs.place(index, asked.params.get(name));
         return found >= 0 ? found : otherwise;
       };
-      const b = at("b", index.runs.length - 1);
-      const a = at("a", Math.max(0, b === index.runs.length - 1 ? b - 1 : index.runs.length - 1));
+      const b = at("b", runs.chosen(index, asked.params));
+      const a = at("a", runs.other(index, b));
       const key = `${a}/${b}`;
       this.params = asked.params;
       if (key !== this.key) {
@@ -51,7 +51,7 @@
 
     frame() {
       const { index, a, b } = this;
-      const options = controls.runs(index);
+      const options = runs.options(index);
       const pick = (name, value) =>
         controls.select(name === "a" ? "from" : "to", index.runs[value].id, options, (id) =>
           address.change({ [name]: id, line: "" }, true),
@@ -75,7 +75,7 @@
             ),
             controls.copyButton("Copy link", () => window.location.href),
             download.menu("changes", () => this.flat(), [
-              ...(a === index.runs.length - 2 && b === index.runs.length - 1 ? download.all("changes") : []),
+              ...(b === index.shown && a === index.runs[b].before ? download.all("changes") : []),
               ["Cases of the first: Parquet", `cases/run-${String(a).padStart(3, "0")}.parquet`],
               ["of the second", `cases/run-${String(b).padStart(3, "0")}.parquet`],
             ]),
@@ -96,6 +96,7 @@
       if (this.table) this.table.destroy();
       this.table = null;
       const lost = this.result.lost;
+      const unlike = runs.unlike(index, a, b);
       fill(
         this.body,
         this.tiles,
@@ -105,6 +106,7 @@
             `${words.count(lost, "operator")} ${lost === 1 ? "is" : "are"} missing in one of the two runs, ` +
               "and left out: nothing is known of them.",
           ),
+        unlike && el("p.notice", unlike),
         versions(index.runs[a], index.runs[b]),
         this.filters,
         this.count,
@@ -131,6 +133,13 @@
             el("span", el("b", words.number(n)), name),
           );
         }),
+        result.counts[changes.UNASKED] > 0 &&
+          el(
+            "div.figure",
+            { title: "Cases that one of the two runs has and the other was not asked for" },
+            el("b", words.number(result.counts[changes.UNASKED])),
+            el("span", changes.UNASKED),
+          ),
       );
       this.shown = this.lines.filter(
         (line) => match(index.operators[line.operator]) && (kind ? line.counts[kind] : true),

@@ -1,25 +1,25 @@
 // The runs, what was set aside, the versions, the files, and badges for other pages.
 (function () {
   "use strict";
-  const { el, words, controls } = Conformance;
+  const { el, words, controls, address } = Conformance;
   const FILES = [
     ["overview", "Operators by status, per run, converter and backend"],
-    ["matrix", "Cases by operator, column, dtype, outcome, stage and blame; newest run"],
-    ["failures", "Distinct failures of the newest run"],
-    ["tolerances", "Errors in ULP and the tolerances that cover them; newest run"],
-    ["changes", "Cases that changed between the two newest runs"],
+    ["matrix", "Cases by operator, column, dtype, outcome, stage and blame, of the run that is shown first"],
+    ["failures", "Distinct failures of the run that is shown first"],
+    ["tolerances", "Errors in ULP and the tolerances that cover them, of the run that is shown first"],
+    ["changes", "Cases that changed to that run from the one that it is compared with"],
   ];
 
   Conformance.views.data = {
     title: "Data",
-    create(main, { index }) {
+    create(main, { index, run }) {
       main.append(
         el(
           "div.stack",
           el("h1", "Runs and data"),
           index.aside.length ? aside(index) : null,
           index.runs.length
-            ? [runs(index), files(index), badges(index), versions(index)]
+            ? [runs(index), files(index), badges(index), versions(index, run)]
             : el("p.panel", "No run could be shown."),
           about(index),
         ),
@@ -56,7 +56,11 @@
         index.runs
           .map((run, i) => [
             el("td.nowrap", words.when(run.started)),
-            el("td.mono.nowrap", run.id),
+            el(
+              "td.mono.nowrap",
+              el("a", { href: address.format("overview", [], { run: run.id }) }, run.name),
+              el("div.small.quiet", run.id),
+            ),
             el(
               `td${run.state === "complete" ? ".nowrap" : ".long"}`,
               run.state === "complete" ? "✓ complete" : el("span", "◐ partial: ", run.notes.join(" ")),
@@ -106,7 +110,7 @@
           ]),
           [
             el("th", { scope: "row" }, "summary"),
-            "The newest run in a few numbers, for other pages",
+            "The run that is shown first in a few numbers, for other pages",
             el("a.chip", { href: "summary.json", download: "" }, "JSON"),
           ],
         ],
@@ -120,7 +124,7 @@
       el("h2", "Badges"),
       el(
         "p.quiet.small",
-        "Share of operators whose cases all pass, in the newest run. Put the address of this site before the path.",
+        "Share of operators whose cases all pass, in the run that is shown first. Put the address of this site before the path.",
       ),
       controls.list(index.badges, (badge) => [
         el("img", { src: badge.path, alt: `${badge.label}: operators whose cases all pass`, height: "20" }),
@@ -129,11 +133,12 @@
     );
   }
 
-  function versions(index) {
-    const run = index.runs.at(-1);
+  function versions(index, at) {
+    const run = index.runs[at];
     return el(
       "section.panel",
-      el("h2", "What took part in the newest run"),
+      el("h2", "What took part"),
+      el("p.quiet.small", Conformance.runs.title(index, at)),
       el(
         "dl.facts",
         Object.entries({

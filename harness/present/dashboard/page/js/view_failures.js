@@ -1,12 +1,12 @@
-// The distinct failures of the newest run, worst first.
+// The distinct failures of a run, worst first.
 (function () {
   "use strict";
   const { el, words, load, grid, controls, address, names, outside, download } = Conformance;
 
   Conformance.views.failures = {
     title: "Failures",
-    async create(main, { index }) {
-      const all = await load.get("failures");
+    async create(main, { index, run }) {
+      const all = await load.get(`failures/${run}`);
       const box = el("div");
       const filters = el("div");
       const count = el("p.quiet.small", { "aria-live": "polite" });
@@ -17,7 +17,7 @@
           "div.stack",
           controls.heading(
             "Failures",
-            `One line per defect, worst first, from the run of ${words.when(index.runs.at(-1).started)}`,
+            `One line per defect, worst first, from the run of ${words.when(index.runs[run].started)}`,
             download.menu(
               "failures",
               () =>
@@ -27,7 +27,7 @@
                   ),
                   known: known.map((issue) => issue.link).join(" "),
                 })),
-              download.all("failures"),
+              run === index.shown ? download.all("failures") : [],
             ),
           ),
           filters,

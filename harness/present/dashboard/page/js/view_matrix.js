@@ -41,7 +41,7 @@
             "div.row",
             controls.copyButton("Copy link", () => window.location.href),
             download.menu("matrix", () => this.flat(), [
-              ...download.all("matrix"),
+              ...(run === index.shown ? download.all("matrix") : []),
               ["Cases: Parquet", `cases/run-${String(run).padStart(3, "0")}.parquet`],
             ]),
           ),
@@ -258,8 +258,7 @@
             dtype: leaf.dtype === "" ? "" : this.index.dtypes[leaf.dtype],
           }
         : {};
-      const run = this.run === this.index.runs.length - 1 ? "" : this.index.runs[this.run].id;
-      return address.format("operator", [row.name], { ...place, run });
+      return address.format("operator", [row.name], place);
     }
 
     flat() {

@@ -1,4 +1,4 @@
-// Everything about one operator, with the evidence of the newest run that has it.
+// Everything about one operator, with the evidence of one run.
 (function () {
   "use strict";
   const {
@@ -14,6 +14,7 @@
     controls,
     charts,
     names,
+    runs,
   } = Conformance;
 
   Conformance.views.operator = {
@@ -24,23 +25,22 @@
       const name = asked.parts[0] || "";
       const operator = index.operators.indexOf(name);
       if (operator < 0) return unknown(main, index, name);
-      const [data, matrix] = await load.all([`operator/${operator}`, `matrix/${run}`]);
-      const of = hasIt(matrix, operator) || data.run < 0 ? run : data.run;
+      const matrix = await load.get(`matrix/${run}`);
+      const { rows: there, missing } = cells.decode(matrix);
+      const own =
+        there.has(operator) && index.evidenceToo.includes(run) && index.evidence[operator] !== run;
+      const data = await load.get(`operator/${own ? `${run}-` : ""}${operator}`);
+      // A run of other operators says nothing of this one; one that has lost it does.
+      const of = there.has(operator) || missing.has(operator) || data.run < 0 ? run : data.run;
       const shown = of === run ? matrix : await load.get(`matrix/${of}`);
       const rows = new matrixRows.Rows(index, cells.decode(shown));
-      const page = { index, run: of, operator, name, data, rows };
+      const page = { index, asked: run, run: of, operator, name, data, rows };
       const spot = el("div");
       const standing = el("div");
       main.append(el("div.stack", head(page), standing, spot, ...sections(page)));
       return { update: (now) => update(page, spot, standing, now) };
     },
   };
-
-  // A run of other operators says nothing of this one; one that has lost it does.
-  function hasIt(matrix, operator) {
-    const { rows, missing } = cells.decode(matrix);
-    return rows.has(operator) || missing.has(operator);
-  }
 
   function unknown(main, index, name) {
     const near = names.find(name, index.operators, names.packets(index.operators)).slice(0, 8);
@@ -62,8 +62,14 @@
     return {};
   }
 
-  function head({ index, operator, name, data }) {
+  function head({ index, asked, run, operator, name, data, rows }) {
     const evidence = data.run >= 0 ? index.runs[data.run] : null;
+    const lacks =
+      run !== asked
+        ? "The chosen run is not of this operator. "
+        : rows.matrix.missing.has(operator)
+          ? "The chosen run lacks verdicts of this operator. "
+          : "Of the chosen run, the site has the status of this operator alone. ";
     return el(
       "div",
       el(
@@ -92,13 +98,8 @@
       ),
       data.schema ? el("p.mono.quiet", data.schema) : null,
       evidence &&
-        data.run !== index.runs.length - 1 &&
-        el(
-          "p.notice",
-          "The newest run does not have this operator. What follows is from the run of ",
-          words.when(evidence.started),
-          ".",
-        ),
+        data.run !== asked &&
+        el("p.notice", lacks, "Failures, cases and graphs are from the run ", runs.title(index, data.run), "."),
       evidence ? null : el("p.notice", "No run here has verdicts of this operator."),
     );
   }
@@ -113,7 +114,7 @@
         el(
           "h2",
           "Status",
-          run === index.runs.length - 1 ? "" : ` in the run of ${words.when(index.runs[run].started)}`,
+          run === page.asked ? "" : ` in the run of ${words.when(index.runs[run].started)}`,
         ),
         parts.standing(index, run, rows, operator, at),
       ),
@@ -203,8 +204,8 @@
     return found;
   }
 
-  async function distributions({ index, operator }, box) {
-    const tolerances = await load.get("tolerances");
+  async function distributions({ index, run, operator }, box) {
+    const tolerances = await load.get(`tolerances/${run}`);
     const mine = tolerances.rows.filter((row) => row[0] === operator && row[14].length);
     const dtypes = [...new Set(mine.map((row) => row[2]))];
     if (!dtypes.length)

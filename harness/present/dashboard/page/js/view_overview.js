@@ -1,19 +1,20 @@
 // What works where, what moved, and how it went over the runs: the page of the morning.
 (function () {
   "use strict";
-  const { el, words, charts, address, cells, controls, outside, download, names } = Conformance;
+  const { el, words, charts, address, cells, controls, outside, download, names, load, runs } = Conformance;
 
   Conformance.views.overview = {
     title: "Overview",
-    create(main, { index, run }) {
+    async create(main, { index: all, run }) {
+      const index = { ...all, ...(await load.get(`overview/${run}`)) };
       const shown = index.runs[run];
       main.append(
         el(
           "div.stack",
           head(index, shown),
-          el("div.columns", standing(index, run), moved(index)),
+          el("div.columns", standing(index, run), moved(index, run)),
           el("div.columns", failures(index, true), failures(index, false)),
-          index.runs.length > 1 ? trend(index) : null,
+          index.trend.length > 1 ? trend(index) : null,
           families(index),
         ),
       );
@@ -74,7 +75,7 @@
       counts: shown.standings[i],
       key: column,
     }));
-    const place = (column, more) => address.format("matrix", [], { run: runOf(index, run), column, ...more });
+    const place = (column, more) => address.format("matrix", [], { column, ...more });
     const open = (key, kind) =>
       (window.location.hash = place(key === undefined ? "" : words.arrow(index.columns[key.column]), {
         use: key?.use || "",
@@ -153,17 +154,17 @@
     "no empty tensor, contiguous or transposed.";
   const EDGE = "Edge cases are all others.";
 
-  const runOf = (index, run) => (run === index.runs.length - 1 ? "" : index.runs[run].id);
-
-  function moved(index) {
+  function moved(index, run) {
     const found = index.moved;
     if (!found) {
       return el(
         "section.panel",
         el("h2", "What moved"),
-        el("p.quiet", "There is only one run. A second run shows what changed."),
+        el("p.quiet", "This is the first run here. It can be compared with a later one."),
       );
     }
+    const unlike = runs.unlike(index, found.before, run);
+    const changed = runs.changed(index.runs[found.before], index.runs[run]);
     const [a, b] = [index.runs[found.before].id, index.runs[found.after].id];
     const lost = Math.max(index.runs[found.before].missing, index.runs[found.after].missing);
     const link = (kind) => address.format("compare", [], { a, b, change: kind });
@@ -190,16 +191,17 @@
           ),
         ),
       ),
-      found.versions.length
+      el("p.small.quiet", `Compared with ${runs.title(index, found.before)}.`),
+      unlike && el("p.small", unlike),
+      found.unasked > 0 &&
+        el("p.small", `${words.count(found.unasked, "case")} not requested in one of the two runs.`),
+      changed.length
         ? el(
             "p.small",
-            el("span.quiet", "Versions: "),
-            found.versions
-              .slice(0, 6)
-              .map(([name, x, y], i) => `${(i ? ", " : "") + name} ${x || "–"} → ${y || "–"}`)
-              .join(""),
+            el("span.quiet", "Changed: "),
+            changed.slice(0, 6).map(([name, x, y], i) => `${(i ? ", " : "") + name} ${x} → ${y}`),
           )
-        : el("p.small.quiet", "No version changed."),
+        : el("p.small.quiet", "No version and no conversion function changed."),
       lost > 0 &&
         el(
           "p.small",
@@ -221,10 +223,11 @@
   }
 
   function trend(index) {
-    const used = [...new Set(index.runs.flatMap((run) => run.columns))];
+    const alike = index.trend.map((i) => index.runs[i]);
+    const used = [...new Set(alike.flatMap((run) => run.columns))];
     const series = used.map((column) => ({
       name: words.arrow(index.columns[column]),
-      values: index.runs.map(function (run) {
+      values: alike.map(function (run) {
         const at = run.columns.indexOf(column);
         if (at < 0) return null;
         const counts = run.standings[at];
@@ -232,16 +235,17 @@
         return total ? Number(((100 * counts[0]) / total).toFixed(2)) : null;
       }),
     }));
-    const marks = index.runs.map((run) =>
-      run.state !== "complete" ? "partial" : run.unlike ? "not the operators of the newest run" : "",
+    const marks = alike.map((run) =>
+      run.state !== "complete" ? "partial" : run.unlike ? "not the same operators" : "",
     );
-    const open = (at) => (window.location.hash = address.format("overview", [], { run: index.runs[at].id }));
+    const open = (at) => (window.location.hash = address.format("overview", [], { run: alike[at].id }));
+    const others = index.runs.length - alike.length;
     return section(
       "trend",
       "Operators whose cases all pass, run by run",
       null,
       charts.trend(
-        index.runs.map((run) => words.when(run.started)),
+        alike.map((run) => words.when(run.started)),
         series,
         marks,
         "Lines: share of operators whose cases all pass, per run. The download has the numbers.",
@@ -249,10 +253,11 @@
         open,
       ),
       marks.some(Boolean) &&
+        el("p.small.quiet", "A hollow circle is an incomplete run or one of other operators."),
+      others > 0 &&
         el(
           "p.small.quiet",
-          "A hollow circle is an incomplete run, or a run of other operators than the newest: its share " +
-            "cannot be compared.",
+          `${words.count(others, "run")} of other operators or other cases ${others === 1 ? "is" : "are"} left out.`,
         ),
     );
   }

@@ -5,17 +5,17 @@
 
   Conformance.views.tolerances = {
     title: "Tolerances",
-    async create(main, { index }) {
-      const data = await load.get("tolerances");
+    async create(main, { index, run }) {
+      const data = await load.get(`tolerances/${run}`);
       // −1 stands for an infinite error, which JSON lacks.
       for (const row of data.rows) for (const at of [6, 7, 8, 9, 10]) if (row[at] === -1) row[at] = Infinity;
-      const view = new View(main, index, data);
+      const view = new View(main, index, run, data);
       return { update: (asked) => view.update(asked), leave: () => view.table && view.table.destroy() };
     },
   };
 
   class View {
-    constructor(main, index, data) {
+    constructor(main, index, run, data) {
       Object.assign(this, { index, data, table: null, shown: [] });
       this.columns = [...new Set(data.rows.map((row) => row[1]))].sort((a, b) => a - b);
       this.pairs = gather(data.rows);
@@ -30,9 +30,13 @@
             "Tolerances",
             [
               "Errors of passing cases, in units in the last place of PyTorch's result, from the run of ",
-              words.when(index.runs[data.run].started),
+              words.when(index.runs[run].started),
             ],
-            download.menu("tolerances", () => this.flat(), download.all("tolerances")),
+            download.menu(
+              "tolerances",
+              () => this.flat(),
+              run === index.shown ? download.all("tolerances") : [],
+            ),
           ),
           this.filters,
           this.chart,

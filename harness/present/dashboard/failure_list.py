@@ -1,0 +1,59 @@
+"""The distinct failures of a run as its views list them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.analyse import COLUMNS, FAILED, SPEC, FailureGroup, KnownIssue, failure_groups
+from harness.present.dashboard.built import Built
+from harness.record import read_minimal, store
+
+#: Failures of a kind that the overview shows.
+_FAILURES = 8
+_LISTED = ("outcome", "stage", "blame", "cases", "overloads", "dtypes", "converters", "backends", "known")
+
+
+def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
+    """The failures of a run, worst first, without those of operators that it has lost.
+
+    Raises:
+        ResultsError: the run is damaged.
+    """
+    run = built.runs[number]
+    rows = store.read(run.directory, COLUMNS, FAILED, encoded=True)
+    lost = {built.words.operators.words[operator] for operator in built.lost[number].tolist()}
+    if lost:
+        rows = rows.filter([name not in lost for name in rows["overload"].to_pylist()])
+    return failure_groups(rows, read_minimal(run.directory), known)
+
+
+def listed(group: FailureGroup) -> dict[str, Any]:
+    """A failure as a line."""
+    data = group.to_data()
+    return {
+        **{name: data[name] for name in _LISTED},
+        "signature": group.signature[:400],
+        "message": (group.minimal.message if group.minimal else group.message)[:400],
+        "case": group.case_id,
+        "call": group.call[:400],
+        "ordinary": group.ordinary_cases,
+    }
+
+
+def failure_overview(failures: Sequence[FailureGroup]) -> dict[str, Any]:
+    """What the overview shows of all failures of a run."""
+    ordinary = sum(group.ordinary is not None for group in failures)
+    return {"failures": _first(failures), "failureCount": len(failures), "ordinaryFailureCount": ordinary}
+
+
+def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
+    """The failures that the overview shows: those that ordinary use meets, with such a call, and others."""
+    somebodys = [group for group in failures if group.blame != SPEC]
+    ordinary = [group for group in somebodys if group.ordinary]
+    edge = [group for group in somebodys if not group.ordinary]
+    shown = [listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
+    for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
+        if group.ordinary:
+            data |= {"call": group.ordinary.call[:400], "message": group.ordinary.message[:400]}
+    return shown
