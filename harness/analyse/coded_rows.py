@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.analyse.failure_key import CAUSE_COLUMNS, STEP_WORDS, Cause, cause_of, guilty_step
-from harness.core import InvalidInvocation, Invocation
+from harness.core import InvalidInvocation, Invocation, without_escapes
 from harness.record import Numbers, numbered_column
 
 #: A column of text, and what must hold of it.
@@ -45,8 +45,11 @@ class CodedRows:
         return self._columns[name]
 
     def at(self, places: Iterable[int], columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows at some places, decoded."""
+        """The rows at some places, decoded; messages without the escapes that old records hold."""
         rows: list[dict[str, Any]] = self.table.select(columns).take(pa.array(places, pa.int64())).to_pylist()
+        for row in rows:
+            if "message" in row:
+                row["message"] = without_escapes(row["message"])
         return rows
 
     def holding(self, conditions: Iterable[Condition], group: Numbers | None = None) -> Iterator[int]:

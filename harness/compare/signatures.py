@@ -12,14 +12,13 @@ from __future__ import annotations
 import re
 
 from harness.compare.comparison import PROBLEMS
+from harness.core import without_escapes
 
 #: Longest signature, in characters.
 LIMIT = 200
 #: How much of a message is looked at, in characters: exporters print whole graphs.
 _MESSAGE_LIMIT = 50_000
 _LINE_LIMIT = 4_000
-
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 # torch.onnx (dynamo): the root cause comes first, then the exceptions that it caused.
 _SUMMARY = "## Exception summary"
@@ -166,7 +165,7 @@ def normalise(message: str) -> str:
         message: As the exporter, PyTorch or the runtime gave it, whole: the informative part of
             torch.onnx's errors is far from their beginning.
     """
-    line = _ANSI.sub("", message[:_MESSAGE_LIMIT])
+    line = without_escapes(message[:_MESSAGE_LIMIT])
     # One substitution can make room for another: lists of lists, a cut beside a placeholder.
     for _ in range(20):
         before, line = line, _cut(_substitute(_informative_line(line)[:_LINE_LIMIT]))

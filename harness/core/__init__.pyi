@@ -63,6 +63,7 @@ from .plain_text import (
     plain as plain,
     shown as shown,
     with_causes as with_causes,
+    without_escapes as without_escapes,
 )
 from .plugins import (
     Registry as Registry,

@@ -8,12 +8,20 @@ from itertools import islice
 
 from rich.text import Text
 
-_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-_])")
+#: ECMA-48: control sequences, strings up to their end, two or more characters, one that was cut short.
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[@-_])?"
+)
+
+
+def without_escapes(words: str) -> str:
+    """`words` without the colours and other sequences that a terminal obeys."""
+    return _ESCAPE_SEQUENCE.sub("", words) if "\x1b" in words else words
 
 
 def plain(words: str, limit: int | None = None) -> str:
     """`words` on one line without anything that a terminal obeys, cut to `limit` characters."""
-    words = _ESCAPE_SEQUENCE.sub("", words)
+    words = without_escapes(words)
     words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
     return words if limit is None or len(words) <= limit else words[: limit - 1] + "…"
 
@@ -41,7 +49,8 @@ def count(number: int, noun: str) -> str:
 
 def describe_error(error: BaseException) -> str:
     """The error's type and words, its causes' too, innermost last; at most a few thousand characters."""
-    return "\ncaused by ".join(f"{type(e).__name__}: {e}"[:2000] for e in islice(with_causes(error), 4))
+    said = (without_escapes(f"{type(e).__name__}: {e}") for e in islice(with_causes(error), 4))
+    return "\ncaused by ".join(words[:2000] for words in said)
 
 
 def with_causes(error: BaseException | None) -> Iterator[BaseException]:

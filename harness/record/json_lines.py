@@ -13,12 +13,12 @@ raises `ResultsError`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from harness.compare import CaseKey, Outcome, Stage
-from harness.core import as_json, of_json
+from harness.core import as_json, of_json, without_escapes
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
@@ -116,7 +116,8 @@ def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
 
 def read_minimal(results_dir: Path) -> list[Minimal]:
     """All shrunk failures of a run, in the order in which they were found."""
-    found = _read(results_dir, Minimal)
+    # Messages of earlier versions hold what a terminal obeys.
+    found = [replace(m, message=without_escapes(m.message)) for m in _read(results_dir, Minimal)]
     return list({(m.case_id, m.converter, m.backend): m for m in found}.values())
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from harness.compare import Outcome, Stage, Verdict
+from harness.core import without_escapes
 
 _TYPES = {
     str: pa.string(),
@@ -38,6 +39,8 @@ _DISTINCT = {"case_id", "invocation"}
 DICTIONARY_COLUMNS = [f.name for f in SCHEMA if f.type == pa.string() and f.name not in _DISTINCT]
 
 _VERDICT_COLUMNS = SCHEMA.names[1:]
+#: Others' words, which may hold what a terminal obeys.
+_SAID = ("signature", "message", "evidence")
 
 
 def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
@@ -48,9 +51,11 @@ def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
         columns[name] = [getattr(row, name) for row in rows]
     for name in ("stage", "outcome"):
         columns[name] = [str(value) for value in columns[name]]
-    for name in ("signature", "message"):
+    for name in _SAID:
         # What a dying process printed need not be text.
-        columns[name] = [str(value).encode(errors="replace").decode() for value in columns[name]]
+        columns[name] = [
+            without_escapes(str(value)).encode(errors="replace").decode() for value in columns[name]
+        ]
     return pa.table(columns, schema=SCHEMA)
 
 
@@ -62,4 +67,6 @@ def to_verdicts(table: pa.Table) -> Iterator[Verdict]:
     """
     for batch in table.select(_VERDICT_COLUMNS).to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
-            yield Verdict(**{**row, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])})
+            # Records of earlier versions hold them.
+            said = {name: without_escapes(row[name]) for name in _SAID}
+            yield Verdict(**{**row, **said, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])})

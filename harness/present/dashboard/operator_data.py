@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from harness.analyse import SPEC, FailureGroup, KnownIssue, call, failure_groups
 from harness.compare import Outcome, Stage
-from harness.core import InvalidInvocation, Invocation
+from harness.core import InvalidInvocation, Invocation, without_escapes
 from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import RecordedCall, findings
@@ -228,7 +228,7 @@ class _Cases:
                 {
                     **{name: row[name] for name in ("converter", "backend", "stage", "outcome", "blame")},
                     "shapes": row["shape_mode"],
-                    "message": row["message"][: _WORDS // 4],
+                    "message": without_escapes(row["message"])[: _WORDS // 4],
                     "ulp": endless(row["max_ulp_error"]),
                     "abs": endless(row["max_abs_error"]),
                     "wrong": row["mismatched_elements"],
