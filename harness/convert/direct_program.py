@@ -24,11 +24,11 @@ from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.converter import ExportRequest
-from harness.convert.dispatched_arguments import NotDirect, TensorInput, as_dispatched
+from harness.convert.dispatched_arguments import NotDirect, TensorInput, ValuesDecide, as_dispatched
 from harness.convert.exported_graph import ancestors, assemble_program, is_functional
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import node_name, part, quiet
-from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher
+from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher, pytree
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,9 @@ def failure_kind(request: ExportRequest) -> tuple[object, ...] | None:
         return None
     if not can_be_direct(request):
         return None
-    try:
-        with quiet():
-            CapturedCalls(request).capture(0)
-    except NotDirect as reason:
-        error = reason.__cause__
-        if error is None:
-            return None
+    with quiet():
+        error = CapturedCalls(request).failure()
+    if error is not None:
         call = request.program.calls[0].call
         given = len(call.positional), tuple(name for name, _ in call.keywords)
         return str(call.target), given, type(error), re.sub(r"[\d.]+", "0", str(error))
@@ -178,7 +174,7 @@ class CapturedCalls:
             try:
                 self._captured[index] = _capture(call, tensors, fakes, self._mode)
             except NotDirect as reason:
-                if reason.__cause__ is not None:
+                if reason.__cause__ is not None or isinstance(reason, ValuesDecide):
                     raise
                 (self._captured[index],) = _trace([(call, tensors, fakes)], self._mode)
         return self._captured[index]
@@ -191,6 +187,28 @@ class CapturedCalls:
         with contextlib.suppress(NotDirect):
             traced = _trace([self._parts_of(index) for index in indices], self._mode)
             self._captured.update(zip(indices, traced, strict=True))
+
+    def failure(self) -> BaseException | None:
+        """What the first of the calls that fails by itself raises, or all of them where values decide."""
+        deciding = []
+        for index in range(len(self)):
+            try:
+                self.capture(index)
+            except ValuesDecide:
+                deciding.append(index)
+            except NotDirect as reason:
+                if reason.__cause__ is not None:
+                    return reason.__cause__
+        return self.values_fail(deciding)
+
+    def values_fail(self, indices: Sequence[int]) -> BaseException | None:
+        """What tracing calls raises whose results depend on values; None where it can be done."""
+        try:
+            if indices:
+                _trace([self._parts_of(index) for index in indices], self._mode)
+        except NotDirect as reason:
+            return reason.__cause__
+        return None
 
     def is_rewritten(self, index: int) -> bool:
         """Whether capturing rewrites one of the calls, as far as its operator tells."""
@@ -247,6 +265,10 @@ def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[A
     except Exception as error:
         raise NotDirect from error
     elements = [result] if isinstance(result, torch.Tensor) else result
+    if any(map(_holds_symbol, pytree.tree_leaves(result))):
+        # PyTorch asks of every new symbol that a result holds it, at the next call at the latest.
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()
+        raise ValuesDecide
     if not isinstance(elements, list | tuple) or not elements or not all(map(_is_plain, elements)):
         raise NotDirect
     return DirectCall(target, args, kwargs, tuple(tensors), tuple(fakes), result)
@@ -254,7 +276,14 @@ def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[A
 
 def _is_plain(element: Any) -> bool:
     """Whether a result is a tensor whose sizes do not depend on values."""
-    return isinstance(element, torch.Tensor) and all(isinstance(size, int) for size in element.shape)
+    return isinstance(element, torch.Tensor) and not _holds_symbol(element)
+
+
+def _holds_symbol(element: Any) -> bool:
+    """Whether a result, or one of its sizes, depends on values."""
+    if isinstance(element, torch.Tensor):
+        return not all(isinstance(size, int) for size in element.shape)
+    return isinstance(element, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _trace(calls: Sequence[_Parts], mode: Any) -> list[TracedCall]:

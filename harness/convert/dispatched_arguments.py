@@ -15,6 +15,10 @@ class NotDirect(Exception):
     """Capturing the call would rewrite it, or it fails: it must be captured by `torch.export`."""
 
 
+class ValuesDecide(NotDirect):
+    """What the call returns, or its size, depends on the values of its tensors."""
+
+
 @dataclass(frozen=True)
 class TensorInput:
     """The place of a tensor among those of the call."""

@@ -18,7 +18,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Tenso
 
 from harness.convert.converter import ExportRequest, PartialResult, UnsupportedOperator
 from harness.convert.direct_program import CapturedCalls, DirectCall, TracedCall
-from harness.convert.dispatched_arguments import NotDirect
+from harness.convert.dispatched_arguments import NotDirect, ValuesDecide
 from harness.convert.exported_graph import ancestors, assemble_program
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import quiet
@@ -75,6 +75,7 @@ class PartialExport:
         direct: list[int] = []
         traced: list[int] = []
         failing: list[int] = []
+        deciding: list[int] = []
         with quiet():
             rewritten = [i for i in range(len(self._captured)) if self._captured.is_rewritten(i)]
             if rewritten:
@@ -84,10 +85,15 @@ class PartialExport:
                 self._begin([index])
                 try:
                     self._captured.capture(index)
+                except ValuesDecide:
+                    deciding.append(index)
                 except NotDirect as reason:
                     (failing if reason.__cause__ is not None else traced).append(index)
                 else:
                     direct.append(index)
+            if deciding:
+                self._begin(deciding)
+                (failing if self._captured.values_fail(deciding) else traced).extend(deciding)
         yield from self._decomposed(direct)
         yield from (PartialResult(calls=(index,)) for index in failing)
         if traced:

@@ -3,12 +3,12 @@
 `ExportedProgram.run_decompositions` traces a program twice, under a layer that turns mutation into functions,
 after some fifty milliseconds of preparation. A program of functional operators needs that layer only where a
 decomposition mutates something: here it is traced once without it, and the result is taken unless it holds
-anything that the layer would have changed.
+anything that the layer would have changed; then it is traced with it, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -50,21 +50,38 @@ def decompose_directly(
         return torch.fx.Interpreter(program.graph_module).run(*values)
 
     replaced = getattr(replaceable("overrides").owner, replaceable("overrides").attribute)
-    try:
-        with torch.no_grad(), replaced(composites), python_dispatcher(), _fake_mode(program):
-            graph = make_fx(run, decomposition_table=others)(*fakes).graph
-    except Exception:
-        # It says why once more, in the words that a user would read.
-        return None
-    own = {node.target for node in program.graph.nodes}
-    if not all(is_functional(node) and not _differs(node, own) for node in graph.nodes):
-        return None
-    graph.eliminate_dead_code()
-    return _renamed(graph, inputs, program)
+    own = frozenset(node.target for node in program.graph.nodes)
+    for layered in (False, True) if own not in _layered else (True,):
+        traced = part("functionalise")(run, part("functional_mode")(export=True)) if layered else run
+        try:
+            with torch.no_grad(), replaced(composites), python_dispatcher(), _fake_mode(program):
+                graph = make_fx(traced, decomposition_table=others)(*fakes).graph
+        except Exception:
+            # PyTorch's own way says why once more, in the words that a user would read.
+            return None
+        _drop_assertions(graph)
+        if all(is_functional(node) and (layered or not _differs(node, own)) for node in graph.nodes):
+            graph.eliminate_dead_code()
+            return _renamed(graph, inputs, program)
+        _layered.add(own)
+    return None
 
 
-def _differs(node: torch.fx.Node, own: set[Any]) -> bool:
-    """Whether PyTorch's own way may give another node.
+#: The operators of programs whose decomposition needs the layer that turns mutation into functions.
+_layered: set[frozenset[Any]] = set()
+
+
+def _drop_assertions(graph: torch.fx.Graph) -> None:
+    """Drop what the layer says of the dtypes that it casts from, which is known of tensors in a graph."""
+    for node in graph.find_nodes(op="call_function", target=_METADATA):
+        graph.erase_node(node)
+
+
+_METADATA = torch.ops.aten._assert_tensor_metadata.default
+
+
+def _differs(node: torch.fx.Node, own: Set[Any]) -> bool:
+    """Whether the layer may give another node.
 
     It keeps fewer composite operators within others, and takes conjugates, which are made when they are read,
     for what they are.

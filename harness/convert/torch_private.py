@@ -150,6 +150,14 @@ PARTS = {
         "_split_decomp_table_to_cia_and_python_decomp",
         "(decomp_table)",
     ),
+    "functional_mode": PrivatePart(
+        "torch._subclasses.functional_tensor",
+        "FunctionalTensorMode",
+        "(pre_dispatch=Ellipsis, export=Ellipsis, _allow_token_discovery=Ellipsis)",
+    ),
+    "functionalise": PrivatePart(
+        "torch._subclasses.functional_tensor", "dispatch_functionalize", "(func, mode=Ellipsis)"
+    ),
     "fake_rules": PrivatePart("torch._subclasses.fake_impls", "op_implementations_dict", "dict"),
 }
 #: What the harness reads and writes of a registry and of an operator, with its type.

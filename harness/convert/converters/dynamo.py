@@ -232,7 +232,7 @@ register(
         issue_form={
             "🐛 Describe the bug": (
                 "{summary}\n\nThis script exits 1 while the defect is there:\n\n{code}\n\n"
-                "Expected: {expected}\n\nActual:\n\n{actual}\n\n{blame}\n\n{model}"
+                "Expected: {expected}\n\nActual:\n\n{actual}\n\n{diagnosis}\n\n{model}"
             ),
             "Versions": "{versions}",
         },
