@@ -165,3 +165,100 @@ def test_all_filters_of_the_matrix_hold_for_one_column(visit: Visit) -> None:
     # The column that is not meant steps back.
     lit = page.locator(".matrix a.state:not(.dimmed)").all()
     assert {"torchscript" in (cell.get_attribute("title") or "") for cell in lit} == {True}
+
+
+def test_a_small_run_is_not_the_headline_and_what_it_was_not_asked_for_is_not_gone(visit: Visit) -> None:
+    page = visit.open()
+    expect(page.locator(".foot")).to_contain_text("Run killed")
+    page.get_by_label("Run", exact=True).select_option("small")
+    expect(page.locator(".foot")).to_contain_text("Run small")
+    moved = page.locator("section", has=page.get_by_role("heading", name="What moved since"))
+    expect(moved).to_contain_text(
+        "operators all 7 → aten.celu.default; converters dynamo, torchscript → dynamo"
+    )
+    expect(moved).to_contain_text("40 cases not requested in one of the two runs")
+    assert "gone" not in moved.inner_text()
+    page = visit.open("#/compare?a=second&b=small")
+    tiles = dict(reversed(tile.split("\n")) for tile in page.locator(".figure").all_inner_texts())
+    assert tiles["gone"] == "0"
+    assert tiles["not requested"] == str(2 * len(OPERATORS) * CASES - CASES)
+    expect(page.locator(".notice")).to_contain_text("Only cases that both were asked for are compared.")
+    # Each other case is in both, and was not touched.
+    expect(page.locator("main")).to_contain_text(f"{CASES} cases unchanged")
+    page.get_by_role("button", name="Swap").click()
+    expect(page.locator(".figure", has_text="not requested")).to_contain_text("88")
+
+
+def test_a_run_is_compared_with_the_last_one_of_its_kind(visit: Visit) -> None:
+    page = visit.open("#/?run=killed")
+    expect(page.locator("main")).to_contain_text("What moved since 2026-01-02")
+    page.get_by_role("link", name="Compare", exact=True).last.click()
+    chosen = page.locator('[data-field="from"], [data-field="to"]')
+    expect(chosen.first).to_have_value("second")
+    expect(chosen.last).to_have_value("killed")
+    expect(visit.open("#/?run=first").locator("main")).to_contain_text("This is the first run here.")
+
+
+def test_the_chosen_run_is_the_one_of_every_view(browser: Browser, sites: RunSites) -> None:
+    """Two runs that fail in other ways: the newest in erf, the one before in abs."""
+    with visiting(browser, sites.whole) as visit:
+        for run, wrong, right in (("first", "abs", "erf"), ("second", "erf", "abs")):
+            page = visit.open(f"#/?run={run}")
+            failures = page.locator("section", has=page.get_by_role("heading", name="Failures in"))
+            expect(failures.locator("a.grow", has_text=wrong)).to_have_count(1)
+            expect(failures.locator("a.grow", has_text=right)).to_have_count(0)
+            page.get_by_role("link", name="Failures", exact=True).click()
+            expect(page.locator(".tabulator-row", has_text=wrong)).to_have_count(1)
+            expect(page.locator(".tabulator-row", has_text=right)).to_have_count(0)
+            assert RUNS[run].day == int(page.locator(".about").inner_text().split("2026-01-")[1][:2])
+            page.get_by_role("link", name="Tolerances", exact=True).click()
+            expect(page.locator(".about")).to_contain_text(f"2026-01-0{RUNS[run].day}")
+            page.get_by_role("searchbox").fill(wrong)
+            row = page.locator(".tabulator-row", has_text=wrong)
+            passing = CASES - RUNS[run].failing[wrong, "dynamo"][0]
+            expect(row.locator('[tabulator-field="0/4"]')).to_have_text(str(passing))
+            page.get_by_role("link", name="Matrix", exact=True).click()
+            expect(page.get_by_label("Run", exact=True)).to_have_value(run)
+            page.close()
+
+
+def test_a_run_that_is_not_here_is_said_to_be_missing(visit: Visit) -> None:
+    for address in ("#/?run=nightly", "#/failures?run=nightly", "#/compare?a=nightly&b=second"):
+        page = visit.open(address)
+        expect(page.locator(".notice", has_text="No run here is called nightly.")).to_be_visible()
+        page.close()
+    page = visit.open("#/?run=nightly")
+    expect(page.locator(".notice").first).to_contain_text("This is 2026-01-03 03:00 · killed (partial)")
+
+
+def test_runs_are_named_by_time_name_converter_and_backend(visit: Visit) -> None:
+    said = [
+        "2026-01-04 03:00 · small · dynamo → ort-cpu",
+        "2026-01-03 03:00 · killed (partial) · dynamo, torchscript → ort-cpu",
+        "2026-01-02 03:00 · second · dynamo, torchscript → ort-cpu",
+        "2026-01-01 03:00 · first · dynamo, torchscript → ort-cpu",
+    ]
+    page = visit.open("#/failures")
+    assert page.get_by_label("Run", exact=True).locator("option").all_inner_texts() == said
+    page = visit.open("#/compare")
+    assert page.locator('[data-field="from"] option').all_text_contents() == said
+    page = visit.open("#/matrix?run=killed")
+    since = page.locator('[data-field="regressed since"] option').all_text_contents()
+    assert since == ["–", said[0], *said[2:]]
+
+
+def test_a_rules_file_that_changed_is_what_changed(browser: Browser, sites: RunSites, tmp_path: Path) -> None:
+    with_rules = Recorded(
+        9,
+        {**WRONG, ("tanh", "dynamo"): (CASES, "converter")},
+        options={"rules": ["../rules.py"]},
+        rules={"tanh": "rules.py:tanh"},
+    ).write(tmp_path / "tried")
+    write_site([sites.all.parent / "second", with_rules], tmp_path / "site")
+    with visiting(browser, tmp_path / "site") as visit:
+        page = visit.open("#/compare?a=second&b=tried")
+        expect(page.locator(".figure", has_text="regressed")).to_contain_text(str(CASES))
+        changed = page.locator("section", has=page.get_by_role("heading", name="What changed"))
+        assert changed.locator("tbody tr").all_inner_texts() == ["rules\tnone\trules.py"]
+        page = visit.open("#/?run=tried")
+        expect(page.locator("main")).to_contain_text("Changed: rules none → rules.py")

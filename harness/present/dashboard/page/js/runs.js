@@ -16,19 +16,13 @@
 
   const listed = (all) => [...new Set(all)].sort().join(", ");
 
-  // Time, converters and backends, name: what tells runs of one day apart.
+  // Time, name, converters and backends: what tells runs of one day apart.
   function title(index, run) {
     const one = index.runs[run];
     const names = one.columns.map((column) => index.columns[column]);
     const path = `${listed(names.map(([name]) => name))} → ${listed(names.map(([, name]) => name))}`;
-    return [
-      words.when(one.started),
-      names.length ? path : "no verdicts",
-      one.name,
-      one.state === "complete" ? "" : "partial",
-    ]
-      .filter(Boolean)
-      .join(" · ");
+    const name = one.state === "complete" ? one.name : `${one.name} (partial)`;
+    return [words.when(one.started), name, names.length ? path : "no verdicts"].join(" · ");
   }
 
   // All runs to choose from, newest first.
@@ -81,8 +75,8 @@
   function unlike(index, a, b) {
     const found = Object.entries(differences(index, a, b));
     if (!found.length) return null;
-    const said = found.map(([name, [x, y]]) => `${name}: ${x} → ${y}`).join("; ");
-    return `The two runs were not asked for the same (${said}). Only cases that both were asked for are compared.`;
+    const said = found.map(([name, [x, y]]) => `${name} ${x} → ${y}`).join("; ");
+    return `The two runs were asked for different things: ${said}. Only cases that both were asked for are compared.`;
   }
 
   Conformance.runs = { chosen, place, param, title, options, unknown, other, differences, changed, unlike };

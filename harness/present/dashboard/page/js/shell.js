@@ -95,7 +95,8 @@
       views_.scrollLeft = tab.offsetLeft - views_.offsetLeft - (views_.clientWidth - tab.offsetWidth) / 2;
     tools(view, asked, run);
     notices(asked, run, view);
-    foot(run);
+    const compared = view === "compare" ? runs.place(index, asked.params.get("b")) : -1;
+    foot(compared >= 0 ? compared : run);
   }
 
   function tools(view, asked, run) {
@@ -134,7 +135,8 @@
 
   function notices(asked, run, view) {
     const said = runs.unknown(index, asked.params);
-    if (run >= 0 && index.runs[run].state !== "complete") {
+    // A comparison says itself what is missing in either run.
+    if (run >= 0 && index.runs[run].state !== "complete" && view !== "compare") {
       said.push(
         el(
           "div.notice",

@@ -164,7 +164,7 @@
         index: "id",
         height: Math.min(grid.height(this.box, 360), 74 + 28 * Math.max(3, this.shown.length)),
         layout: "fitColumns",
-        placeholder: "Nothing changed of that kind.",
+        placeholder: "Nothing changed.",
         columns: [
           grid.column({
             title: "operator",
