@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import pytest
 from planted_models import RULES
@@ -85,6 +87,25 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     data = found.to_data()
     assert data["alone"][0]["case_id"] in said
     assert data["verdict"] in said
+
+
+def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Path) -> None:
+    # The cosines of the positions are constants, which the exporter multiplies out of the graph.
+    file = tmp_path / "cosine.py"
+    file.write_text(
+        "from onnxscript import opset18 as op\nfrom harness.convert.rules import dynamo\n\n"
+        "@dynamo('aten::cos')\ndef cos(self):\n    return op.Mul(op.Cos(self), op.CastLike(1.01, self))\n"
+    )
+    found, _ = search("llama-decoder", "dynamo", (str(file),))
+    assert found.kind == "operator"
+    assert found.operators[0] == "aten.mul.Tensor"
+    assert found.operator == "aten.cos.default"
+    assert found.verdict.startswith("First divergence: aten.cos.default")
+    assert "part of ONNX node Mul" in found.verdict
+    assert any(
+        line.startswith("  operator    aten.cos.default, part of ") for line in divergence_lines(found)
+    )
+    assert found.to_data()["operator"] == "aten.cos.default"
 
 
 def test_a_dynamic_export_is_looked_into_at_other_sizes(rules: tuple[str, ...]) -> None:

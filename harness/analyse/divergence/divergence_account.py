@@ -21,8 +21,9 @@ class Divergence:
             none does; ``optimisation`` where none does and the backend is right without its optimisations;
             ``unknown`` where none does of those that could be compared.
         problem: What is wrong with the end result; "" where it is right.
-        module: Of the departure: the module, by its path.
-        operators: The operators that it is the result of, the last first.
+        module: Of the departure: the module of `operator`, by its path.
+        operator: Which operator departs: of several the first that is wrong by itself, else the last.
+        operators: The operators that the value is the result of, the last first.
         node: Of the PyTorch graph.
         detail: How the value differs.
         alone: The operators by themselves.
@@ -38,6 +39,7 @@ class Divergence:
     kind: str
     problem: str
     module: str = ""
+    operator: str = ""
     operators: tuple[str, ...] = ()
     node: str = ""
     onnx_node: str = ""
@@ -68,9 +70,10 @@ class Divergence:
         where = f" in {self.module}" if self.module else ""
         wrong = [alone.overload for alone in self.alone if alone.outcome == "mismatch"]
         unknown = [alone.overload for alone in self.alone if alone.outcome == "error"]
-        first = f"First divergence: {self.operators[0]}{where}"
+        first = f"First divergence: {self.operator}{where}"
         if self.onnx_node:
-            first += f" (ONNX node {self.onnx_node})"
+            part_of = "" if self.operator == self.operators[0] else "part of "
+            first += f" ({part_of}ONNX node {self.onnx_node})"
         if wrong:
             return f"{first}. {' and '.join(wrong)} is wrong by itself, on the inputs that it has there."
         if unknown:
@@ -105,7 +108,8 @@ def divergence_lines(found: Divergence) -> Iterator[str]:
     yield found.verdict
     if found.kind == "operator":
         yield f"  module      {found.module or '(the model itself)'}"
-        yield f"  operator    {' ← '.join(found.operators)}"
+        part_of = f", part of {' ← '.join(found.operators)}" if len(found.operators) > 1 else ""
+        yield f"  operator    {found.operator}{part_of}"
         yield f"  graph node  {found.node}"
         yield f"  ONNX node   {found.onnx_node or '(folded away)'}"
         yield f"  {found.detail}"

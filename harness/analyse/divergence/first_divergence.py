@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.analyse.capture.call_capture import CannotKeep, functional
+from harness.analyse.capture.call_capture import CannotKeep, functional, module_path
 from harness.analyse.divergence.alone import run_alone
 from harness.analyse.divergence.backend_values import (
     BackendValues,
@@ -175,14 +175,19 @@ def diverge(
         return Divergence(kind=kind, **common)
     region, wrong = scan.departure.region, scan.departure.comparison
     get = partial(scan.value, graph)
+    alone = run_alone(graph, region, get, converter, backend, task.settings.opset)
+    wrong_alone = (n for n, one in zip(region.operators, alone, strict=True) if one.outcome == "mismatch")
+    # What is constant is folded into its reader, which is where it shows.
+    guilty = next(wrong_alone, region.operators[-1])
     return Divergence(
         kind="operator",
-        module=region.module,
+        module=module_path(guilty) or region.module,
+        operator=str(guilty.target),
         operators=tuple(str(n.target) for n in reversed(region.operators)),
         node=region.node.name,
         onnx_node=values.onnx_node(region.node.name),
         detail=f"{wrong.problem}: {wrong.detail}",
-        alone=tuple(run_alone(graph, region, get, converter, backend, task.settings.opset)),
+        alone=tuple(alone),
         **common,
     )
 

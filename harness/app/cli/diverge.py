@@ -60,8 +60,8 @@ def command(
     the ATen overload and the ONNX node. It also runs that operator alone, to tell its own fault from
     accumulated error.
 
-    With --json: model, converter, backend, change, kind, problem, module, operators, node, onnx_node, detail,
-    alone, checked, checkpoints, not_run, growth, verdict.
+    With --json: model, converter, backend, change, kind, problem, module, operator, operators, node,
+    onnx_node, detail, alone, checked, checkpoints, not_run, growth, verdict.
     """
     from harness.analyse import divergence_entries, divergence_lines, find_divergence
     from harness.core import UnknownName
