@@ -166,7 +166,7 @@ class PartialResult:
 
     Attributes:
         calls: Their places in the program.
-        model: Of all of them.
+        model: Of all of them; it may have outputs of other calls, too, which mean nothing.
         failure: What the export of each of them by itself fails with. Where there is neither, they are still
             to be exported as a program of their own.
     """

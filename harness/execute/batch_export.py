@@ -70,12 +70,7 @@ class Converted:
         """The same model cut down to `members`."""
         if len(members) == len(self.members):
             return self
-        model = extract(
-            self.model,
-            [name for m in members for name in m.structure.input_names],
-            [name for m in members for name in m.structure.output_names],
-        )
-        return Converted(model, tuple(members), self.convert_ms, self.rule)
+        return Converted(only(self.model, members), tuple(members), self.convert_ms, self.rule)
 
 
 @dataclass(frozen=True)
@@ -96,6 +91,15 @@ class NotConverted:
 def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
     """The cases of `members`."""
     return tuple(key for m in members for key in m.keys)
+
+
+def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto:
+    """What a model has of `members`: the model itself where it has nothing else."""
+    inputs = [name for m in members for name in m.structure.input_names]
+    outputs = [name for m in members for name in m.structure.output_names]
+    if {value.name for value in (*model.graph.input, *model.graph.output)} <= {*inputs, *outputs}:
+        return model
+    return extract(model, inputs, outputs)
 
 
 def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Accepted]]:
@@ -160,7 +164,8 @@ class BatchExport:
             elif not self._keeps_opset(part.model, some):
                 yield from self._batch(some)
             else:
-                yield from self._check(Converted(part.model, some, elapsed / len(keys_of(some))))
+                model = only(part.model, some)
+                yield from self._check(Converted(model, some, elapsed / len(keys_of(some))))
             started = time.perf_counter()
 
     def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:

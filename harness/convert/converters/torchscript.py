@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import onnx
 import torch
@@ -13,17 +13,21 @@ from harness.convert.converter import (
     FIRST_OPSET,
     ConverterEntry,
     ExportRequest,
+    PartialResult,
     UnsupportedOperator,
     known_opsets,
     register,
 )
+from harness.convert.operator_calls import OperatorCalls
 from harness.convert.rules.rule_book import RuleBook
+from harness.convert.script_parts import ScriptParts
 from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import (
     PrivatePartMissing,
     default_script_opset,
     last_script_opset,
     quiet,
+    script_symbolic_calls,
     script_symbolic_versions,
     script_symbolics,
 )
@@ -34,7 +38,7 @@ class TorchScriptConverter:
     """Traces the program and applies one symbolic function per operator.
 
     Args:
-        public_api: Without effect: nothing is kept between calls.
+        public_api: Only make the public call.
         book: Symbolic functions in place of the exporter's.
     """
 
@@ -42,43 +46,70 @@ class TorchScriptConverter:
 
     def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
         self.version = _version()
+        self._public_api = public_api
         self._book = book
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.convert.converter.Converter`."""
         if self._book:
             self._book.start()
-        axes = None
-        if request.dynamic_dims is not None:
-            axes = {
-                name: {dim: f"{name}_d{dim}" for dim in sorted(dims)}
-                for name, dims in zip(request.input_names, request.dynamic_dims, strict=True)
-                if dims
-            }
-        buffer = io.BytesIO()
-        with quiet(), torch.no_grad(), _registered(self._book, request.opset):
-            try:
-                torch.onnx.export(
-                    request.program,
-                    request.inputs,
-                    buffer,  # type: ignore[arg-type]
-                    input_names=list(request.input_names),
-                    output_names=list(request.output_names),
-                    opset_version=request.opset,
-                    dynamic_axes=axes,
-                    dynamo=False,
-                )
-            except NotImplementedError as error:
-                # How a conversion function refuses an attribute or a dtype elsewhere.
-                raise UnsupportedOperator(str(error)) from error
-            except torch.onnx.errors.OnnxExporterError as error:
-                # The symbolics say so in these words where they refuse an attribute or a dtype.
-                if isinstance(error, torch.onnx.errors.UnsupportedOperatorError) or (
-                    str(error).lower().startswith(_REFUSALS)
-                ):
-                    raise UnsupportedOperator(str(error)) from error
+        try:
+            with _registered(self._book, request.opset):
+                return _export(request)
+        except Exception as error:
+            failure = _failure_of(error)
+            if failure is error:
                 raise
-        return onnx.load_model_from_string(buffer.getvalue())
+            raise failure from error
+
+    def convert_parts(
+        self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
+    ) -> Iterator[PartialResult] | None:
+        """See `harness.convert.converter.ConvertsParts`."""
+        # Which rules take part in a call is known of exports of the whole program only.
+        if self._public_api or self._book or not isinstance(request.program, OperatorCalls):
+            return None
+        symbolic = script_symbolic_calls()
+        if symbolic is None:
+            return None
+        return ScriptParts(request, _export, _failure_of, begin, symbolic).run()
+
+
+def _export(request: ExportRequest) -> onnx.ModelProto:
+    axes = None
+    if request.dynamic_dims is not None:
+        axes = {
+            name: {dim: f"{name}_d{dim}" for dim in sorted(dims)}
+            for name, dims in zip(request.input_names, request.dynamic_dims, strict=True)
+            if dims
+        }
+    buffer = io.BytesIO()
+    with quiet(), torch.no_grad():
+        torch.onnx.export(
+            request.program,
+            request.inputs,
+            buffer,  # type: ignore[arg-type]
+            input_names=list(request.input_names),
+            output_names=list(request.output_names),
+            opset_version=request.opset,
+            dynamic_axes=axes,
+            dynamo=False,
+        )
+    return onnx.load_model_from_string(buffer.getvalue())
+
+
+def _failure_of(error: Exception) -> Exception:
+    """What stands for an exception of the exporter."""
+    # How a conversion function refuses an attribute or a dtype elsewhere.
+    refused = isinstance(error, NotImplementedError | torch.onnx.errors.UnsupportedOperatorError)
+    if isinstance(error, torch.onnx.errors.OnnxExporterError):
+        # The symbolics say so in these words where they refuse an attribute or a dtype.
+        refused = refused or str(error).lower().startswith(_REFUSALS)
+    if not refused:
+        return error
+    failure = UnsupportedOperator(str(error))
+    failure.__cause__ = error
+    return failure
 
 
 @contextlib.contextmanager
