@@ -10,6 +10,7 @@ report lists the dtypes of a group beside it.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from harness.compare.comparison import PROBLEMS
 from harness.core import without_escapes
@@ -156,6 +157,8 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )  # fmt: skip
 
 
+# The cases of a structure, and many others, fail in the same words, and more than one asks for their signature.
+@lru_cache(maxsize=512)
 def normalise(message: str) -> str:
     """The signature of a failure message, on one line of at most `LIMIT` characters.
 
