@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow.compute as pc
 
+from harness.analyse.known_issues import KnownIssue, read_known_issues
 from harness.compare import Outcome, Stage, Verdict
 from harness.convert import RuleProblem, RuleSource, load_rules, rule_source
 from harness.core import InvalidInvocation, Invocation
@@ -31,6 +32,7 @@ class ReproducibleFailure:
         system: Of the run's machine, as ``run.json`` has it.
         rule: Of the user's conversion functions, those that took part; "" without any.
         rule_files: Where the run had its rules from.
+        known: Entries of the list of known defects that match.
     """
 
     case_id: str
@@ -54,6 +56,7 @@ class ReproducibleFailure:
     system: str = ""
     rule: str = ""
     rule_files: tuple[Path, ...] = ()
+    known: tuple[KnownIssue, ...] = ()
 
 
 def find_failure(
@@ -84,7 +87,8 @@ def find_failure(
         rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
     refuse_model(known, rows[0].overload, "written as a script")
     row = _failing(rows, converter, backend)
-    return failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
+    found = failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
+    return replace(found, known=tuple(issue for issue in read_known_issues() if issue.matches(vars(row))))
 
 
 def failure_of(

@@ -141,7 +141,8 @@ def write_issue(report: Report) -> str:
     said = {name: getattr(report, name) for name, kind in vars(Report).items() if isinstance(kind, property)}
     sections = {heading: text.format_map(said).rstrip() for heading, text in form.items()}
     body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
-    return f"{where}# {title(report.failure)}\n\n{body}"
+    known = "".join(f"Possibly a duplicate of {i.link}: {i.note}\n\n" for i in report.failure.known)
+    return f"{where}# {title(report.failure)}\n\n{known}{body}"
 
 
 def _fenced(text: str, language: str = "") -> str:

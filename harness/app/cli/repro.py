@@ -73,10 +73,13 @@ def command(
             "reproduces": checked.reproduces if checked else None,
             "exit_status": checked.exit_status if checked else None,
             "output": checked.output + checked.errors if checked else None,
+            "known": [known.to_data() for known in failure.known],
         }
         click.echo(json.dumps(said, indent=2))
         return
     click.echo(text if path is None else f"wrote {path}", nl=path is not None)
+    for known in failure.known:
+        click.echo(f"known: {known.link} ({known.note})", err=True)
     if checked is not None and not checked.reproduces:
         raise click.ClickException(
             f"the script does not show the failure here (exit status {checked.exit_status}):\n"
