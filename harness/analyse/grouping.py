@@ -183,7 +183,11 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
 
 
 def failure_groups(
-    verdicts: pa.Table, minimal: Sequence[Minimal] = (), known: Sequence[KnownIssue] = ()
+    verdicts: pa.Table,
+    minimal: Sequence[Minimal] = (),
+    known: Sequence[KnownIssue] = (),
+    *,
+    by_overload: bool = False,
 ) -> list[FailureGroup]:
     """Group the failures among a record's rows by their cause, worst first, those of nobody last.
 
@@ -191,6 +195,7 @@ def failure_groups(
         verdicts: Rows of the record; only `COLUMNS` are looked at.
         minimal: Shrunk cases of the same run.
         known: Known defects, to be named with the groups that they match.
+        by_overload: Whether the failures of each operator are grouped as if there were no other.
     """
     table = verdicts.select(COLUMNS)
     failed = pc.is_in(table["outcome"], pa.array(FAILURES))
@@ -198,6 +203,9 @@ def failure_groups(
     if not len(rows):
         return []
     causes, cause = rows.causes
+    if by_overload:
+        parts, cause = np.unique(rows.numbers("overload") * len(causes) + cause, return_inverse=True)
+        causes = [causes[number] for number in (parts % len(causes)).tolist()]
     united = _united(causes, cause, rows.numbers("case_id"))
     group_of = np.empty(len(causes), dtype=np.int64)
     for number, together in enumerate(united):

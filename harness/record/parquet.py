@@ -47,7 +47,18 @@ def read(
     where: pc.Expression | None = None,
     encoded: bool = False,
 ) -> pa.Table:
-    """The rows of one file, which is opened once.
+    """The rows of one file; see `pieces`."""
+    found = list(pieces(path, columns, where, encoded))
+    return pa.concat_tables(found) if found else schema_of(columns, encoded).empty_table()
+
+
+def pieces(
+    path: Path,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
+    encoded: bool = False,
+) -> Iterator[pa.Table]:
+    """The rows of one file, which is opened once, group by group, so that memory can be used again.
 
     A file of an older version is read as if it had the columns that came later: see `completed`.
 
@@ -70,17 +81,20 @@ def read(
             if where is not None:
                 # What a filter looks at is read first: rows of one case, say, are in few groups of rows.
                 groups = [g for g in groups if g.count_rows(filter=where, use_threads=False)]
-            # One by one, so that their memory is used again: fresh memory costs more than decoding.
-            found = [g.to_table(schema, wanted.names, filter=where, use_threads=threads) for g in groups]
-            table = pa.concat_tables(found) if found else wanted.empty_table()
+            for group in groups:
+                table = group.to_table(schema, wanted.names, filter=where, use_threads=threads)
+                yield _with_schema(table, wanted)
         else:
             # The filter may name a column that the file lacks.
             table = completed(fragment.to_table(schema, use_threads=threads))
-            table = table if where is None else table.filter(where)
-        table = table.select(wanted.names)
-        return table if table.schema.equals(wanted) else table.cast(wanted)
+            yield _with_schema(table if where is None else table.filter(where), wanted)
     except _DAMAGE as error:
         raise damaged(path, error) from None
+
+
+def _with_schema(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    table = table.select(wanted.names)
+    return table if table.schema.equals(wanted) else table.cast(wanted)
 
 
 def schema_of(columns: Sequence[str] | None = None, encoded: bool = False) -> pa.Schema:

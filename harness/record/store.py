@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,6 +25,8 @@ from harness.record.schema import to_verdicts
 
 #: Parts that are read at once; a killed run may have thousands.
 _THREADS = 4
+#: Parts of which the rows come together.
+_TOGETHER = 64
 
 
 def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, ...] = ()) -> RunInfo:
@@ -63,26 +65,55 @@ def read(
     columns: Sequence[str] | None = None,
     where: pc.Expression | None = None,
     encoded: bool = False,
+    made: Callable[[pa.Table], pa.Table] = lambda piece: piece,
 ) -> pa.Table:
     """The rows of a run, whether it is finished, goes on or was killed.
 
     Args:
         where: Keeps only the rows for which it holds: ``pc.field("outcome") == "crash"``.
         encoded: Whether columns whose words repeat come as dictionaries, for `harness.record.numbered`.
+        made: What is kept of each of the `pieces`. A column of long texts that it leaves out is never in
+            memory as a whole.
 
     Raises:
         ResultsError: there is no run, or a file of it is damaged.
     """
+    found = [made(parquet.schema_of(columns, encoded).empty_table())]
     chosen = files(results_dir)
     try:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            tables = list(pool.map(lambda file: parquet.read(file, columns, where, encoded), chosen))
+        found += map(made, _pieces(chosen, columns, where, encoded))
     except ResultsError:
         if files(results_dir) == chosen or not (results_dir / layout.VERDICTS_FILE).exists():
             raise
         # The run has been finished meanwhile.
-        return read(results_dir, columns, where, encoded)
-    return pa.concat_tables([parquet.schema_of(columns, encoded).empty_table(), *tables])
+        return read(results_dir, columns, where, encoded, made)
+    return pa.concat_tables(found)
+
+
+def pieces(
+    results_dir: Path,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
+    encoded: bool = False,
+) -> Iterator[pa.Table]:
+    """As `read`, in order and some ten thousand rows at a time: so many are in memory at once.
+
+    Raises:
+        ResultsError: as `read`, also where the run is finished meanwhile.
+    """
+    return _pieces(files(results_dir), columns, where, encoded)
+
+
+def _pieces(
+    chosen: Sequence[Path], columns: Sequence[str] | None, where: pc.Expression | None, encoded: bool
+) -> Iterator[pa.Table]:
+    if len(chosen) == 1:
+        yield from parquet.pieces(chosen[0], columns, where, encoded)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for start in range(0, len(chosen), _TOGETHER):
+            some = chosen[start : start + _TOGETHER]
+            yield pa.concat_tables(pool.map(lambda f: parquet.read(f, columns, where, encoded), some))
 
 
 def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[Verdict]:

@@ -133,7 +133,7 @@ class Words:
         Raises:
             ResultsError: a file of it is damaged, or says what no version of the record says.
         """
-        table = store.read(run.directory, COLUMNS, encoded=True)
+        table = store.read(run.directory, COLUMNS, encoded=True, made=_with_ordinary)
         _check(table, run)
         names = {
             name: column_numbers(table[name], self._names)
@@ -158,12 +158,13 @@ class Words:
         case = table["case_id"].combine_chunks().fill_null("")
         key = _identity(case) ^ _exported(table["exported_invocation"])
         ended = [names[name] for name in ("outcome", "stage", "blame")]
+        ordinary = table["ordinary"].to_numpy().astype(np.int64)
         coded = CodedRun(
             operator=operator,
             column=column,
             dtype=column_numbers(table["dtype"], self.dtypes),
             kind=combined_numbers([names["source"], names["shape_mode"]], self.kinds),
-            bucket=combined_numbers([*ended, ordinary_rows(table).astype(np.int64)], self._buckets),
+            bucket=combined_numbers([*ended, ordinary], self._buckets),
             state=state,
             ulp=ulp,
             key=(key << np.uint64(16)) | column.astype(np.uint64),
@@ -206,6 +207,12 @@ class Words:
         present, first = np.unique(operator, return_index=True)
         for number, row in zip(present.tolist(), first.tolist(), strict=True):
             self.families[number] = words.words[numbers[row]]
+
+
+def _with_ordinary(piece: pa.Table) -> pa.Table:
+    """Rows with what is to be known of their calls in place of these, which are long."""
+    ordinary = pa.array(ordinary_rows(piece), pa.bool_())
+    return piece.drop_columns(list(ORDINARY_COLUMNS)).append_column("ordinary", ordinary)
 
 
 def _check(table: pa.Table, run: SiteRun) -> None:

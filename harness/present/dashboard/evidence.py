@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from harness.analyse import KnownIssue
+from harness.analyse import COLUMNS as GROUPED, FAILED, FailureGroup, KnownIssue, failure_groups
 from harness.core import all_overloads
 from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
-from harness.present.dashboard.operator_data import COLUMNS, Beside, operator_data
+from harness.present.dashboard.operator_data import COLUMNS, Beside, Rows, decoded, operator_data
 from harness.present.dashboard.runs import SiteRun
 from harness.present.tolerance_report import ErrorDistribution
-from harness.record import ResultsError, read_graphs, read_minimal, read_scripts, store
+from harness.record import (
+    ResultsError,
+    numbered_column,
+    read_graphs,
+    read_minimal,
+    read_scripts,
+    store,
+)
 
 #: Changed cases that an operator's page lists, so that the comparison can link to them.
 _CHANGED = 40
@@ -76,21 +83,36 @@ def _of_run(
     run: SiteRun, names: list[str], known: tuple[KnownIssue, ...], wanted: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
-        table = store.read(run.directory, COLUMNS, pc.field("overload").isin(names)).combine_chunks()
-        beside = Beside(
-            minimal=read_minimal(run.directory),
-            known=known,
-            graphs=read_graphs(run.directory),
-            scripts=read_scripts(run.directory),
-        )
+        rows = store.read(run.directory, GROUPED, FAILED & pc.field("overload").isin(names), encoded=True)
+        groups: defaultdict[str, list[FailureGroup]] = defaultdict(list)
+        for group in failure_groups(rows, read_minimal(run.directory), known, by_overload=True):
+            groups[group.overloads[0]].append(group)
+        beside = Beside(groups, read_graphs(run.directory), read_scripts(run.directory))
+        del rows
+        for name, theirs in _by_operator(run.directory, frozenset(names)):
+            yield name, operator_data(name, theirs, beside, wanted.get(name, ()))
     except ResultsError as error:
         raise UnreadableRun(run, error) from None
-    table = table.sort_by("overload")
-    start = 0
-    for name, rows in itertools.groupby(table["overload"].to_pylist()):
-        count = sum(1 for _ in rows)
-        yield name, operator_data(name, table.slice(start, count), beside, wanted.get(name, ()))
-        start += count
+
+
+def _by_operator(directory: Path, names: Collection[str]) -> Iterator[tuple[str, Rows]]:
+    """The rows of each operator of a run, once all of them are read: those of few are in memory at once."""
+    numbers, words = numbered_column(store.read(directory, ["overload"], encoded=True)["overload"])
+    missing = dict(zip(words.to_pylist(), np.bincount(numbers).tolist(), strict=True))
+    waiting: defaultdict[str, list[Rows]] = defaultdict(list)
+    for piece in store.pieces(directory, ["overload", *COLUMNS], encoded=True):
+        numbers, words = numbered_column(piece["overload"])
+        order = np.argsort(numbers, kind="stable")
+        columns = {name: values[order] for name, values in decoded(piece).items()}
+        ends = np.cumsum(np.bincount(numbers, minlength=len(words))).tolist()
+        for name, start, end in zip(words.to_pylist(), [0, *ends], ends, strict=False):
+            if name not in names:
+                continue
+            waiting[name].append({column: values[start:end] for column, values in columns.items()})
+            missing[name] -= end - start
+            if not missing[name]:
+                parts = waiting.pop(name)
+                yield name, {column: np.concatenate([part[column] for part in parts]) for column in COLUMNS}
 
 
 def _schemas(names: list[str]) -> dict[str, str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
+
+from harness.record import Numbers
 
 #: Fewest calls of different structure with a property, and without it, that say anything.
 _ENOUGH = 3
@@ -57,56 +62,72 @@ def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
 
     The calls are those of one column that pass, and those that fail in one way.
     """
-    failed = {number for number, one in enumerate(calls) if one.fails}
-    if not failed or len(failed) == len(calls):
+    if not calls:
         return []
-    having: defaultdict[str, set[int]] = defaultdict(set)
-    for number, one in enumerate(calls):
-        for word in properties(one.invocation):
-            having[word].add(number)
-    found: list[tuple[FailingProperty, frozenset[int]]] = []
-    for word, numbers in having.items():
-        finding = _finding(word, numbers, failed, calls)
+    kinds: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for one in calls:
+        kind = kinds[one.structure, one.invocation]
+        kind[0] += 1
+        kind[1] += one.fails
+    cases, fails = (np.array(numbers, dtype=np.int64) for numbers in zip(*kinds.values(), strict=True))
+    if fails.sum() in (0, cases.sum()):
+        return []
+    places: dict[str, int] = {}
+    words = [[places.setdefault(word, len(places)) for word in properties(call)] for _, call in kinds]
+    having = np.zeros((len(places), len(kinds)), dtype=np.int64)
+    for number, theirs in enumerate(words):
+        having[theirs, number] = 1
+    _, structure = np.unique([structure for structure, _ in kinds], return_inverse=True)
+    of_structure = np.eye(int(structure.max()) + 1, dtype=np.int64)[structure]
+
+    def counts(rows: Numbers) -> Iterator[_Counts]:
+        both = (np.sum(some @ of_structure > 0, axis=1) for some in (rows, rows * (fails > 0)))
+        numbers = (rows @ cases, rows @ fails, *both)
+        return itertools.starmap(_Counts, zip(*(one.tolist() for one in numbers), strict=True))
+
+    found: list[tuple[FailingProperty, bytes]] = []
+    for word, row, with_it, without in zip(places, having, counts(having), counts(1 - having), strict=True):
+        finding = _finding(word, with_it, without)
         if finding is not None:
-            found.append((finding, frozenset(numbers)))
+            found.append((finding, row.tobytes()))
     # Of properties that say the same of the same cases, the plainest is enough.
     found.sort(key=lambda pair: (-_clarity(pair[0]), len(pair[0].property), pair[0].property))
-    kept: dict[frozenset[int], FailingProperty] = {}
+    kept: dict[bytes, FailingProperty] = {}
     for finding, having_it in found:
         kept.setdefault(having_it, finding)
     return list(kept.values())[:_MOST]
 
 
-def _finding(
-    word: str, numbers: set[int], failed: set[int], calls: Sequence[RecordedCall]
-) -> FailingProperty | None:
-    rest = set(range(len(calls))) - numbers
-    if min(_structures(numbers, calls), _structures(rest, calls)) < _ENOUGH:
-        return None
-    cases, others = len(numbers), len(rest)
-    fails, other_fails = len(numbers & failed), len(rest & failed)
-    if fails < other_fails:
+@dataclass(frozen=True)
+class _Counts:
+    """How many calls there are and how many of them fail, and how many structures both have."""
+
+    cases: int
+    fails: int
+    structures: int
+    failing_structures: int
+
+
+def _finding(word: str, having: _Counts, rest: _Counts) -> FailingProperty | None:
+    if min(having.structures, rest.structures) < _ENOUGH or having.fails < rest.fails:
         # It says little about the failures.
         return None
-    by_chance = (cases / len(calls)) ** _structures(numbers & failed, calls) if not other_fails else 1.0
-    if fails / cases - other_fails / others < _DIFFERENCE and by_chance > _CHANCE:
+    share = having.cases / (having.cases + rest.cases)
+    by_chance = share**having.failing_structures if not rest.fails else 1.0
+    if having.fails / having.cases - rest.fails / rest.cases < _DIFFERENCE and by_chance > _CHANCE:
         return None
-    if fails == cases:
-        how = "fails this way exactly with" if not other_fails else "always fails this way with"
+    if having.fails == having.cases:
+        how = "fails this way exactly with" if not rest.fails else "always fails this way with"
     else:
-        how = "fails this way only with" if not other_fails else "mostly fails this way with"
+        how = "fails this way only with" if not rest.fails else "mostly fails this way with"
     return FailingProperty(
         property=word,
         sentence=f"{how} {word}",
-        fails=fails,
-        cases=cases,
-        other_fails=other_fails,
-        other_cases=others,
+        fails=having.fails,
+        cases=having.cases,
+        other_fails=rest.fails,
+        other_cases=rest.cases,
     )
-
-
-def _structures(numbers: Collection[int], calls: Sequence[RecordedCall]) -> int:
-    return len({calls[number].structure for number in numbers})
 
 
 def _clarity(found: FailingProperty) -> float:

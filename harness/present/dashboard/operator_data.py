@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from harness.analyse import SPEC, FailureGroup, KnownIssue, call, failure_groups
+from harness.analyse import SPEC, FailureGroup, call
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, without_escapes
 from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import RecordedCall, findings
-from harness.record import Graph, Minimal, Script
+from harness.record import Graph, Script, numbered_column
 
 COLUMNS = (
-    "case_id", "overload", "family", "dtype", "shape_mode", "converter", "converter_version", "opset",
-    "backend", "stage", "outcome", "blame", "evidence", "signature", "message", "invocation",
-    "exported_invocation", "structure_id", "rule", "max_abs_error", "max_ulp_error", "mismatched_elements",
-    "total_elements",
+    "case_id", "dtype", "shape_mode", "converter", "converter_version", "opset", "backend", "stage",
+    "outcome", "blame", "signature", "message", "invocation", "structure_id", "rule", "max_abs_error",
+    "max_ulp_error", "mismatched_elements", "total_elements",
 )  # fmt: skip
+#: Columns of rows, decoded: names and numbers.
+Rows: TypeAlias = Mapping[str, npt.NDArray[np.object_]]
+_PASS, _CONVERT = str(Outcome.PASS), str(Stage.CONVERT)
+_FAILURES = frozenset(str(outcome) for outcome in Outcome if outcome.is_failure)
 #: Cases of one group, and cases in all, that an operator's page lists.
 _OF_A_GROUP, _IN_ALL = 12, 240
 #: Findings that it lists.
@@ -38,29 +43,39 @@ class Beside:
     """What lies beside the rows of a run.
 
     Attributes:
+        groups: Overload → its failures.
         graphs: (overload, converter) → graph.
         scripts: (case id, converter, backend) → script.
     """
 
-    minimal: Sequence[Minimal] = ()
-    known: Sequence[KnownIssue] = ()
-    graphs: Mapping[tuple[str, str], Graph] | None = None
-    scripts: Mapping[tuple[str, str, str], Script] | None = None
+    groups: Mapping[str, Sequence[FailureGroup]] = field(default_factory=dict)
+    graphs: Mapping[tuple[str, str], Graph] = field(default_factory=dict)
+    scripts: Mapping[tuple[str, str, str], Script] = field(default_factory=dict)
 
 
-def operator_data(
-    overload: str, rows: pa.Table, beside: Beside, wanted: Collection[str] = ()
-) -> dict[str, Any]:
-    """Everything that the page of an operator shows of one run, out of its rows with `COLUMNS`.
+def decoded(rows: pa.Table) -> Rows:
+    """Rows with `COLUMNS`, from dictionaries or not, so that those of an operator are quickly taken."""
+    found = {}
+    for name in COLUMNS:
+        if pa.types.is_string(rows.schema.field(name).type) or pa.types.is_dictionary(
+            rows.schema.field(name).type
+        ):
+            numbers, words = numbered_column(rows[name])
+            found[name] = np.array(words.to_pylist(), dtype=object)[numbers]
+        else:
+            found[name] = np.array(rows[name].to_pylist(), dtype=object)
+    return found
+
+
+def operator_data(overload: str, rows: Rows, beside: Beside, wanted: Collection[str] = ()) -> dict[str, Any]:
+    """Everything that the page of an operator shows of one run, out of its rows.
 
     `wanted` are case ids that other views link to, beside those of failures.
     """
-    listed = rows.to_pylist()
-    minimal = [m for m in beside.minimal if m.overload == overload]
-    known = [issue for issue in beside.known if issue.covers(overload)]
-    groups = failure_groups(rows, minimal, known)
-    rules = {(row["case_id"], row["converter"]): row["rule"] for row in listed if row["rule"]}
-    cases = _Cases(listed)
+    groups = beside.groups.get(overload, ())
+    listed = zip(rows["case_id"], rows["converter"], rows["rule"], strict=True)
+    rules = {(case_id, converter): rule for case_id, converter, rule in listed if rule}
+    cases = _Cases(rows)
     for group in groups:
         cases.add(group.case_id)
         if group.ordinary:
@@ -72,8 +87,8 @@ def operator_data(
         "groups": [
             _group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups
         ],
-        "findings": _findings(listed),
-        "graphs": list(_graphs(overload, listed, beside.graphs or {})),
+        "findings": _findings(rows),
+        "graphs": list(_graphs(overload, rows, beside.graphs)),
         "cases": cases.data(),
         "omitted": cases.omitted,
     }
@@ -88,7 +103,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
     converter, backend = (
         (minimal.converter, minimal.backend) if minimal else (group.converter, smallest["backend"])
     )
-    script = _script(beside.scripts or {}, source, converter, backend)
+    script = _script(beside.scripts, source, converter, backend)
     matched = _EXPECTED.search(said)
     return {
         **{name: data[name] for name in _GROUP},
@@ -123,7 +138,7 @@ def _script(
     return next((s for (c, v, _), s in scripts.items() if (c, v) == (case_id, converter)), None)
 
 
-def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _findings(rows: Rows) -> list[dict[str, Any]]:
     """Per converter and way of failing, what these failures have and what passes has not, clearest first.
 
     Calls that fail in other ways say nothing of this one, as most end earlier: each finding says how many
@@ -132,13 +147,14 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     passed: defaultdict[tuple[str, str], list[RecordedCall]] = defaultdict(list)
     failed: defaultdict[tuple[str, str], defaultdict[tuple[str, str, str], list[RecordedCall]]]
     failed = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        column = row["converter"], row["backend"]
-        if row["outcome"] == Outcome.PASS:
-            passed[column].append(RecordedCall(row["structure_id"], row["invocation"], False))
-        elif Outcome(row["outcome"]).is_failure and row["blame"] != SPEC:
-            way = row["outcome"], row["stage"], row["signature"]
-            failed[column][way].append(RecordedCall(row["structure_id"], row["invocation"], True))
+    names = ("converter", "backend", "outcome", "stage", "signature", "blame", "structure_id")
+    columns = zip(*(rows[name] for name in names), _of_structures(rows), strict=True)
+    for converter, backend, outcome, stage, signature, blame, structure, invocation in columns:
+        if outcome == _PASS:
+            passed[converter, backend].append(RecordedCall(structure, invocation, False))
+        elif outcome in _FAILURES and blame != SPEC:
+            failing = RecordedCall(structure, invocation, True)
+            failed[converter, backend][outcome, stage, signature].append(failing)
     by_key: dict[tuple[Any, ...], dict[str, Any]] = {}
     for (converter, backend), ways in sorted(failed.items()):
         for way, theirs in ways.items():
@@ -159,43 +175,51 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 _PLACE = ("converter", "outcome", "stage", "signature", "apart")
 
 
-def _graphs(
-    overload: str, rows: Sequence[Mapping[str, Any]], graphs: Mapping[tuple[str, str], Graph]
-) -> Iterator[dict[str, Any]]:
+def _of_structures(rows: Rows) -> list[str]:
+    """Per row an invocation of its structure, of which the others differ in the values of tensors only."""
+    first: dict[str, str] = {}
+    pairs = zip(rows["structure_id"], rows["invocation"], strict=True)
+    # A row of an old version names no structure.
+    return [first.setdefault(structure or invocation, invocation) for structure, invocation in pairs]
+
+
+def _graphs(overload: str, rows: Rows, graphs: Mapping[tuple[str, str], Graph]) -> Iterator[dict[str, Any]]:
     """Per converter, its graph, or what became of its exports."""
-    for converter in sorted({row["converter"] for row in rows}):
-        mine = {row["case_id"]: row for row in rows if row["converter"] == converter}
-        refused: defaultdict[str, int] = defaultdict(int)
-        for row in mine.values():
-            if row["stage"] == Stage.CONVERT:
-                refused[row["signature"]] += 1
+    by_converter: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for place, (case_id, converter) in enumerate(zip(rows["case_id"], rows["converter"], strict=True)):
+        by_converter[converter][case_id] = place
+    for converter, mine in sorted(by_converter.items()):
+        places = list(mine.values())
+        stages = rows["stage"][places]
+        refused = Counter(rows["signature"][places][stages == _CONVERT])
         graph = graphs.get((overload, converter))
         shown = mine.get(graph.case_id) if graph else None
         yield {
             "converter": converter,
-            "version": next((row["converter_version"] for row in mine.values()), ""),
-            "opsets": sorted({row["opset"] for row in mine.values() if row["opset"] is not None}),
+            "version": rows["converter_version"][places[0]],
+            "opsets": sorted({*rows["opset"][places]} - {None}),
             "cases": len(mine),
-            "converted": sum(row["stage"] not in (Stage.CONVERT, Stage.REFERENCE) for row in mine.values()),
+            "converted": sum(stage not in (Stage.CONVERT, Stage.REFERENCE) for stage in stages),
             "refused": sorted(refused.items(), key=lambda item: (-item[1], item[0]))[:4],
             "text": graph.text if graph else "",
             "nodes": list(graph.node_types) if graph else [],
             "case": graph.case_id if graph else "",
-            "call": call(shown["invocation"]) if shown else "",
+            "call": "" if shown is None else call(rows["invocation"][shown]),
         }
 
 
 class _Cases:
     """The cases that a page lists, each with all its rows."""
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._rows: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    def __init__(self, rows: Rows) -> None:
+        self._columns = rows
+        self._rows: defaultdict[str, list[int]] = defaultdict(list)
         self._failing: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-        for row in rows:
-            self._rows[row["case_id"]].append(row)
-            if Outcome(row["outcome"]).is_failure:
-                place = row["stage"], row["outcome"], row["signature"], row["converter"]
-                self._failing[place].append(row["case_id"])
+        names = ("case_id", "stage", "outcome", "signature", "converter")
+        for row, (case_id, *place) in enumerate(zip(*(rows[name] for name in names), strict=True)):
+            self._rows[case_id].append(row)
+            if place[1] in _FAILURES:
+                self._failing[tuple(place)].append(case_id)
         self._chosen: dict[str, None] = {}
         self.omitted = 0
 
@@ -207,7 +231,7 @@ class _Cases:
     def add_group(self, group: FailureGroup) -> None:
         """List the smallest cases that fail as the group's smallest does."""
         ids = self._failing[str(group.stage), str(group.outcome), group.signature, group.converter]
-        by_size = sorted(dict.fromkeys(ids), key=lambda i: (len(self._rows[i][0]["invocation"]), i))
+        by_size = sorted(dict.fromkeys(ids), key=lambda i: (self._length(i), i))
         room = max(0, _IN_ALL - len(self._chosen))
         for case_id in by_size[: min(_OF_A_GROUP, room)]:
             self.add(case_id)
@@ -218,25 +242,32 @@ class _Cases:
         self.omitted = len(failing - self._chosen.keys())
         return [self._case(case_id) for case_id in self._chosen]
 
+    def _length(self, case_id: str) -> int:
+        return len(self._columns["invocation"][self._rows[case_id][0]])
+
     def _case(self, case_id: str) -> dict[str, Any]:
-        rows = self._rows[case_id]
+        places = self._rows[case_id]
+        columns, first = self._columns, places[0]
         return {
             "id": case_id,
-            "dtype": rows[0]["dtype"],
-            "call": call(rows[0]["invocation"]),
+            "dtype": columns["dtype"][first],
+            "call": call(columns["invocation"][first]),
             "rows": [
                 {
-                    **{name: row[name] for name in ("converter", "backend", "stage", "outcome", "blame")},
-                    "shapes": row["shape_mode"],
-                    "message": without_escapes(row["message"])[: _WORDS // 4],
-                    "ulp": endless(row["max_ulp_error"]),
-                    "abs": endless(row["max_abs_error"]),
-                    "wrong": row["mismatched_elements"],
-                    "elements": row["total_elements"],
+                    **{name: columns[name][row] for name in _ENDED},
+                    "shapes": columns["shape_mode"][row],
+                    "message": without_escapes(columns["message"][row])[: _WORDS // 4],
+                    "ulp": endless(columns["max_ulp_error"][row]),
+                    "abs": endless(columns["max_abs_error"][row]),
+                    "wrong": columns["mismatched_elements"][row],
+                    "elements": columns["total_elements"][row],
                 }
-                for row in rows
+                for row in places
             ],
         }
+
+
+_ENDED = ("converter", "backend", "stage", "outcome", "blame")
 
 
 def _torch(invocation: str) -> str:
