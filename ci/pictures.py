@@ -60,7 +60,7 @@ def page(run: Path, to: Path) -> None:
         write_site([run], Path(directory) / "site")
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": PAGE[0], "height": PAGE[1]})
-        opened.goto((Path(directory) / "site" / "index.html").as_uri() + "#/matrix?rows=flat&sort=worst")
+        opened.goto((Path(directory) / "site" / "index.html").as_uri() + "#/matrix")
         opened.wait_for_selector("main[data-view]")
         opened.wait_for_timeout(500)
         opened.screenshot(path=to)

@@ -302,6 +302,13 @@ def test_what_a_killed_run_lacks_is_missing(tmp_path: Path) -> None:
     assert [index["evidence"][number] for number in missing] == [0, 0, 0]
 
 
+def test_a_run_that_was_killed_before_its_first_verdict_is_shown(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", [], finished=False, planned=[{"aten.celu.default": "dynamo"}])
+    site = write_site([run], tmp_path / "site")
+    assert (site.runs, site.aside) == (1, ())
+    assert site_data(tmp_path / "site", "index")["runs"][0]["missing"] == 1
+
+
 def test_shards_that_say_something_else_do_not_break_the_page(tmp_path: Path) -> None:
     whole = recorded(tmp_path / "whole", drawn(0, 3))
     for number, shards in enumerate(

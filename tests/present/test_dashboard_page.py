@@ -217,7 +217,7 @@ def test_the_matrix_has_ordinary_and_edge_cases_side_by_side_worst_first(visit: 
         for c in ("dynamo", "torchscript")
         for usual in (True, False)
     ]
-    assert heads == [f"{passed:,} of {passed + other:,}" for passed, other in sums]
+    assert heads == [f"{passed:,}/{passed + other:,}" for passed, other in sums]
     # All of it is in sight.
     assert page.evaluate(
         "[...document.querySelectorAll('.tabulator-tableholder')].every("

@@ -86,7 +86,7 @@ class CaseIndex:
         )
 
     def _parts(self, run: CodedRun, at: Numbers) -> Iterator[dict[str, Any]]:
-        ends = [*self._starts[1:], len(self._keys)]
+        ends = [*self._starts, len(self._keys)][1:]
         for chunk, (start, end) in enumerate(zip(self._starts, ends, strict=True)):
             rows = np.flatnonzero((at >= start) & (at < end))
             if not len(rows):

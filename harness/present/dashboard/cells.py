@@ -12,7 +12,7 @@ from harness.compare import Outcome
 from harness.present.dashboard.coded import Bucket, CodedRun
 from harness.record import Numbers
 
-#: How an operator, or one of its cells, stands. Only `WHOLE` is a pass.
+#: The status of an operator, or of one of its cells. Only `WHOLE` is a pass.
 WHOLE, PART, NONE, UNJUDGED, MISSING = "whole", "part", "none", "unjudged", "missing"
 STANDINGS = (WHOLE, PART, NONE, UNJUDGED, MISSING)
 
@@ -74,7 +74,7 @@ def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[st
     cell, bucket = values // sizes[2], values % sizes[2]
     flat: list[int] = []
     firsts = np.flatnonzero(np.diff(cell, prepend=-1))
-    ends = np.append(firsts[1:], len(cell))
+    ends = np.append(firsts, len(cell))[1:]
     pairs = np.column_stack([bucket, counts]).ravel().tolist()
     for first, end in zip(firsts.tolist(), ends.tolist(), strict=True):
         place = int(cell[first])

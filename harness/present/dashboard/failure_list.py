@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from harness.analyse import COLUMNS, FAILED, SPEC, FailureGroup, KnownIssue, failure_groups
 from harness.present.dashboard.built import Built
 from harness.record import read_minimal, store
@@ -24,7 +27,7 @@ def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> lis
     rows = store.read(run.directory, COLUMNS, FAILED, encoded=True)
     lost = {built.words.operators.words[operator] for operator in built.lost[number].tolist()}
     if lost:
-        rows = rows.filter([name not in lost for name in rows["overload"].to_pylist()])
+        rows = rows.filter(pc.invert(pc.is_in(rows["overload"].cast(pa.string()), pa.array(sorted(lost)))))
     return failure_groups(rows, read_minimal(run.directory), known)
 
 

@@ -1,4 +1,4 @@
-// A matrix as it was loaded, and how a cell of it stands. Only a pass is a pass; what was lost is never one.
+// A matrix as it was loaded, and the status of a cell of it. Only a pass is a pass; what was lost is never one.
 (function () {
   "use strict";
   const { words } = Conformance;
@@ -95,10 +95,12 @@
     }
   }
 
-  // How failing cases end, the worst way first.
+  // The ways in which cases fail, the worst first.
+  const WAYS = ["mismatch", "crash", "timeout", "error", "unsupported"];
+
+  // How failing cases end.
   function ends(found) {
-    return ["mismatch", "crash", "timeout", "error", "unsupported"]
-      .filter((outcome) => found.outcomes[outcome])
+    return WAYS.filter((outcome) => found.outcomes[outcome])
       .map((outcome) => `${words.number(found.outcomes[outcome])} ${outcome}`)
       .join(", ");
   }
@@ -112,5 +114,5 @@
   };
   const GLYPHS = { whole: "✓", part: "◐", none: "✕", unjudged: "◇", missing: "?" };
 
-  Conformance.cells = { decode, key, tally, standing, text, shade, sentence, ends, NAMES, GLYPHS };
+  Conformance.cells = { decode, key, tally, standing, text, shade, sentence, ends, WAYS, NAMES, GLYPHS };
 })();

@@ -175,21 +175,29 @@
     return failing.length > 0 && failing.every(([bucket]) => rows.index.buckets[bucket][0] === "unsupported");
   }
 
-  // Worst first: what fails most of its ordinary cases, then of all; what is missing before what passes.
+  // Worst first: what fails most of its ordinary cases, then of all, then in the worse ways; what is missing comes
+  // before all.
   function badness(rows, operators, columns, use) {
     const failing = function (which) {
       const found = columns.map((column) => rows.sum(operators, { column, dtype: "", use: which }));
       const counted = found.filter((cell) => cell && cell !== "missing");
-      const failures = counted.reduce((sum, cell) => sum + cell.failures, 0);
-      return { failures, share: failures / Math.max(1, sum(counted)), lost: found.includes("missing") };
+      const failures = total(counted, (cell) => cell.failures);
+      const share =
+        failures /
+        Math.max(
+          1,
+          total(counted, (cell) => cell.total),
+        );
+      return { counted, failures, share, lost: found.includes("missing") };
     };
     const all = failing(use);
-    if (all.lost) return { shares: [-1.5, -1.5, 0], number: 0 };
+    if (all.lost) return { order: [-1.5], number: 0 };
     const usual = use ? all : failing("ordinary");
-    return { shares: [-usual.share, -all.share, -all.failures], number: -all.failures };
+    const ways = cells.WAYS.map((way) => -total(all.counted, (cell) => cell.outcomes[way] || 0));
+    return { order: [-usual.share, -all.share, ...ways], number: -all.failures };
   }
 
-  const sum = (counted) => counted.reduce((total, cell) => total + cell.total, 0);
+  const total = (counted, number) => counted.reduce((sum, cell) => sum + number(cell), 0);
 
   function compareBy(rows, groups, want) {
     const { index } = rows;
@@ -210,8 +218,9 @@
     const bad = (row) => of(row, (operators) => badness(rows, operators, columns, want.use));
     if (want.sort === "failures") return (a, b) => bad(a).number - bad(b).number || byName(a, b);
     return function (a, b) {
-      const [x, y] = [bad(a).shares, bad(b).shares];
-      return x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || byName(a, b);
+      const [x, y] = [bad(a).order, bad(b).order];
+      const at = x.findIndex((value, i) => value !== (y[i] ?? 0));
+      return at < 0 ? byName(a, b) : x[at] - (y[at] ?? 0);
     };
   }
 

@@ -1,4 +1,4 @@
-// Parts of an operator's page: how it stands, what converters make of it, when it fails, how it went, its cases.
+// Parts of an operator's page: its status, what converters emit, when it fails, its history, its cases.
 (function () {
   "use strict";
   const { el, words, cells, controls, charts, grid } = Conformance;

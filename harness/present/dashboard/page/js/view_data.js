@@ -4,7 +4,10 @@
   const { el, words, controls, address } = Conformance;
   const FILES = [
     ["overview", "Operators by status, per run, converter and backend"],
-    ["matrix", "Cases by operator, column, dtype, outcome, stage and blame, of the run that is shown first"],
+    [
+      "matrix",
+      "Cases by operator, column, dtype, outcome, stage, blame and whether they are ordinary, of the run that is shown first",
+    ],
     ["failures", "Distinct failures of the run that is shown first"],
     ["tolerances", "Errors in ULP and the tolerances that cover them, of the run that is shown first"],
     ["changes", "Cases that changed to that run from the one that it is compared with"],

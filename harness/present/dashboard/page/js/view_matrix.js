@@ -90,11 +90,13 @@
       if (this.table) this.table.destroy();
       const narrow = window.innerWidth < 720;
       const leaves = this.groups.flatMap((group) => group.leaves);
-      const wide = (leaf) => (leaf.dtype === "" && !narrow ? 40 : 0);
       const first = narrow ? 136 : 250;
       // As wide as there is room, within what reads well.
-      const left = this.box.clientWidth - first - 18 - leaves.reduce((sum, leaf) => sum + wide(leaf), 0);
-      const width = Math.round(Math.max(60, Math.min(84, left / leaves.length)));
+      const room = this.box.clientWidth - first - 18;
+      const more = narrow ? 0 : Math.round(Math.max(18, Math.min(40, room / leaves.length - 60)));
+      const wide = (leaf) => (leaf.dtype === "" ? more : 0);
+      const left = room - leaves.reduce((sum, leaf) => sum + wide(leaf), 0);
+      const width = Math.floor(Math.max(60, Math.min(84, left / leaves.length)));
       this.heads = new Map();
       const groups = this.groups.map((group) =>
         grid.group(
@@ -164,7 +166,7 @@
         const there = found && found !== "missing";
         share.textContent = there ? words.percent(found.passes, found.total) : "–";
         of.textContent =
-          there && leaf.dtype === "" ? `${words.number(found.passes)} of ${words.number(found.total)}` : "";
+          there && leaf.dtype === "" ? `${words.number(found.passes)}/${words.number(found.total)}` : "";
       }
     }
 

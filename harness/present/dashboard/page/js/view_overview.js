@@ -12,7 +12,7 @@
         el(
           "div.stack",
           head(index, shown),
-          el("div.columns", standing(index, run), moved(index, run)),
+          el(index.moved ? "div.columns" : "div.stack", standing(index, run), moved(index, run)),
           el("div.columns", failures(index, true), failures(index, false)),
           index.trend.length > 1 ? trend(index) : null,
           families(index),
@@ -144,6 +144,7 @@
         bars,
         "Bars: operators of which all, some or no cases pass. The table above has the numbers.",
         open,
+        bars.length > 8,
       ),
       el("p.small.quiet", ORDINARY, " ", EDGE),
     );
@@ -230,8 +231,8 @@
       values: alike.map(function (run) {
         const at = run.columns.indexOf(column);
         if (at < 0) return null;
-        const counts = run.standings[at];
-        const total = sum(counts.slice(0, 5));
+        const counts = run.standings[at].slice(7, 12);
+        const total = sum(counts);
         return total ? Number(((100 * counts[0]) / total).toFixed(2)) : null;
       }),
     }));
@@ -242,13 +243,13 @@
     const others = index.runs.length - alike.length;
     return section(
       "trend",
-      "Operators whose cases all pass, run by run",
+      "Operators whose ordinary cases all pass, run by run",
       null,
       charts.trend(
         alike.map((run) => words.when(run.started)),
         series,
         marks,
-        "Lines: share of operators whose cases all pass, per run. The download has the numbers.",
+        "Lines: share of operators whose ordinary cases all pass, per run. The download has the numbers.",
         "%",
         open,
       ),
