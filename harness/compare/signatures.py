@@ -157,7 +157,8 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )  # fmt: skip
 
 
-# The cases of a structure, and many others, fail in the same words, and more than one asks for their signature.
+# The cases of a structure, and many others, fail in the same words, and more than one asks for their
+# signature.
 @lru_cache(maxsize=512)
 def normalise(message: str) -> str:
     """The signature of a failure message, on one line of at most `LIMIT` characters.
