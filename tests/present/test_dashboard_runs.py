@@ -179,7 +179,7 @@ def test_a_small_run_is_not_the_headline_and_what_it_was_not_asked_for_is_not_go
     expect(moved).to_contain_text("40 cases not requested in one of the two runs")
     assert "gone" not in moved.inner_text()
     page = visit.open("#/compare?a=second&b=small")
-    tiles = dict(reversed(tile.split("\n")) for tile in page.locator(".figure").all_inner_texts())
+    tiles = {name: n for n, name in (tile.split("\n") for tile in page.locator(".figure").all_inner_texts())}
     assert tiles["gone"] == "0"
     assert tiles["not requested"] == str(2 * len(OPERATORS) * CASES - CASES)
     expect(page.locator(".notice")).to_contain_text("Only cases that both were asked for are compared.")
@@ -220,6 +220,30 @@ def test_the_chosen_run_is_the_one_of_every_view(browser: Browser, sites: RunSit
             page.get_by_role("link", name="Matrix", exact=True).click()
             expect(page.get_by_label("Run", exact=True)).to_have_value(run)
             page.close()
+
+
+def test_an_operator_has_the_evidence_of_the_chosen_run_where_it_ended_otherwise(
+    browser: Browser, sites: RunSites, tmp_path: Path
+) -> None:
+    """abs fails in the older run only, and celu in the same way in both."""
+    with visiting(browser, sites.whole) as visit:
+        page = visit.open("#/operator/aten.abs.default?run=first")
+        expect(page.locator("details.card[id^=case-]")).to_contain_text("blame: converter")
+        expect(page.locator("details.card[id^=case-]")).to_contain_text("results/first")
+        page = visit.open("#/operator/aten.abs.default")
+        expect(page.locator("main")).to_contain_text("No case of this operator failed")
+        page = visit.open("#/operator/aten.celu.default?run=first")
+        expect(page.locator("details.card[id^=case-]").first).to_contain_text("mismatch")
+        assert page.locator(".notice").count() == 0
+    # Of a run that differs in most of its cases there are no pages, and the page says so.
+    other = Recorded(1, {(name, c): (CASES, "backend") for name in OPERATORS for c in CONVERTERS})
+    second = sites.all.parent / "second"
+    write_site([other.write(tmp_path / "other"), second], tmp_path / "site")
+    with visiting(browser, tmp_path / "site") as visit:
+        page = visit.open("#/operator/aten.abs.default?run=other")
+        expect(page.locator(".notice")).to_contain_text("the site has the status of this operator alone")
+        expect(page.locator(".notice")).to_contain_text("are from the run 2026-01-02 03:00 · second")
+        expect(page.locator("table.standing")).to_contain_text(f"0/{CASES}")
 
 
 def test_a_run_that_is_not_here_is_said_to_be_missing(visit: Visit) -> None:

@@ -14,12 +14,10 @@ from harness.core import ALL
 from harness.gate import Changes, RunRequest, compare_cases
 from harness.present.dashboard.cells import ColumnCounts, Tallies, column_counts, ordinary_tallies, tallies
 from harness.present.dashboard.coded import CodedRun, Words
+from harness.present.dashboard.evidence_choice import EvidenceChoice, choose_evidence
 from harness.present.dashboard.run_choice import asked_for, earlier_run, first_shown
 from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, gather
 from harness.record import Numbers, ResultsError
-
-#: Rows of runs that have evidence of their own beside the run that is shown first, for each row of that.
-_BESIDE = 0.25
 
 
 @dataclass(frozen=True)
@@ -119,31 +117,9 @@ class Built:
         )
 
     @cached_property
-    def evidence_of(self) -> dict[int, int]:
-        """Operator's number → the run of which its page has evidence: `shown`, or the newest that has it."""
-        found: dict[int, int] = {}
-        first = [] if self.shown < 0 else [self.shown]
-        for number in [*range(len(self.coded)), *first]:
-            found.update(dict.fromkeys(np.unique(self.coded[number].operator).tolist(), number))
-        return found
-
-    @property
-    def with_evidence(self) -> set[int]:
-        """Runs of which some operator's page shows the evidence."""
-        return {*self.evidence_of.values(), *self.with_own_evidence}
-
-    @cached_property
-    def with_own_evidence(self) -> list[int]:
-        """Small runs beside `shown`, the newest first, of which operators have a page of their own.
-
-        A site with many runs does not become much larger by them.
-        """
-        found, room = [], len(self.coded[self.shown]) * _BESIDE if self.coded else 0
-        for number in reversed(range(len(self.coded))):
-            if number != self.shown and 0 < len(self.coded[number]) <= room:
-                room -= len(self.coded[number])
-                found.append(number)
-        return found
+    def evidence(self) -> EvidenceChoice:
+        """The runs of which the pages of operators show the evidence."""
+        return choose_evidence(self.coded, self.shown)
 
     def columns_of(self, run: int) -> list[int]:
         """Numbers of the columns that a run has, by name."""

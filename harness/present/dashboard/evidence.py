@@ -43,7 +43,7 @@ def operator_files(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name of the file, what an operator's page shows), run by run.
 
-    An operator's place is the name; before it stands the number of a run that has evidence of its own.
+    An operator's place is the name; before it stands the number of a run with a page of its own.
 
     Args:
         tolerances: By run.
@@ -60,17 +60,17 @@ def operator_files(
 
     words = built.words.operators.words
     by_run: defaultdict[int, list[str]] = defaultdict(list)
-    for number, run in built.evidence_of.items():
+    for number, run in built.evidence.of.items():
         by_run[run].append(words[number])
     for run, names in sorted(by_run.items()):
         wanted = _linked(built, run, tolerances[run])
         for name, data in _of_run(built.runs[run], names, known, wanted):
             yield str(place[name]), page(run, name, data)
-    for run in built.with_own_evidence:
-        others = {words[number] for number in np.unique(built.coded[run].operator).tolist()}
-        wanted = _linked(built, run, tolerances[run])
-        for name, data in _of_run(built.runs[run], sorted(others - {*by_run[run]}), known, wanted):
-            yield f"{run}-{place[name]}", page(run, name, data)
+    for run, others in built.evidence.own.items():
+        if others:
+            wanted = _linked(built, run, tolerances[run])
+            for name, data in _of_run(built.runs[run], [words[number] for number in others], known, wanted):
+                yield f"{run}-{place[name]}", page(run, name, data)
     for name in set(built.names) - {name for names in by_run.values() for name in names}:
         # Every run that should have it has lost it.
         yield str(place[name]), page(-1, name, _NOTHING)

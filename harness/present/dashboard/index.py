@@ -36,7 +36,6 @@ def index_data(built: Built) -> dict[str, Any]:
         "buckets": [[b.outcome, b.stage, b.blame, int(b.fails), int(b.ordinary)] for b in words.buckets],
         # Per operator, the run that its page shows the evidence of; −1 for none.
         "evidence": _evidence(built),
-        "evidenceToo": built.with_own_evidence,
         "differences": differences(built.requests),
     }
 
@@ -78,7 +77,7 @@ def _indexed(words: list[str]) -> dict[str, Any]:
 
 def _evidence(built: Built) -> list[int]:
     found = [-1] * len(built.names)
-    for number, run in built.evidence_of.items():
+    for number, run in built.evidence.of.items():
         found[built.rank[number]] = run
     return found
 

@@ -49,7 +49,7 @@ def write_findings(
         write_script(place, f"tolerances/{number}", tolerance_data(built, number, found.tolerances))
         write_script(place, f"failures/{number}", list(map(listed, found.failures)))
         write_script(place, f"overview/{number}", _overview(built, number, found.failures))
-        if number in built.with_evidence:
+        if number in built.evidence.runs:
             kept[number] = found
     return kept
 
@@ -97,7 +97,11 @@ def write_cases(place: Path, built: Built) -> None:
     ends = []
     for number, run in enumerate(built.coded):
         missing = built.rank[built.lost[number]].tolist() if len(built.lost[number]) else []
-        write_script(place, f"matrix/{number}", matrix_data(run, built.rank, missing))
+        pages = {
+            "own": built.rank[built.evidence.own[number]].tolist(),
+            "unlike": built.rank[built.evidence.unlike[number]].tolist(),
+        }
+        write_script(place, f"matrix/{number}", {**matrix_data(run, built.rank, missing), **pages})
         flaky = sorted({case_id for case_id, *_ in built.runs[number].flaky})
         ends.append({**cases.add(run, built.rank), "flaky": flaky, "missing": missing})
     for number, theirs in enumerate(ends):

@@ -27,14 +27,14 @@
       if (operator < 0) return unknown(main, index, name);
       const matrix = await load.get(`matrix/${run}`);
       const { rows: there, missing } = cells.decode(matrix);
-      const own =
-        there.has(operator) && index.evidenceToo.includes(run) && index.evidence[operator] !== run;
-      const data = await load.get(`operator/${own ? `${run}-` : ""}${operator}`);
+      const data = await load.get(`operator/${matrix.own.includes(operator) ? `${run}-` : ""}${operator}`);
       // A run of other operators says nothing of this one; one that has lost it does.
       const of = there.has(operator) || missing.has(operator) || data.run < 0 ? run : data.run;
       const shown = of === run ? matrix : await load.get(`matrix/${of}`);
       const rows = new matrixRows.Rows(index, cells.decode(shown));
-      const page = { index, asked: run, run: of, operator, name, data, rows };
+      // Where no case ended otherwise, the evidence of another run is that of this one as well.
+      const same = of === run && there.has(operator) && !matrix.unlike.includes(operator);
+      const page = { index, asked: run, run: of, same, operator, name, data, rows };
       const spot = el("div");
       const standing = el("div");
       main.append(el("div.stack", head(page), standing, spot, ...sections(page)));
@@ -62,7 +62,7 @@
     return {};
   }
 
-  function head({ index, asked, run, operator, name, data, rows }) {
+  function head({ index, asked, run, same, operator, name, data, rows }) {
     const evidence = data.run >= 0 ? index.runs[data.run] : null;
     const lacks =
       run !== asked
@@ -98,7 +98,7 @@
       ),
       data.schema ? el("p.mono.quiet", data.schema) : null,
       evidence &&
-        data.run !== asked &&
+        !same &&
         el("p.notice", lacks, "Failures, cases and graphs are from the run ", runs.title(index, data.run), "."),
       evidence ? null : el("p.notice", "No run here has verdicts of this operator."),
     );
