@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -116,23 +115,15 @@ def captured_directly(request: ExportRequest) -> torch.export.ExportedProgram | 
         return None
 
 
-def failure_kind(request: ExportRequest) -> tuple[object, ...] | None:
-    """What tells the failure of a call without values from others; None where no single call fails.
-
-    Calls of an operator with the same arguments given, which fail in the same words but for numbers, are of
-    one kind.
-    """
+def failing_call(request: ExportRequest) -> tuple[BoundCall, BaseException] | None:
+    """The only call of a request and what it raises without values; None where no single call fails."""
     if not isinstance(request.program, OperatorCalls) or len(request.program.calls) != 1:
         return None
     if not can_be_direct(request):
         return None
     with quiet():
         error = CapturedCalls(request).failure()
-    if error is not None:
-        call = request.program.calls[0].call
-        given = len(call.positional), tuple(name for name, _ in call.keywords)
-        return str(call.target), given, type(error), re.sub(r"[\d.]+", "0", str(error))
-    return None
+    return (request.program.calls[0].call, error) if error is not None else None
 
 
 def can_be_direct(request: ExportRequest) -> bool:
@@ -210,9 +201,13 @@ class CapturedCalls:
             return reason.__cause__
         return None
 
+    def call(self, index: int) -> BoundCall:
+        """One of the calls as it was requested."""
+        return self._calls[index][0]
+
     def is_rewritten(self, index: int) -> bool:
         """Whether capturing rewrites one of the calls, as far as its operator tells."""
-        return _is_rewritten(self._calls[index][0].target)
+        return _is_rewritten(self.call(index).target)
 
     def _parts_of(self, index: int) -> _Parts:
         call, place = self._calls[index]

@@ -22,7 +22,7 @@ from harness.convert.dispatched_arguments import NotDirect, ValuesDecide
 from harness.convert.exported_graph import ancestors, assemble_program
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import quiet
-from harness.core import with_causes
+from harness.core import BoundCall, with_causes
 
 #: How the exporter and PyTorch's interpreter name the node at which they failed.
 _FAILED_NODE = re.compile(r"(?:Error when translating node|While executing) %([\w.]+)")
@@ -39,6 +39,9 @@ class Exporting(Protocol):
     ) -> onnx.ModelProto:
         """The model of a program, which is decomposed first unless it has been, with names for its inputs
         and outputs."""
+
+    def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
+        """What the exporter fails with for a call that raises `error` without values, where that is known."""
 
     def decompose(self, program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
         """What is translated of a program, and the operator without a conversion that each of its results
@@ -74,8 +77,9 @@ class PartialExport:
         """What becomes of the calls."""
         direct: list[int] = []
         traced: list[int] = []
-        failing: list[int] = []
+        failing: dict[int, BaseException] = {}
         deciding: list[int] = []
+        alone: list[int] = []
         with quiet():
             rewritten = [i for i in range(len(self._captured)) if self._captured.is_rewritten(i)]
             if rewritten:
@@ -88,14 +92,23 @@ class PartialExport:
                 except ValuesDecide:
                     deciding.append(index)
                 except NotDirect as reason:
-                    (failing if reason.__cause__ is not None else traced).append(index)
+                    if reason.__cause__ is not None:
+                        failing[index] = reason.__cause__
+                    else:
+                        traced.append(index)
                 else:
                     direct.append(index)
             if deciding:
                 self._begin(deciding)
-                (failing if self._captured.values_fail(deciding) else traced).extend(deciding)
+                if self._captured.values_fail(deciding):
+                    alone = deciding
+                else:
+                    traced += deciding
         yield from self._decomposed(direct)
-        yield from (PartialResult(calls=(index,)) for index in failing)
+        for index, error in failing.items():
+            known = self._exporting.known_failure(self._captured.call(index), error)
+            yield PartialResult(calls=(index,), failure=known)
+        yield from (PartialResult(calls=(index,)) for index in alone)
         if traced:
             yield PartialResult(calls=tuple(traced))
 

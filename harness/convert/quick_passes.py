@@ -25,7 +25,25 @@ def quick_passes() -> dict[str, Any]:
         "try_rule": _rule_tried,
         "match_pattern": _pattern_matched,
         "op_signature": classmethod(_signature_kept),
+        "recompile": _compiled_when_run,
     }
+
+
+def _compiled_when_run(module: Any) -> None:
+    """Write the Python code of a graph when the module is called, which few modules of an export are.
+
+    PyTorch has modules that do this, and makes them where its compiler asks for them only.
+    """
+    codegen = module.graph._codegen
+    if hasattr(codegen, "pytree_info"):
+        module._in_spec, module._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
+    kind = type(module)
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        replaceable("recompile").original(self)
+        return kind.forward(self, *args, **kwargs)
+
+    kind.forward = forward
 
 
 _signatures: dict[tuple[str, str, int], Any] = {}

@@ -150,6 +150,7 @@ PARTS = {
         "_split_decomp_table_to_cia_and_python_decomp",
         "(decomp_table)",
     ),
+    "recompile": PrivatePart("torch.fx.graph_module", "GraphModule.recompile", "(self)"),
     "functional_mode": PrivatePart(
         "torch._subclasses.functional_tensor",
         "FunctionalTensorMode",

@@ -18,14 +18,16 @@ from harness.convert.converter import (
     UnsupportedOperator,
     register,
 )
-from harness.convert.direct_program import can_be_direct, captured_directly, failure_kind
+from harness.convert.direct_program import can_be_direct, captured_directly, failing_call
 from harness.convert.exporter_check import exporter_check, exporter_notes, kept
 from harness.convert.kept_constants import OnlyDecomposed
+from harness.convert.known_failures import KnownFailures
 from harness.convert.partial_export import PartialExport
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import part, quiet, torchlib_functions
 from harness.core import (
+    BoundCall,
     ExportSnippet,
     ExportWanted,
     Unavailable,
@@ -53,8 +55,7 @@ class DynamoConverter:
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
         self._optimize = True
-        #: Kinds of failures in which PyTorch's second way of capturing a program has failed like its first.
-        self._hopeless: set[object] = set()
+        self._failures = KnownFailures()
 
     def unoptimised(self) -> DynamoConverter:
         """See `harness.convert.converter.HasUnoptimised`."""
@@ -75,8 +76,10 @@ class DynamoConverter:
         """
         if self._book:
             self._book.start()
-        kind = None if self._public_api or request.tentative else failure_kind(request)
-        fallbacks = not request.tentative and kind not in self._hopeless
+        failing = None if self._public_api or request.tentative else failing_call(request)
+        if failing is not None and (known := self._failures.failure(*failing)) is not None:
+            raise known
+        fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
         constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks)
         with constants as export, quiet():
             captured = captured_directly(request) if export is not None else None
@@ -90,8 +93,8 @@ class DynamoConverter:
                     dynamic_shapes=request.dynamic_shapes,
                 )
             except Exception as error:
-                if kind is not None and isinstance(error, part("not_captured")):
-                    self._hopeless.add(kind)
+                if failing is not None and fallbacks and isinstance(error, part("not_captured")):
+                    self._failures.learn(*failing, error)
                 if exporter_check().lacks_conversion(error):
                     missing = export.missing_functions(request.output_names) if export is not None else {}
                     raise UnsupportedOperator(str(error), missing) from error
@@ -105,7 +108,7 @@ class DynamoConverter:
         known = not (self._public_api or self._book or exporter_check().differences)
         if not known or not can_be_direct(request):
             return None
-        return PartialExport(request, _Steps(self._export, request.opset), begin).run()
+        return PartialExport(request, _Steps(self._export, request.opset, self._failures), begin).run()
 
     def _export(
         self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **more: Any
@@ -131,6 +134,10 @@ class _Steps:
 
     call: Callable[..., torch.onnx.ONNXProgram]
     opset: int | None
+    failures: KnownFailures
+
+    def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
+        return self.failures.failure(call, error)
 
     def export(
         self,
