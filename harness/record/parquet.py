@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs
 import pyarrow.parquet as pq
 
 from harness.record.layout import MERGED_DIRECTORY, PARTS_DIRECTORY, ResultsError, reason, replacing
@@ -20,6 +21,9 @@ IDENTIFYING = ("run_id", "case_id", "overload", "converter", "backend", "stage",
 ROW_GROUP = 10_000
 
 _CHECKED = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+#: What stands before the checksum in a file's metadata: a CRC-32, 8 hexadecimal digits.
+_SEAL = b"CRC-32 of the file with zeros for these digits: "
+_DIGITS = 8
 #: By whether columns whose words repeat come as dictionaries.
 _FORMATS = {
     False: ds.ParquetFileFormat(default_fragment_scan_options=_CHECKED),
@@ -28,17 +32,48 @@ _FORMATS = {
         default_fragment_scan_options=_CHECKED,
     ),
 }
-_FILES = pyarrow.fs.LocalFileSystem()
 _WORDS = pa.dictionary(pa.int32(), pa.string())
 #: What Arrow raises where bytes are not what was written.
 _DAMAGE = (OSError, ValueError, pa.ArrowException)
 
 
-def open_writer(path: Path) -> pq.ParquetWriter:
-    """A writer of record rows; checksums let a reader tell damage from data."""
-    return pq.ParquetWriter(
+@contextmanager
+def open_writer(path: Path) -> Iterator[pq.ParquetWriter]:
+    """A writer of record rows; checksums of pages and of the file let a reader tell damage from data."""
+    with pq.ParquetWriter(
         path, SCHEMA, compression="zstd", use_dictionary=DICTIONARY_COLUMNS, write_page_checksum=True
-    )
+    ) as writer:
+        yield writer
+        writer.add_key_value_metadata({"checksum": _SEAL.decode() + "0" * _DIGITS})
+    with path.open("r+b") as file:
+        content = file.read()
+        place, checksum = _sealed(content)
+        file.seek(place)
+        file.write(checksum)
+
+
+def _sealed(content: bytes) -> tuple[int, bytes]:
+    """Where a file's checksum stands, 0 for one of an earlier version, and what it must be."""
+    place = content.rfind(_SEAL) + len(_SEAL)
+    if place < len(_SEAL):
+        return 0, b""
+    view = memoryview(content)
+    checksum = zlib.crc32(view[:place])
+    checksum = zlib.crc32(view[place + _DIGITS :], zlib.crc32(b"0" * _DIGITS, checksum))
+    return place, f"{checksum:0{_DIGITS}x}".encode()
+
+
+def _whole(path: Path) -> bytes:
+    """A file's bytes, all of which are looked at: what is wrong in a column may concern who reads another.
+
+    Raises:
+        ValueError: they are not what was written.
+    """
+    content = path.read_bytes()
+    place, checksum = _sealed(content)
+    if content[place : place + len(checksum)] != checksum:
+        raise ValueError("its bytes are not those that were written")
+    return content
 
 
 def read(
@@ -71,8 +106,8 @@ def pieces(
     """
     wanted = schema_of(columns, encoded)
     try:
-        fragment = _FORMATS[encoded].make_fragment(str(path), filesystem=_FILES)
-        schema = fragment.physical_schema
+        fragment = _FORMATS[encoded].make_fragment(pa.py_buffer(_whole(path)))
+        schema = fragment.physical_schema.remove_metadata()
         _require_record(path, schema.names)
         # A part is small, and so are numbers: threads would cost more than they give.
         threads = path.parent.name != PARTS_DIRECTORY and not encoded
@@ -112,7 +147,8 @@ def tables(paths: Iterable[Path]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     for path in paths:
         try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            content = pa.BufferReader(_whole(path))
+            with pq.ParquetFile(content, page_checksum_verification=True) as file:
                 _require_record(path, file.schema_arrow.names)
                 for batch in file.iter_batches(ROW_GROUP):
                     table = pa.Table.from_batches([batch])

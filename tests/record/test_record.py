@@ -20,8 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from harness_runs import row_of
 
+from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.record import layout, store
@@ -341,3 +343,40 @@ def test_memory_stays_modest_over_many_rows(tmp_path: Path, info: RunInfo) -> No
     assert psutil.Process().memory_info().rss - before < 100 * 2**20
     assert pq.ParquetFile(tmp_path / "verdicts.parquet").metadata.num_rows == 20_000
     assert sum(1 for _ in store.verdicts(tmp_path, pc.field("case_id") < f"{10:012x}")) == 10
+
+
+def _bent(path: Path, column: str) -> None:
+    """Flip a byte of a column, and nothing of the others."""
+    content = bytearray(path.read_bytes())
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    [chunk] = [
+        found for found in map(group.column, range(group.num_columns)) if found.path_in_schema == column
+    ]
+    content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("words", [("failures",), ("tolerance",), ("catalogue",), ("summary",)], ids=" ".join)
+def test_damage_in_any_column_is_told(words: tuple[str, ...], tmp_path: Path, info: RunInfo) -> None:
+    written(tmp_path, info)
+    store.finish(tmp_path)
+    file = tmp_path / "verdicts.parquet"
+    command = [*words, str(tmp_path)]
+    assert CliRunner().invoke(conformance, command).exit_code == 0
+    # None of the commands reads it.
+    _bent(file, "run_ms")
+    done = CliRunner().invoke(conformance, command)
+    assert done.exit_code == 2
+    assert done.output == (
+        f"Error: {file} is damaged (its bytes are not those that were written); "
+        "restore it from a copy or run again into another directory\n"
+    )
+
+
+def test_a_file_of_an_earlier_version_has_no_checksum(tmp_path: Path, info: RunInfo) -> None:
+    written(tmp_path, info)
+    store.finish(tmp_path)
+    file = tmp_path / "verdicts.parquet"
+    rows = pq.read_table(file)
+    pq.write_table(rows.replace_schema_metadata(), file)
+    assert store.read(tmp_path).num_rows == rows.num_rows
