@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness_runs import METADATA, PLUGINS, command, environment, output, rows
+from harness_runs import METADATA, PLUGINS, ROOT, command, environment, output, rows, shared
+from harness_sessions import Sessions
 
+from harness.convert.exporter_check import exporter_check, kept
+from harness.convert.kept_constants import KeptExport
+from harness.core import IsolatedCalls
 from harness.record.run_info import read_run_info
 
 pytestmark = pytest.mark.slowest(4)
@@ -19,18 +23,11 @@ CHANGED = PLUGINS / "changed_pytorch"
 OPERATORS = ("aten.relu.default", "aten.hardshrink.default", "aten.special_zeta.default")
 
 
-def start(words: list[str], change: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with PyTorch changed as `sitecustomize.CHANGES` says."""
-    variables = environment(METADATA, CHANGED_PYTORCH=change)
-    variables["PYTHONPATH"] = f"{CHANGED}:{variables['PYTHONPATH']}"
-    return subprocess.run(words, env=variables, capture_output=True, text=True, timeout=600, check=False)
-
-
-def run(directory: Path, *options: str, change: str = "") -> subprocess.CompletedProcess[str]:
+def run(process: Sessions, directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """A small run."""
     operators = [word for name in OPERATORS for word in ("--op", name)]
     few = ("--examples", "3", "--values", "2", "--shrink", "0", "--results-dir", str(directory))
-    return start(command(*operators, *few, *options), change)
+    return process.run("pytest", command(*operators, *few, *options)[3:], ROOT, 600)
 
 
 def verdicts(directory: Path) -> list[dict[str, Any]]:
@@ -42,7 +39,7 @@ def verdicts(directory: Path) -> list[dict[str, Any]]:
 def public(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What the plain public call of the PyTorch that is installed gives."""
     directory = tmp_path_factory.mktemp("public") / "run"
-    done = run(directory, "--public-api")
+    done = run(shared(), directory, "--public-api")
     assert "differs from what the harness knows" not in done.stdout, output(done)
     assert read_run_info(directory).notes == ()
     found = verdicts(directory)
@@ -50,45 +47,62 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("missing name", "_decomp.create_onnx_friendly_decomposition_table is missing"),
-        (
-            "other signature",
-            "decompose_with_registry takes (registry, exported_program), not (exported_program, registry)",
-        ),
-        ("renamed error", "_errors.DispatchError is missing; NoConversionError is raised in place of"),
-        ("other graph", "aten.relu.default gets another graph with kept constants"),
-    ],
-)
+#: Change → what is said of it.
+SAID = {
+    "missing name": "_decomp.create_onnx_friendly_decomposition_table is missing",
+    "other signature": (
+        "decompose_with_registry takes (registry, exported_program), not (exported_program, registry)"
+    ),
+    "renamed error": "_errors.DispatchError is missing; NoConversionError is raised in place of",
+    "other graph": "aten.relu.default gets another graph with kept constants",
+}
+
+
+@pytest.fixture(scope="module", params=SAID)
+def change(request: pytest.FixtureRequest) -> str:
+    """What `sitecustomize.CHANGES` does to PyTorch."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def changed(change: str) -> Iterator[Sessions]:
+    """A process with a PyTorch that is changed in this way."""
+    variables = environment(METADATA, CHANGED_PYTORCH=change)
+    variables["PYTHONPATH"] = f"{CHANGED}:{variables['PYTHONPATH']}"
+    process = Sessions(variables)
+    yield process
+    process.close()
+
+
 def test_a_changed_exporter_is_said_once_and_changes_no_verdict(
-    change: str, words: str, public: list[dict[str, Any]], tmp_path: Path
+    change: str, changed: Sessions, public: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    done = run(tmp_path / "run", change=change)
+    done = run(changed, tmp_path / "run")
     said = [line for line in done.stdout.splitlines() if "differs from what the harness knows" in line]
     assert len(said) == 1, output(done)
-    assert words in said[0]
+    assert SAID[change] in said[0]
     (note,) = read_run_info(tmp_path / "run").notes
-    assert words in note
+    assert SAID[change] in note
     assert verdicts(tmp_path / "run") == public, output(done)
 
 
-def test_explain_says_what_it_cannot_find_out() -> None:
+@pytest.mark.parametrize("change", ["missing name"], indirect=True)
+def test_explain_says_what_it_cannot_find_out(changed: Sessions) -> None:
     words = ["explain", "hardshrink", "--examples", "1", "--converter", "dynamo", "--backend", "ort-cpu"]
-    done = start([sys.executable, "-m", "harness.app.cli", *words], "missing name")
+    done = changed.run("conformance", words, ROOT, 600)
     assert done.returncode == 0, output(done)
     said = " ".join(done.stdout.split())
     assert "could not be taken apart: torch.onnx._internal.exporter._decomp" in said
     assert "1 pass" in said
 
 
+def uses_kept_constants() -> bool:
+    with kept() as export:
+        return isinstance(export, KeptExport)
+
+
 def test_kept_constants_are_used_where_nothing_is_changed() -> None:
-    code = (
-        "from harness.convert.exporter_check import exporter_check, kept\n"
-        "from harness.convert.kept_constants import KeptExport\n"
-        "assert exporter_check().differences == (), exporter_check()\n"
-        "with kept() as export:\n"
-        "    assert isinstance(export, KeptExport)"
-    )
-    subprocess.run([sys.executable, "-c", code], env=environment(METADATA), check=True, timeout=600)
+    with IsolatedCalls(fork=True) as calls:
+        assert calls.call(exporter_check).differences == ()
+        assert calls.call(uses_kept_constants)

@@ -65,9 +65,7 @@ def run_harness(
 
 def shared(metadata: Path = METADATA) -> Sessions:
     """The process that runs sessions and commands with the plug-ins that `metadata` announces."""
-    # PYTEST_CURRENT_TEST names another test each time.
-    same = {name: word for name, word in environment(metadata).items() if not name.startswith("PYTEST_")}
-    return sessions(same)
+    return sessions(environment(metadata))
 
 
 def output(done: subprocess.CompletedProcess[str]) -> str:

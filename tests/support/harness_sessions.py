@@ -84,7 +84,7 @@ class Sessions:
     """A process that runs sessions and commands; it starts with the first, and again where one ends it."""
 
     def __init__(self, environment: dict[str, str], program: str = _IN_TURN) -> None:
-        self._environment, self._program = environment, program
+        self._environment, self._program = _without_test(environment), program
         self._process: subprocess.Popen[str] | None = None
 
     def run(
@@ -133,13 +133,18 @@ class Sessions:
             self._process = None
 
 
+def _without_test(environment: dict[str, str]) -> dict[str, str]:
+    """Without what names the test that runs now."""
+    return {name: word for name, word in environment.items() if not name.startswith("PYTEST_")}
+
+
 #: The one that was used last comes last.
 _SESSIONS: dict[str, Sessions] = {}
 
 
 def sessions(environment: dict[str, str]) -> Sessions:
     """Those of this environment, one process for all tests that this one runs."""
-    key = json.dumps(sorted(environment.items()))
+    key = json.dumps(sorted(_without_test(environment).items()))
     found = _SESSIONS.pop(key, None)
     if found is None:
         while len(_SESSIONS) >= _KEPT:
