@@ -36,14 +36,14 @@ from .known_issues import KnownIssue as KnownIssue, call as call, read_known_iss
 from .operator_coverage.report import coverage_report as coverage_report
 from .ordinary_use import ORDINARY_COLUMNS as ORDINARY_COLUMNS, ordinary_rows as ordinary_rows
 from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
-from .repro.issue import Report as Report, write_issue as write_issue
+from .repro.issue import write_issue as write_issue
 from .repro.script import (
     NoScript as NoScript,
     ScriptResult as ScriptResult,
     run_text as run_text,
-    write_graph_script as write_graph_script,
     write_script as write_script,
 )
+from .repro.upstream import write_report as write_report
 from .shrink.recorded_failures import RecordedFailure as RecordedFailure, failures as failures
 from .shrink.shrink_session import (
     PER_FAILURE as PER_FAILURE,

@@ -70,10 +70,13 @@ class RunWanted:
         raw: Whether bfloat16 takes part, which NumPy lacks.
         ranges: Dynamic graph input → the smallest and the largest shape that it will have; empty for a static
             model.
+        arrays: Whether the script does without PyTorch: ``inputs`` has NumPy arrays, and ``outputs`` is to
+            have them. Whoever cannot do that ignores it.
     """
 
     argument: str = ""
     raw: bool = False
+    arrays: bool = False
     ranges: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] | None = None
 
 

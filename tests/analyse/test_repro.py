@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,8 +25,9 @@ from planted._guilty import VALUE
 
 from harness.analyse.repro import literals
 from harness.analyse.repro.failure import ReproducibleFailure, find_failure
-from harness.analyse.repro.issue import Report
+from harness.analyse.repro.issue import Report, write_issue
 from harness.analyse.repro.script import write_script
+from harness.analyse.repro.upstream import write_report
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert import CONVERTERS
@@ -105,6 +108,27 @@ REAL: dict[str, tuple[str, str, Invocation, Stage, Outcome]] = {
         "torchscript",
         "ort-cpu",
         Invocation("aten.remainder.Tensor", (("self", vector([1.5, INF])), ("other", vector([-INF, 2.0])))),
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+    ),
+    "a runtime's wrong values": (
+        "dynamo",
+        "ort-cpu",
+        unary("aten.sigmoid.default", [-39.0, 0.0]),
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+    ),
+    "a runtime's wrong shape": (
+        "dynamo",
+        "ort-cpu",
+        Invocation("aten.repeat_interleave.self_int", (("self", vector([1.0, 2.0])), ("repeats", 0))),
+        Stage.COMPARE,
+        Outcome.MISMATCH,
+    ),
+    "a graph in fewer bits": (
+        "dynamo",
+        "ort-cpu",
+        Invocation("aten.celu.default", (("self", tensor((2,), (-1.0, 2.0), "float64")), ("alpha", 0.001))),
         Stage.COMPARE,
         Outcome.MISMATCH,
     ),
@@ -326,7 +350,7 @@ def test_a_script_for_a_pointwise_operator_is_short(overload: str) -> None:
             signature="values",
         )
         script = write_script(failure)
-        assert len(script.splitlines()) < 40, script
+        assert len(script.splitlines()) < 42, script
 
 
 # Literals
@@ -403,14 +427,69 @@ def test_a_bug_report_has_what_its_tracker_asks_for(run: Path, tmp_path: Path) -
     assert said.exit_code == 0, said.output
     text = report.read_text()
     assert "github.com/microsoft/onnxruntime" in text
+    assert "\n# AveragePool is not implemented for float64 on CPU\n" in text
     for heading in ("Describe the issue", "To reproduce", "ONNX Runtime Version", "Execution Provider"):
         assert f"### {heading}" in text
-    assert "AveragePool" in text.partition("The exported model")[2]
+    assert "AveragePool" in text.partition("onnx.parser.parse_model")[2]
     assert "NOT_IMPLEMENTED" in text
+    assert "### Architecture\n\nX64\n" in text or platform.machine() != "x86_64"
     case = REAL["no conversion"][2].case_id
     said = invoke(case, "--run", run, "--issue", "--out", "-", "--no-check")
     assert "github.com/pytorch/pytorch" in said.output
     assert "### 🐛 Describe the bug" in said.output
+
+
+#: Defect → the title that its tracker gets.
+RUNTIME = {
+    "no kernel": "AveragePool is not implemented for float64 on CPU",
+    "a model that does not run": "CumSum for float32 on CPU: running the model fails",
+    "a runtime's wrong values": "Sigmoid gives wrong values for float32 on CPU",
+    "a runtime's wrong shape": "A model of Reshape, Unsqueeze and Expand gives a wrong shape for float32",
+}
+
+
+@pytest.mark.parametrize("name", RUNTIME)
+def test_a_runtimes_maintainers_get_a_script_without_pytorch(
+    name: str, run: Path, tmp_path: Path, scripts: Scripts
+) -> None:
+    report = write_report(replace(failure_of(run, name), blame="backend"), check=False)
+    assert report.title.startswith(RUNTIME[name])
+    assert "torch" not in report.script
+    done = run_script(tmp_path, report.script, scripts)
+    assert done.returncode == 1, ended(done)
+    assert done.stdout.rstrip().endswith("The defect is there."), ended(done)
+    text = write_issue(report)
+    assert "Diagnosis: the defect is in ONNX Runtime." in text
+    assert "[pip3] torch" not in text
+    if name == "a runtime's wrong values":
+        node = "sigmoid = Sigmoid (x)"
+        right = "n = Neg (x) e = Exp (n) one = Constant <value_float = 1.0> () d = Add (e, one)"
+        mended = report.script.replace(node, f"{right} sigmoid = Reciprocal (d)")
+        assert run_script(tmp_path, mended, scripts).returncode == 0
+
+
+def test_a_report_for_pytorch_can_be_filed_as_it_stands(run: Path) -> None:
+    evidence = "The graph that dynamo emits computes at lower precision than the call. ort-cpu is right."
+    versions = {"python": "3.11.7", "torch": "2.13.0+cu130", "onnx": "1.23.2", "pytest": "9.2.0"}
+    failure = failure_of(run, "a graph in fewer bits")
+    known = replace(failure, blame="converter", evidence=evidence, versions=versions, system="Linux 6 x86_64")
+    report = write_report(known)
+    text = write_issue(report)
+    assert "\n# [ONNX] celu computes float64 in float32\n" in text
+    assert "Blame" not in text
+    assert known.case_id not in text
+    assert "The graph that `torch.onnx.export(dynamo=True)` emits" in text
+    assert "ONNX Runtime is right." in text
+    # The numbers are told apart, and how near they had to be.
+    (expected,) = re.findall(r"^expected (\[.*)$", text, re.MULTILINE)
+    (got,) = re.findall(r"^got +(\[.*)$", text, re.MULTILINE)
+    assert expected != got
+    assert "# The relative tolerance is 11 units in the last place of float64." in text
+    assert " ".join(text.partition("### Versions")[2].split()) == (
+        "``` PyTorch version: 2.13.0+cu130 CUDA used to build PyTorch: 13.0 OS: Linux 6 x86_64 "
+        "Python version: 3.11.7 Versions of relevant libraries: [pip3] onnx==1.23.2 "
+        "[pip3] torch==2.13.0+cu130 ```"
+    )
 
 
 def test_the_forms_ask_for_what_a_report_has() -> None:

@@ -87,25 +87,27 @@ def criterion(
     helpers: list[str] = []
     lines: list[str] = []
     truths: list[str] = []
-    named = _NAMED.search(failure.message)
-    for i in _compared(judge, reference, int(named[1]) if named else None):
+    for i in compared_outputs(judge, reference, named_output(failure)):
         pick = _index(undefined[i])
         got, want = f"outputs[{i}]{pick}", f"expected[{i}]{pick}"
-        tolerance = _tolerance(judge, expected[i], ruled=i in judge.rules)
-        if _needs_truth(judge, reference, i, tolerance, undefined[i]):
+        tolerance = tolerance_for(judge, expected[i], ruled=i in judge.rules)
+        if needs_truth(judge, reference, i, tolerance, undefined[i]):
             truths = truths or _truth(judge, source)
             helpers = _NEAR.splitlines()
             terms = _terms(judge, reference, i)
             lines += [
+                *explained(tolerance, str(expected[i].dtype)),
+                "# It also accepts what is as close to the result in float64 as PyTorch is.",
                 f"right = near({got}, {want}, truth[{i}]{pick}, {terms}{pick}, "
                 f"{tolerance.rtol}, {tolerance.atol})",
                 'assert right.all(), f"wrong at {(~right).nonzero().tolist()}"',
             ]
         else:
-            lines.append(
+            lines += [
+                *explained(tolerance, str(expected[i].dtype)),
                 f"torch.testing.assert_close({got}, {want}, "
-                f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)"
-            )
+                f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)",
+            ]
         signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
         can_tell = i not in judge.rules and expected[i].dtype.kind not in "iub" and (expected[i] == 0).any()
         if signed and can_tell:
@@ -163,8 +165,8 @@ def _structure(judge: Judge, reference: Reference) -> list[str]:
     ]
 
 
-def _compared(judge: Judge, reference: Reference, named: int | None) -> list[int]:
-    """Outputs that have one right answer, and the one that the harness found wrong."""
+def compared_outputs(judge: Judge, reference: Reference, named: int | None) -> list[int]:
+    """Outputs that have one right answer, and `named`, the one that the harness found wrong."""
     unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
     asked = (i for i in range(len(reference.expected)) if i not in unasked)
     return [i for i in asked if (i not in judge.rules or i == named) and judge.rules.get(i) is not anything]
@@ -177,7 +179,26 @@ def _index(undefined: Mask | None) -> str:
     return f".flatten()[{np.flatnonzero(~undefined.reshape(-1)).tolist()}]"
 
 
-def _tolerance(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
+def named_output(failure: ReproducibleFailure) -> int | None:
+    """The output that the failure's message names; None where it names none."""
+    named = _NAMED.search(failure.message)
+    return int(named[1]) if named else None
+
+
+def explained(tolerance: Tolerance, dtype: str) -> list[str]:
+    """A relative tolerance as a comment; nothing without one."""
+    if not tolerance.rtol or dtype not in PRECISION:
+        return []
+    units = tolerance.rtol * 2.0 ** (PRECISION[dtype] - 1)
+    return [f"# The relative tolerance is {units:.2g} units in the last place of {dtype}."]
+
+
+def tolerance_for(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
+    """How far from PyTorch's an output may be.
+
+    Args:
+        ruled: Whether the operator case has a rule of its own for the output.
+    """
     dtype = str(expected.dtype)
     if judge.exact or ruled:
         return Tolerance(0.0, 0.0)
@@ -187,7 +208,7 @@ def _tolerance(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
     return Tolerance(0.0, given.atol if given else 0.0) if expected.dtype.kind != "c" else DEFAULT[dtype]
 
 
-def _needs_truth(
+def needs_truth(
     judge: Judge, reference: Reference, i: int, tolerance: Tolerance, undefined: Mask | None
 ) -> bool:
     """Whether an output may be right though it is not close to PyTorch's."""

@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+
+import onnx
 
 from harness.analyse.repro.failure import ReproducibleFailure
-from harness.analyse.repro.script import ScriptResult, title, wrong_result
+from harness.analyse.repro.failure_title import (
+    backend_name,
+    converter_name,
+    fault,
+    title_for,
+)
+from harness.analyse.repro.script import ScriptResult
 from harness.compare import Outcome, Stage
 from harness.convert import CONVERTERS, find_converter
 from harness.run import BACKENDS
@@ -16,7 +25,11 @@ from harness.run import BACKENDS
 _LONGEST = 12_000
 
 #: Of what ``run.json`` lists; the rest takes no part in a stand-alone script.
-_TELLING = frozenset({"python", "torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir"})
+_TELLING = frozenset({"torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir"})
+#: The same of a script without PyTorch.
+_RUNNING = frozenset({"numpy", "onnx"})
+#: Processors as forms call them.
+_PROCESSORS = {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}
 
 
 @dataclass(frozen=True)
@@ -34,28 +47,45 @@ class Report:
     graph: str
 
     @property
+    def title(self) -> str:
+        """As the maintainers of its tracker title an issue."""
+        return title_for(self.failure, tracker_of(self.failure), self.model_proto)
+
+    @property
     def summary(self) -> str:
         """What happens, in a few sentences."""
         failure = self.failure
-        call = f"`{failure.invocation}`"
+        call, runtime = f"`{failure.invocation}`", backend_name(failure.backend)
+        export = f"`{converter_name(failure.converter)}`"
         if failure.outcome is Outcome.MISMATCH:
             said = failure.message.partition("\n")[0].removeprefix(f"{failure.signature}: ")
-            way = f"exported with {failure.converter} and run by {failure.backend}"
-            return f"{call}, {way}, gives {wrong_result(failure)}: {said}"
+            result = f"{fault(failure)}: {said}."
+            if self.of_runtime:
+                version = failure.versions.get("torch", "")
+                by = f"{export} of PyTorch {version}".rstrip()
+                return f"{runtime} {result} The model was exported from {call} with {by}."
+            return f"{call}, exported with {export} and run by {runtime}, {result}"
         done = {
-            Stage.CONVERT: f"{call} cannot be exported with {failure.converter}",
-            Stage.CHECK: f"{call}, exported with {failure.converter}, is not a valid ONNX model",
-            Stage.LOAD: f"{failure.backend} cannot load {call}, exported with {failure.converter}",
-            Stage.RUN: f"{failure.backend} cannot run {call}, exported with {failure.converter}",
+            Stage.CONVERT: f"{call} cannot be exported with {export}",
+            Stage.CHECK: f"{call}, exported with {export}, is not a valid ONNX model",
+            Stage.LOAD: f"{runtime} cannot load a model of {call}, exported with {export}",
+            Stage.RUN: f"{runtime} cannot run a model of {call}, exported with {export}",
         }.get(failure.stage, call)
         how = {Outcome.CRASH: ": the process dies", Outcome.TIMEOUT: ": it hangs"}.get(failure.outcome, "")
         return f"{done}{how}."
 
     @property
+    def of_runtime(self) -> bool:
+        """Whether the script shows the defect in a model, without PyTorch."""
+        return "import torch" not in self.script
+
+    @property
     def expected(self) -> str:
         """What should have happened."""
         if self.failure.outcome is Outcome.MISMATCH:
-            return "The result of PyTorch eager, which the script computes."
+            return (
+                f"The result of PyTorch eager, which the script {'holds' if self.of_runtime else 'computes'}."
+            )
         return {
             Stage.CONVERT: "An exported model.",
             Stage.CHECK: "A model that `onnx.checker.check_model(model, full_check=True)` accepts.",
@@ -68,19 +98,56 @@ class Report:
         return _fenced(said.strip())
 
     @property
-    def blame(self) -> str:
-        """Whose defect it is, and why."""
+    def diagnosis(self) -> str:
+        """Where the defect is, and what says so."""
         failure = self.failure
-        evidence = ["", failure.evidence] if failure.evidence else []
+        where = {
+            "converter": f"the defect is in `{converter_name(failure.converter)}`",
+            "backend": f"the defect is in {backend_name(failure.backend)}",
+            "pytorch": "the defect is in PyTorch",
+            "spec": "the ONNX specification leaves the result open",
+        }.get(failure.blame, "it is not known where the defect is")
+        evidence = ["", self._named(failure.evidence)] if failure.evidence else []
         matters = [f"- {matter}" for matter in failure.matters]
-        return "\n".join([f"Blame: {failure.blame or 'unknown'}.", *evidence, *matters])
+        return "\n".join([f"Diagnosis: {where}.", *evidence, *([""] if matters else []), *matters])
+
+    def _named(self, evidence: str) -> str:
+        """Evidence with converters and runtimes as their users know them."""
+        names = {entry.name: f"`{converter_name(entry.name)}`" for entry in CONVERTERS.entries()}
+        names |= {e.name: backend_name(e.name) for e in BACKENDS.entries() if not e.name.endswith(":")}
+        known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+        words = re.sub(rf"(?<![\w.:-])({known})(?![\w-])", lambda match: names[match[1]], evidence)
+        return re.sub(r"(^|\. )the ", r"\1The ", words)
 
     @property
     def versions(self) -> str:
-        """One line per package."""
-        told = _TELLING | {f"converter {self.failure.converter}", f"backend {self.failure.backend}"}
-        rows = [f"{name} {version}" for name, version in self.failure.versions.items() if name in told]
-        return _fenced("\n".join([*rows, f"system {self.failure.system}"] if self.failure.system else rows))
+        """As PyTorch's ``collect_env`` prints them, without what a record does not know."""
+        known = self.failure.versions
+        torch = known.get("torch", "")
+        build = torch.partition("+")[2]
+        numbers = re.fullmatch(r"cu(\d+)(\d)", build)
+        cuda = f"{numbers[1]}.{numbers[2]}" if numbers else "None" if build == "cpu" else ""
+        lines = [f"PyTorch version: {torch}"] if torch else []
+        lines += [f"CUDA used to build PyTorch: {cuda}"] if cuda else []
+        lines += [f"OS: {self.failure.system}"] if self.failure.system else []
+        lines += [f"Python version: {known['python']}"] if "python" in known else []
+        return _fenced("\n".join([*lines, "", "Versions of relevant libraries:", *self._packages]))
+
+    @property
+    def packages(self) -> str:
+        """One line per package, as pip names them."""
+        python = [f"Python {self.failure.versions['python']}"] if "python" in self.failure.versions else []
+        return _fenced("\n".join([*python, *self._packages]))
+
+    @property
+    def _packages(self) -> list[str]:
+        """``[pip3] onnx==1.23.2`` of all that takes part in the script."""
+        failure = self.failure
+        wanted = (_RUNNING if self.of_runtime else _TELLING) | set(
+            BACKENDS.find(failure.backend)[0].distributions or ()
+        )
+        told = {name: version for name, version in failure.versions.items() if name in wanted}
+        return [f"[pip3] {name}=={told[name]}" for name in sorted(told)]
 
     @property
     def code(self) -> str:
@@ -89,8 +156,14 @@ class Report:
 
     @property
     def model(self) -> str:
-        """The graph under a heading, or nothing."""
-        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n" if self.graph else ""
+        """The graph under a heading; nothing where the script has it."""
+        there = self.graph and not self.of_runtime
+        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n" if there else ""
+
+    @cached_property
+    def model_proto(self) -> onnx.ModelProto | None:
+        """The exported model; None where there is none, or where its text cannot be read back."""
+        return model_of(self.graph)
 
     @property
     def is_about_conversion(self) -> str:
@@ -114,8 +187,17 @@ class Report:
 
     @property
     def architecture(self) -> str:
-        """The processor's."""
-        return self.system.rpartition(" ")[2]
+        """The processor's, as ONNX Runtime's form has it."""
+        machine = self.system.rpartition(" ")[2]
+        return _PROCESSORS.get(machine, machine)
+
+
+def model_of(graph: str) -> onnx.ModelProto | None:
+    """A model from ONNX's text format; None for "", or where it cannot be read back."""
+    try:
+        return onnx.parser.parse_model(graph) if graph else None
+    except onnx.parser.ParseError:
+        return None
 
 
 def tracker_of(failure: ReproducibleFailure) -> str:
@@ -139,10 +221,13 @@ def write_issue(report: Report) -> str:
     where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
     form = _form(report.failure, tracker)
     said = {name: getattr(report, name) for name, kind in vars(Report).items() if isinstance(kind, property)}
-    sections = {heading: text.format_map(said).rstrip() for heading, text in form.items()}
+    for name, text in said.items():
+        if not text:
+            form = {heading: asked.replace(f"\n\n{{{name}}}", "") for heading, asked in form.items()}
+    sections = {heading: asked.format_map(said).strip() for heading, asked in form.items()}
     body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
     known = "".join(f"Possibly a duplicate of {i.link}: {i.note}\n\n" for i in report.failure.known)
-    return f"{where}# {title(report.failure)}\n\n{known}{body}"
+    return f"{where}# {report.title}\n\n{known}{body}"
 
 
 def _fenced(text: str, language: str = "") -> str:
@@ -158,9 +243,9 @@ _PLAIN = {
     "Reproduction": "{code}",
     "Expected": "{expected}",
     "Actual": "{actual}",
-    "Blame": "{blame}",
+    "Diagnosis": "{diagnosis}",
     "Model": "{model}",
-    "Versions": "{versions}",
+    "Versions": "{packages}",
 }
 
 

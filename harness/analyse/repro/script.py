@@ -6,6 +6,7 @@ in a traceback.
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import sys
@@ -19,32 +20,20 @@ from harness.analyse.repro import literals
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.criterion import Criterion, criterion
 from harness.analyse.repro.failure import ReproducibleFailure, rules_of
-from harness.compare import FLUSHED, OVERFLOW, Outcome, Stage
+from harness.analyse.repro.failure_title import title
+from harness.compare import Outcome, Stage
 from harness.convert import NotSeparable, RuleProblem, RuleSource, find_converter
-from harness.core import ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
+from harness.core import PRECISION, ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
 from harness.execute import run_reference
 from harness.generate import judge_of, load_cases
 from harness.run import BACKENDS
 
-_THERE = "The defect is there."
-_GONE = "The defect is gone."
+#: What a script says at its end.
+THERE = "The defect is there."
+GONE = "The defect is gone."
 
 _OPSET = re.compile(r"asked for opset (\d+)")
 _OUTPUTS = "the program returns "
-
-_STEPS = {
-    Stage.CONVERT: "the export",
-    Stage.CHECK: "checking the exported model",
-    Stage.LOAD: "loading the model",
-    Stage.RUN: "running the model",
-    Stage.COMPARE: "comparing",
-}
-_ENDS = {
-    Outcome.UNSUPPORTED: "is refused",
-    Outcome.ERROR: "fails",
-    Outcome.CRASH: "kills the process",
-    Outcome.TIMEOUT: "hangs",
-}
 
 
 class NoScript(Exception):
@@ -62,25 +51,11 @@ class _Parts:
     rules: RuleSource
 
 
-def wrong_result(failure: ReproducibleFailure) -> str:
-    """What is wrong with the result: ``wrong values``, or ``subnormals flushed to zero``."""
-    kind = failure.signature or "values"
-    return kind if kind in (FLUSHED, OVERFLOW) else f"wrong {kind}"
-
-
-def title(failure: ReproducibleFailure) -> str:
-    """The failure in one line."""
-    early = failure.stage in (Stage.CONVERT, Stage.CHECK)
-    where = failure.converter if early else f"{failure.converter} → {failure.backend}"
-    if failure.outcome is Outcome.MISMATCH:
-        problem = wrong_result(failure)
-    else:
-        problem = f"{_STEPS[failure.stage]} {_ENDS[failure.outcome]}"
-    return f"{failure.invocation.overload} through {where}: {problem}"
-
-
-def write_script(failure: ReproducibleFailure) -> str:
+def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
     """The script for a failure.
+
+    Args:
+        heading: Its first line; "" for what the failure is, with the case's id.
 
     Raises:
         NoScript: its converter or backend has no stand-alone code, or PyTorch no longer accepts the case.
@@ -100,7 +75,7 @@ def write_script(failure: ReproducibleFailure) -> str:
         body = _comparing(failure, parts, found)
     else:
         body = _raising(failure, parts)
-    return _assembled(failure, parts, helpers, body)
+    return _assembled(failure, parts, helpers, body, heading)
 
 
 def write_graph_script(failure: ReproducibleFailure) -> str:
@@ -181,9 +156,9 @@ def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
         "try:",
         *(f"    {line}" for line in steps),
         f"except {kind} as error:",
-        f'    print({said}, "\\n{_THERE}")',
+        f'    print({said}, "\\n{THERE}")',
         "    raise SystemExit(1)",
-        f'print("{_GONE}")',
+        f'print("{GONE}")',
     ]
 
 
@@ -226,6 +201,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
     if found.runs == 1:
         run = [
             *parts.run.run,
+            *_digits(parts.source),
             *(["torch.manual_seed(0)"] if parts.source.is_random else []),
             f"expected = {eager}",
             r'print(f"expected {expected}\ngot      {outputs}")',
@@ -250,6 +226,13 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
     ]
 
 
+def _digits(source: CallSource) -> list[str]:
+    """Code for as many digits as tell numbers apart that differ; PyTorch prints four."""
+    bits = max((PRECISION.get(dtype, 0) for dtype in source.output_dtypes), default=0)
+    digits = math.ceil(1 + bits * math.log10(2))
+    return [f"torch.set_printoptions(precision={digits})"] if digits > 4 else []
+
+
 def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure that ends the process: it is left to a child."""
     steps = [*parts.inputs, *parts.export.code]
@@ -269,9 +252,9 @@ def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
         "except subprocess.TimeoutExpired:",
         f'    code = "no answer within {seconds} seconds"',
         "if code not in (0, 1):",
-        f'    print(f"got: {{code}}\\n{_THERE}")',
+        f'    print(f"got: {{code}}\\n{THERE}")',
         "    raise SystemExit(1)",
-        f'print("{_GONE}" if code == 0 else "The child failed in another way.")',
+        f'print("{GONE}" if code == 0 else "The child failed in another way.")',
         "sys.exit(3 if code else 0)",
     ]
 
@@ -288,7 +271,9 @@ def _imports(wanted: list[str], body: list[str]) -> list[str]:
     return [*first, *([""] if first else []), *(line for line in lines if line not in first)]
 
 
-def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, ...], body: list[str]) -> str:
+def _assembled(
+    failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, ...], body: list[str], heading: str
+) -> str:
     module = _defined(parts)
     packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
     wanted = [
@@ -305,14 +290,14 @@ def _assembled(failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, 
     if names:
         wanted.append(f"from torch import {', '.join(names)}")
     shown = ", ".join(f'"{name}"' for name in packages)
-    case = f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}"
-    head = textwrap.wrap(title(failure), literals.WIDTH - 3)
+    case = "" if heading else f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}. "
+    head = textwrap.wrap(heading or title(failure), literals.WIDTH - 3)
     return "\n".join(
         [
             f'"""{head[0]}',
             *head[1:],
             "",
-            f'{case}. Exits 1 while the defect is there and 0 once it is gone."""',
+            f'{case}Exits 1 while the defect is there and 0 once it is gone."""',
             "",
             *_imports(wanted, [*helpers, *body]),
             "",
@@ -346,7 +331,7 @@ class ScriptResult:
     @property
     def reproduces(self) -> bool:
         """Whether it found the defect, rather than failing in another way."""
-        return self.exit_status == 1 and _THERE in self.output
+        return self.exit_status == 1 and THERE in self.output
 
 
 def run_text(script: str, *, timeout: float = 300.0) -> ScriptResult:

@@ -91,21 +91,16 @@ def command(
 
 def _written(failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:
     """The script, how it ended, and what is to be written."""
-    from harness.analyse import NoScript, Report, run_text, write_graph_script, write_issue, write_script
-    from harness.compare import Stage
+    from harness.analyse import NoScript, run_text, write_issue, write_report, write_script
 
     try:
+        if issue:
+            report = write_report(failure, check=check)
+            return report.script, report.checked, write_issue(report)
         script = write_script(failure)
     except NoScript as error:
         raise click.ClickException(f"case {failure.case_id}: {error}") from None
-    checked = run_text(script) if check else None
-    if not issue:
-        return script, checked, script
-    graph = ""
-    if failure.stage is not Stage.CONVERT:
-        printed = run_text(write_graph_script(failure))
-        graph = printed.output if printed.exit_status == 0 else ""
-    return script, checked, write_issue(Report(failure, script, checked, graph))
+    return script, run_text(script) if check else None, script
 
 
 def _place(out: str | None, failure: ReproducibleFailure, issue: bool) -> Path | None:

@@ -79,6 +79,8 @@ def _unsupported(error: Exception, model: onnx.ModelProto) -> UnsupportedModel:
 
 def _snippet(wanted: RunWanted) -> RunSnippet:
     feed, output, helpers = numpy_exchange(wanted.raw)
+    if wanted.arrays:
+        feed, output = "inputs[i.name]", "np.asarray(o)"
     return RunSnippet(
         # Operators that are defined as functions of their input types need these types.
         load=("session = ReferenceEvaluator(onnx.shape_inference.infer_shapes(model))",),
@@ -107,8 +109,8 @@ register(
         tracker="onnx/onnx",
         issue_form={
             "Is the issue related to model conversion?": "{is_about_conversion}",
-            "Describe the bug": "{summary}\n\nActual:\n\n{actual}\n\n{blame}",
-            "System information": "{versions}",
+            "Describe the bug": "{summary}\n\nActual:\n\n{actual}\n\n{diagnosis}",
+            "System information": "{system}\n\n{packages}",
             "Reproduction instructions": "{code}\n\n{model}",
             "Expected behavior": "{expected}",
         },

@@ -168,7 +168,13 @@ def _snippet(wanted: RunWanted) -> RunSnippet:
         "request.infer(feeds)",
         "outputs = [torch.tensor(t.data) for t in request.output_tensors]",
     )
-    if wanted.raw:
+    if wanted.arrays:
+        run = (
+            "feeds = {i.get_any_name(): inputs[i.get_any_name()] for i in compiled.inputs}",
+            *run[1:-1],
+            "outputs = [t.data.copy() for t in request.output_tensors]",
+        )
+    elif wanted.raw:
         run = (
             "request = compiled.create_infer_request()",
             "for port in compiled.inputs:",
@@ -208,10 +214,10 @@ register(
             "Operating System": "{system}",
             "Device used for inference": "CPU",
             "Framework": "ONNX",
-            "Issue description": "{summary}\n\nExpected: {expected}\n\n{blame}",
+            "Issue description": "{summary}\n\nExpected: {expected}\n\n{diagnosis}",
             "Step-by-step reproduction": "{code}\n\n{model}",
             "Relevant log output": "{actual}",
-            "Versions": "{versions}",
+            "Versions": "{packages}",
         },
         distributions=("openvino",),
         on_cpu=True,

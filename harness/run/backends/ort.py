@@ -234,9 +234,12 @@ def _version(argument: str) -> str:
 
 def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
     providers = f"[({_CUDA_PROVIDER!r}, {_CUDA_OPTIONS})]" if cuda else f'["{_CPU_PROVIDER}"]'
-    if wanted.raw:
+    run: tuple[str, ...]
+    if wanted.arrays:
+        run = ("outputs = session.run(None, {i.name: inputs[i.name] for i in model.graph.input})",)
+    elif wanted.raw:
         # NumPy has no bfloat16: tensors cross as they are.
-        run: tuple[str, ...] = (
+        run = (
             "feeds = {",
             "    i.name: ort.OrtValue.from_dlpack(inputs[i.name].contiguous()) for i in model.graph.input",
             "}",
@@ -260,7 +263,7 @@ def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
 
 def _issue_form(provider: str) -> dict[str, str]:
     return {
-        "Describe the issue": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}\n\n{blame}",
+        "Describe the issue": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}\n\n{diagnosis}",
         "To reproduce": "{code}\n\n{model}",
         "Urgency": "None.",
         "Platform": "{platform}",
@@ -270,7 +273,7 @@ def _issue_form(provider: str) -> dict[str, str]:
         "ONNX Runtime API": "Python",
         "Architecture": "{architecture}",
         "Execution Provider": provider,
-        "Versions": "{versions}",
+        "Versions": "{packages}",
     }
 
 

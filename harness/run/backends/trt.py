@@ -366,9 +366,9 @@ def _register(name: str, summary: str) -> None:
             tracker="NVIDIA/TensorRT" if name == "trt" else "NVIDIA/TensorRT-RTX",
             issue_form={
                 "Description": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}",
-                "Environment": "{versions}",
+                "Environment": "{packages}",
                 "Relevant Files": "{model}",
-                "Steps To Reproduce": "{code}\n\n{blame}",
+                "Steps To Reproduce": "{code}\n\n{diagnosis}",
             },
             distributions=_RUNTIMES[name],
             variables=("TRT",),
