@@ -137,6 +137,8 @@ def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> N
         found: Counter[tuple[object, ...]] = Counter()
         for part in site_data(site, f"ends/{number}")["parts"]:
             chunk = site_data(site, f"cases/{part['chunk']}")
+            assert chunk["size"] < chunk["block"]
+            ids = site_data(site, f"ids/{part['chunk']}-0")
             ended = [
                 s for s, n in zip(part["states"][::2], part["states"][1::2], strict=True) for _ in range(n)
             ]
@@ -146,7 +148,7 @@ def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> N
                 for at in range(place, place + size):
                     if ended[at]:
                         outcome, stage, signature, *_ = states[ended[at] - 1]
-                        case_id = chunk["ids"][12 * at : 12 * at + 12]
+                        case_id = ids[12 * at : 12 * at + 12]
                         names = (
                             index["operators"][operator],
                             *index["columns"][column],

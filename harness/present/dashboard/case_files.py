@@ -2,7 +2,7 @@
 
 Cases get places in chunks: a chunk holds those that its run was the first to have. Runs of one seed share
 their cases, and a run of another seed brings its own, so that a comparison loads what the two runs have and
-no more.
+no more. Their ids lie in files of their own, of which the page loads those of the cases that it lists.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from harness.record import Numbers
 
 #: Length of a case id of this version of the record.
 _ID = 12
+#: Places of a chunk whose ids are one file.
+_BLOCK = 16_384
 
 
 @dataclass
@@ -30,17 +32,23 @@ class CaseIndex:
     _places: Numbers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     _starts: list[int] = field(default_factory=list)
     _chunks: list[dict[str, Any]] = field(default_factory=list)
+    _ids: list[str | list[str]] = field(default_factory=list)
     _cells: list[tuple[int, tuple[Numbers, ...]]] = field(default_factory=list)
     _runs: int = 0
 
-    def add(self, run: CodedRun, rank: Numbers) -> dict[str, Any]:
-        """Take a run in, and give what the page needs to know of it; `rank` gives operators' places there."""
+    def add(self, run: CodedRun, rank: Numbers, flaky: npt.NDArray[np.uint64]) -> dict[str, Any]:
+        """Take a run in, and give what the page needs to know of it.
+
+        Args:
+            rank: Operators' places on the page.
+            flaky: Keys of cases that are known to end in two ways.
+        """
         fresh = np.flatnonzero(~np.isin(run.key, self._keys))
         if len(fresh):
             self._open_chunk(run, fresh, rank)
         self._runs += 1
         at = self._places[np.searchsorted(self._keys, run.key)]
-        return {"parts": list(self._parts(run, at))}
+        return {"parts": list(self._parts(run, at, np.isin(run.key, flaky)))}
 
     def marked(self, mark: Callable[..., Numbers]) -> list[list[int]]:
         """Run lengths of 0 and 1 for the cells of each chunk.
@@ -53,6 +61,13 @@ class CaseIndex:
     def chunks(self) -> list[dict[str, Any]]:
         """What the page needs to know of the cases, chunk by chunk."""
         return self._chunks
+
+    def ids(self) -> Iterator[tuple[str, str | list[str]]]:
+        """Name of a block of a chunk, and the ids of its cases in the order of their places."""
+        for chunk, ids in enumerate(self._ids):
+            step = _BLOCK * (_ID if isinstance(ids, str) else 1)
+            for start in range(0, len(ids), step):
+                yield f"{chunk}-{start // step}", ids[start : start + step]
 
     def _open_chunk(self, run: CodedRun, fresh: Numbers, rank: Numbers) -> None:
         operator, column, dtype = rank[run.operator[fresh]], run.column[fresh], run.dtype[fresh]
@@ -74,18 +89,17 @@ class CaseIndex:
         first = fresh[firsts]
         words = (run.operator[first], run.column[first], run.dtype[first], run.kind[first])
         self._cells.append((self._runs, words))
-        ids: Any = run.case[fresh].tolist()
-        if all(len(case_id) == _ID for case_id in ids):
-            ids = "".join(ids)
+        ids: list[str] = run.case[fresh].tolist()
+        self._ids.append("".join(ids) if all(len(case_id) == _ID for case_id in ids) else ids)
         self._chunks.append(
             {
                 "cells": np.column_stack([cells[firsts], sizes]).ravel().tolist(),
                 "size": len(fresh),
-                "ids": ids,
+                "block": _BLOCK,
             }
         )
 
-    def _parts(self, run: CodedRun, at: Numbers) -> Iterator[dict[str, Any]]:
+    def _parts(self, run: CodedRun, at: Numbers, flaky: npt.NDArray[np.bool_]) -> Iterator[dict[str, Any]]:
         ends = [*self._starts, len(self._keys)][1:]
         for chunk, (start, end) in enumerate(zip(self._starts, ends, strict=True)):
             rows = np.flatnonzero((at >= start) & (at < end))
@@ -101,6 +115,7 @@ class CaseIndex:
                 "states": _run_lengths(states),
                 "at": np.diff(places, prepend=0).tolist(),
                 "ulps": list(map(endless, run.ulp[errors].tolist())),
+                "flaky": np.sort(at[rows[flaky[rows]]] - start).tolist(),
             }
 
 

@@ -102,12 +102,13 @@ def write_cases(place: Path, built: Built) -> None:
             "unlike": built.rank[built.evidence.unlike[number]].tolist(),
         }
         write_script(place, f"matrix/{number}", {**matrix_data(run, built.rank, missing), **pages})
-        flaky = sorted({case_id for case_id, *_ in built.runs[number].flaky})
-        ends.append({**cases.add(run, built.rank), "flaky": flaky, "missing": missing})
+        ends.append({**cases.add(run, built.rank, built.flaky(number)), "missing": missing})
     for number, theirs in enumerate(ends):
         write_script(place, f"ends/{number}", {**theirs, "asked": _asked(built, number, cases)})
     for number, chunk in enumerate(cases.chunks()):
         write_script(place, f"cases/{number}", chunk)
+    for name, ids in cases.ids():
+        write_script(place, f"ids/{name}", ids)
     states = [
         [s.outcome, s.stage, s.signature, int(s.open), int(s.measured), s.rule, int(s.fails)]
         for s in built.words.states

@@ -33,12 +33,13 @@
         at += step;
         ulps.set(at, part.ulps[i]);
       });
-      parts.set(part.chunk, { states, ulps });
+      parts.set(part.chunk, { states, ulps, flaky: part.flaky });
     }
     return parts;
   }
 
-  // Calls `each({change, operator, column, dtype, id(), before, after, ulps})` for every case that changed.
+  // Calls `each({change, operator, column, dtype, chunk, at, block, before, after, ulps})` for every case that
+  // changed; `identify` finds their ids.
   async function compare(index, a, b, each) {
     const [before, after, states] = await load.all([`ends/${a}`, `ends/${b}`, "states"]);
     const numbers = [...new Set([...before.parts, ...after.parts].map((part) => part.chunk))].sort(
@@ -50,15 +51,13 @@
     const old = unpack(before, sizes);
     const now = unpack(after, sizes);
     const lost = new Set([...before.missing, ...after.missing]);
-    const flaky = new Set([...before.flaky, ...after.flaky]);
     const pairs = new Map();
     const counts = {};
     for (const number of numbers) {
       const chunk = chunks.get(number);
-      const ids = chunk.ids;
-      const id = (at) => (typeof ids === "string" ? ids.slice(12 * at, 12 * at + 12) : ids[at]);
       const was = old.get(number);
       const is = now.get(number);
+      const flaky = new Set([...(was ? was.flaky : []), ...(is ? is.flaky : [])]);
       const [askedBefore, askedAfter] = [flags(before.asked[number]), flags(after.asked[number])];
       let at = 0;
       for (let c = 0; c < chunk.cells.length; c += 4) {
@@ -76,21 +75,22 @@
           let change = ofPair(pairs, states, x, y);
           const ulps = [error(was, at), error(is, at)];
           if (change === "numeric") change = numeric(index.bounds, ...ulps);
-          if (flaky.size && x && y && flaky.has(id(at))) change = "flaky";
+          if (flaky.size && x && y && flaky.has(at)) change = "flaky";
           if (asked[change] === false) {
             counts[UNASKED] = (counts[UNASKED] || 0) + 1;
             continue;
           }
           counts[change] = (counts[change] || 0) + 1;
           if (change === "unchanged") continue;
-          const place = at;
           each({
             change,
             operator,
             column,
             dtype,
             ulps,
-            id: () => id(place),
+            chunk: number,
+            at,
+            block: chunk.block,
             before: x ? states[x - 1] : null,
             after: y ? states[y - 1] : null,
           });
@@ -98,6 +98,18 @@
       }
     }
     return { counts, lost: lost.size };
+  }
+
+  // Cases that changed, with their ids, for which it loads the files that hold these.
+  async function identify(cases) {
+    const file = (one) => `ids/${one.chunk}-${Math.floor(one.at / one.block)}`;
+    const names = [...new Set(cases.map(file))];
+    const loaded = await load.all(names);
+    return cases.map(function (one) {
+      const ids = loaded[names.indexOf(file(one))];
+      const at = one.at % one.block;
+      return { ...one, id: typeof ids === "string" ? ids.slice(12 * at, 12 * at + 12) : ids[at] };
+    });
   }
 
   // Run lengths of 0 and 1 → whether the place-th is 1; places are asked for in order.
@@ -149,5 +161,5 @@
     return after > bounds.drift * Math.max(before, bounds.rounding) ? "error above bound" : "numerics moved";
   }
 
-  Conformance.changes = { compare, KINDS, UNASKED };
+  Conformance.changes = { compare, identify, KINDS, UNASKED };
 })();

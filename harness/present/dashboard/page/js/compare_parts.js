@@ -14,7 +14,7 @@
     line.counts[one.change] = (line.counts[one.change] || 0) + 1;
     line.total += 1;
     const same = line.counts[one.change];
-    if (same <= OF_A_KIND && line.cases.length < LISTED) line.cases.push({ ...one, id: one.id() });
+    if (same <= OF_A_KIND && line.cases.length < LISTED) line.cases.push(one);
   }
 
   const weight = (line) => ORDER.findIndex((name) => line.counts[name]);

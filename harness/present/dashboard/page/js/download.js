@@ -28,7 +28,7 @@
     say(`${name} was saved`);
   }
 
-  // A menu: this view's rows as CSV and JSON, and the whole as files of the site.
+  // A menu: this view's rows, which may come later, as CSV and JSON, and the whole as files of the site.
   function menu(name, rows, files) {
     return el(
       "details.download",
@@ -37,14 +37,15 @@
         "div.chips",
         el(
           "button.chip",
-          { type: "button", onclick: () => save(`${name}.csv`, "text/csv", csv(rows())) },
+          { type: "button", onclick: async () => save(`${name}.csv`, "text/csv", csv(await rows())) },
           "What is shown: CSV",
         ),
         el(
           "button.chip",
           {
             type: "button",
-            onclick: () => save(`${name}.json`, "application/json", JSON.stringify(rows(), null, 1)),
+            onclick: async () =>
+              save(`${name}.json`, "application/json", JSON.stringify(await rows(), null, 1)),
           },
           "JSON",
         ),

@@ -1,7 +1,8 @@
 // Any two runs: what improved, regressed, is new or gone, where numbers moved, and what versions changed.
 (function () {
   "use strict";
-  const { el, fill, words, grid, controls, address, names, changes, download, failureCard, runs } = Conformance;
+  const { el, fill, words, grid, controls, address, names, changes, download, failureCard, runs } =
+    Conformance;
   const { ORDER, gather, worstFirst, ended, ulps, versions } = Conformance.compareParts;
 
   Conformance.views.compare = {
@@ -203,12 +204,15 @@
       });
     }
 
-    showLine(line) {
+    async showLine(line) {
       const { index, params } = this;
       if (!line) return fill(this.detail);
+      const listed = await changes.identify(line.cases);
+      // Another line may have been chosen meanwhile.
+      if (this.chosen !== line.id || this.params !== params) return;
       const name = index.operators[line.operator];
       const kind = params.get("change") || "";
-      const cases = line.cases.filter((one) => !kind || one.change === kind);
+      const cases = listed.filter((one) => !kind || one.change === kind);
       const run = (at) => failureCard.quoted(`results/${index.runs[at].name}`);
       fill(
         this.detail,
@@ -237,7 +241,7 @@
           ),
           controls.code(
             `conformance diff ${run(this.a)} ${run(this.b)}\n` +
-              `conformance show ${(cases[0] || line.cases[0]).id} --run ${run(this.b)}`,
+              `conformance show ${(cases[0] || listed[0]).id} --run ${run(this.b)}`,
             "commands",
             true,
           ),
@@ -245,14 +249,15 @@
       );
     }
 
-    flat() {
+    async flat() {
       const { index } = this;
-      return this.shown.map((line) => ({
+      const examples = await changes.identify(this.shown.map((line) => line.cases[0]));
+      return this.shown.map((line, i) => ({
         overload: index.operators[line.operator],
         converter: index.columns[line.column][0],
         backend: index.columns[line.column][1],
         ...Object.fromEntries(ORDER.map((name) => [name, line.counts[name] || 0])),
-        example: line.cases[0].id,
+        example: examples[i].id,
       }));
     }
   }
