@@ -142,7 +142,7 @@ def sweep(
         more: Further options of pytest: ``-n 2``.
 
     Raises:
-        ResultsError: there is no baseline, or the run did not come to its end.
+        ResultsError: there is no baseline, or the run did not finish.
     """
     expected = read_baseline(baseline)
     known = load_cases()
@@ -161,5 +161,5 @@ def sweep(
         status = run_pytest([*options, *more], reader)
     # Other statuses say that not every item had its turn.
     if status not in (0, 1) or reader.comparison is None:
-        raise ResultsError(f"the run did not come to its end: pytest's exit status is {status}")
+        raise ResultsError(f"the run did not finish: pytest's exit status is {status}")
     return reader.comparison

@@ -1,4 +1,4 @@
-"""What a run was to do, what of it came to its end, and what is missing: a lost shard, a killed session.
+"""What a run was to do, what of it is finished, and what is missing: a lost shard, a killed session.
 
 `RunInfo.planned` has the operators of every shard (one for a whole run), and those of which the record lacks
 verdicts are unfinished. No view may take them for passing.

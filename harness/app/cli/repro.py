@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import json_option, rules_option, run_option
+from harness.app.cli._shared import example, json_option, rules_option, run_option, statuses
 
 if TYPE_CHECKING:
     from harness.analyse import ReproducibleFailure, ScriptResult
 
 
-@click.command("repro")
+@click.command(
+    "repro",
+    epilog=example(
+        "conformance repro 3f9c",
+        "conformance repro 3f9c --backend ort-cpu --issue --out report.md",
+    )
+    + statuses("0 if the script fails as recorded, or is not run; 1 if it does not"),
+)
 @click.argument("case_id")
 @run_option
 @click.option(
@@ -45,12 +52,7 @@ def command(
     """Write a script that shows a failure without the harness.
 
     The script needs only PyTorch, ONNX and the runtime. It exits with 1 while the defect is there, and with 0
-    once it is gone.
-
-    \b
-    Examples:
-      conformance repro 3f9c
-      conformance repro 3f9c --backend ort-cpu --issue --out report.md
+    once it is gone. With --issue, a runtime's defect is shown by the exported model alone, without PyTorch.
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
     from harness.analyse import find_failure

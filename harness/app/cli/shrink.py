@@ -11,11 +11,13 @@ from rich.console import Console
 
 from harness.analyse import PER_FAILURE, RecordedFailure, failures, shrink_run
 from harness.app.cli._shared import (
+    example,
     json_option,
     op_option,
     operators_matching,
     rules_option,
     run_argument,
+    statuses,
     timeout_option,
 )
 from harness.core import count
@@ -24,7 +26,10 @@ from harness.present import minimal_report as report
 from harness.record import read_run_info, resolve_case, rule_files
 
 
-@click.command()
+@click.command(
+    epilog=example("conformance shrink results/RUN --budget 300", "conformance shrink --case 82129e6a")
+    + statuses("0")
+)
 @run_argument
 @click.option("--case", metavar="ID", help="Only failures of this case. The beginning of an id is enough.")
 @op_option("Only these operators: aten::celu.")
@@ -62,10 +67,6 @@ def command(
     """Shrink the failures of RUN, worst first, to the smallest calls that fail in the same way.
 
     The command writes RUN/minimal.jsonl while it works, and does not repeat what is finished there.
-
-    \b
-    conformance shrink results/RUN --budget 300
-    conformance shrink --case 82129e6a
     """
     wanted = _chosen(run, case, ops)
     console = Console(stderr=as_json)

@@ -57,7 +57,7 @@ class EarlierRun:
         return not differences(self.info, now, place, self.rules)
 
     def unit(self, overload: str, converter: str, shape_mode: str) -> list[Verdict]:
-        """Its rows of one unit, in their order; none where it did not come to its end."""
+        """Its rows of one unit, in their order; none if the unit did not finish."""
         word = converter if shape_mode == "static" else f"{converter}-{shape_mode}"
         places = self._places.get(overload) if self._finished(overload, word) else None
         if places is None:

@@ -142,7 +142,7 @@ class Dataset:
             changed = True
         if not same:
             self.place.upload(run / layout.VERDICTS_FILE, rows)
-        # What was set aside was the same run before it came to its end.
+        # What was set aside was the same run before it finished.
         aside = f"{SET_ASIDE}/{run_id}"
         self.place.remove(list(self.place.files(aside)), aside)
         if rows not in there:
