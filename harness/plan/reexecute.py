@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from harness.compare import RUNS, Verdict, first_wrong
 from harness.convert import find_converter
-from harness.core import Array, InvalidInvocation, Invocation
+from harness.core import Array, InvalidInvocation, Invocation, IsolatedCalls
 from harness.execute import Exportable, Supervisor, export_alone, outputs_of, run_reference
 from harness.generate import Replayed, judge_of
 from harness.plan.options import Options
@@ -139,12 +139,12 @@ def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
             backends=again.backends,
             opset=again.opset,
             rules=again.rules,
+            runs=RUNS,
         )
     )
     with Supervisor(timeout=timeout) as supervisor:
         for unit in plan.units:
-            patient = replace(unit, settings=replace(unit.settings, runs=RUNS))
-            for found in run_unit(patient, supervisor):
+            for found in run_unit(unit, supervisor):
                 yield from found
 
 
@@ -158,7 +158,16 @@ class Outputs:
 
 
 def outputs(case: Replayed, converter: str, backend: str, opset: int | None = None) -> Outputs:
-    """Run one case in this process: for a case that got to the comparison in a worker process."""
+    """Run one case that got to the comparison before, where the exporter is warm: in a forked process.
+
+    Raises:
+        Exception: whatever goes wrong.
+    """
+    with IsolatedCalls(fork=True) as process:
+        return process.call(_outputs, case, converter, backend, opset)
+
+
+def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) -> Outputs:
     exported = case.exported or case.invocation
     reference = run_reference(case.invocation)
     structure = Exportable.of(exported, [case.invocation], outputs=len(reference.expected))
