@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,9 +168,15 @@ def test_all_filters_of_the_matrix_hold_for_one_column(visit: Visit) -> None:
     assert {"torchscript" in (cell.get_attribute("title") or "") for cell in lit} == {True}
 
 
-def test_a_small_run_is_not_the_headline_and_what_it_was_not_asked_for_is_not_gone(visit: Visit) -> None:
+def test_a_small_run_is_not_the_headline_and_what_it_was_not_asked_for_is_not_gone(
+    visit: Visit, sites: RunSites
+) -> None:
     page = visit.open()
     expect(page.locator(".foot")).to_contain_text("Run killed")
+    summary = json.loads((sites.all / "summary.json").read_text())
+    assert summary["run"]["run_id"] == "killed"
+    assert summary["moved"]["since"] == "second"
+    assert (summary["moved"]["new"], summary["moved"]["gone"]) == (0, 0)
     page.get_by_label("Run", exact=True).select_option("small")
     expect(page.locator(".foot")).to_contain_text("Run small")
     moved = page.locator("section", has=page.get_by_role("heading", name="What moved since"))

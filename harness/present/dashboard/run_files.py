@@ -92,9 +92,8 @@ def _family_shares(built: Built, number: int) -> list[list[int]]:
 
 
 def write_cases(place: Path, built: Built) -> None:
-    """Write ``matrix`` and ``ends`` of every run, and the cases and states by which these count."""
+    """Write ``matrix``, ``ends`` and ``asked`` of every run, and the cases and states that these count by."""
     cases = CaseIndex()
-    ends = []
     for number, run in enumerate(built.coded):
         missing = built.rank[built.lost[number]].tolist() if len(built.lost[number]) else []
         pages = {
@@ -102,9 +101,10 @@ def write_cases(place: Path, built: Built) -> None:
             "unlike": built.rank[built.evidence.unlike[number]].tolist(),
         }
         write_script(place, f"matrix/{number}", {**matrix_data(run, built.rank, missing), **pages})
-        ends.append({**cases.add(run, built.rank, built.flaky(number)), "missing": missing})
-    for number, theirs in enumerate(ends):
-        write_script(place, f"ends/{number}", {**theirs, "asked": _asked(built, number, cases)})
+        ends = cases.add(run, built.rank, built.flaky(number))
+        write_script(place, f"ends/{number}", {**ends, "missing": missing})
+    for number in range(len(built.coded)):
+        write_script(place, f"asked/{number}", _asked(built, number, cases))
     for number, chunk in enumerate(cases.chunks()):
         write_script(place, f"cases/{number}", chunk)
     for name, ids in cases.ids():

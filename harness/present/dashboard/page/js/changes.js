@@ -41,7 +41,13 @@
   // Calls `each({change, operator, column, dtype, chunk, at, block, before, after, ulps})` for every case that
   // changed; `identify` finds their ids.
   async function compare(index, a, b, each) {
-    const [before, after, states] = await load.all([`ends/${a}`, `ends/${b}`, "states"]);
+    const [before, after, forBefore, forAfter, states] = await load.all([
+      `ends/${a}`,
+      `ends/${b}`,
+      `asked/${a}`,
+      `asked/${b}`,
+      "states",
+    ]);
     const numbers = [...new Set([...before.parts, ...after.parts].map((part) => part.chunk))].sort(
       (x, y) => x - y,
     );
@@ -58,7 +64,7 @@
       const was = old.get(number);
       const is = now.get(number);
       const flaky = new Set([...(was ? was.flaky : []), ...(is ? is.flaky : [])]);
-      const [askedBefore, askedAfter] = [flags(before.asked[number]), flags(after.asked[number])];
+      const [askedBefore, askedAfter] = [flags(forBefore[number]), flags(forAfter[number])];
       let at = 0;
       for (let c = 0; c < chunk.cells.length; c += 4) {
         const [operator, column, dtype, size] = chunk.cells.slice(c, c + 4);

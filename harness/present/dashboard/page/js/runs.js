@@ -30,6 +30,10 @@
 
   // What of an address names no run here: a notice each.
   function unknown(index, params) {
+    const said = {
+      run: `This is ${title(index, index.shown)}.`,
+      since: "No operator is marked as regressed.",
+    };
     return ["run", "a", "b", "since"]
       .filter((name) => params.get(name) && place(index, params.get(name)) < 0)
       .map((name) =>
@@ -37,9 +41,7 @@
           "div.notice",
           { role: "note" },
           el("strong", `No run here is called ${params.get(name)}. `),
-          name === "since"
-            ? "Nothing is marked as regressed."
-            : `This is ${name === "run" ? title(index, index.shown) : "another comparison"}.`,
+          said[name] || "Another run is compared instead.",
         ),
       );
   }
