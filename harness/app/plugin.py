@@ -12,6 +12,7 @@ from rich.text import Text
 from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run
 from harness.app import baseline_option, command_options
 from harness.app.session import Session, corpus_of
+from harness.compare import RUNS
 from harness.core import of_data
 from harness.generate import load_cases, read_replay
 from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan
@@ -112,6 +113,8 @@ def _options(given: Any) -> Options:
         public_api=given.public_api,
         blame=not given.no_blame,
         replay=replay,
+        # Whoever names a case looks for its failure, which one run of a random operator may miss.
+        runs=RUNS if given.case else 1,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         shard=given.shard,
         models=command_options.model_words(given),

@@ -35,6 +35,7 @@ class Options:
         shard: ``3/8``: only the operators of that part; None for all.
         models: Whole models to run in place of operators; none for operators.
         reuses: Whether verdicts of earlier runs are taken over.
+        runs: How often a case that draws at random is run at most, to find a failure that is known of.
     """
 
     ops: tuple[str, ...] = ()
@@ -55,3 +56,4 @@ class Options:
     shard: str | None = None
     models: tuple[str, ...] = ()
     reuses: bool = False
+    runs: int = 1

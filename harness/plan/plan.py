@@ -284,6 +284,7 @@ def _settings(options: Options, mode: str) -> Settings:
         dynamic=mode == "dynamic",
         rules=options.rules,
         blame=options.blame,
+        runs=options.runs,
     )
 
 

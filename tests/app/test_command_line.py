@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness_runs import ROOT, environment, output, record_of, rows, run_harness, unary
+from harness_runs import ROOT, environment, output, record_of, rows, run_harness, unary, vector
 
 from harness.core.invocation import Invocation
 from harness.record import store
@@ -208,6 +208,15 @@ def test_replaying_one_case_reproduces_its_verdict(plain: Run, tmp_path: Path) -
     again = [{name: row[name] for name in VERDICT} for row in run.rows()]
     assert again == [{n: row[n] for n in VERDICT} for row in plain.rows() if row["case_id"] == case]
     assert {row["source"] for row in run.rows("source")} == {"replay"}
+
+
+def test_a_random_operators_case_that_is_named_is_run_until_it_fails(tmp_path: Path) -> None:
+    # A 1 is never right here, and one run of a hundred draws it.
+    call = Invocation("aten.rand_like.default", (("self", vector([0.0] * 40, "float16")),))
+    replay = record_of(tmp_path / "record", [call])
+    run = Run(tmp_path / "run", "--replay", replay, "--case", call.case_id, "--converter", "dynamo")
+    [row] = [row for row in run.rows("backend", "message") if row["backend"] == "ort-cpu"]
+    assert "1.0 cannot be drawn there" in row["message"], output(run.done)
 
 
 def test_a_run_that_drew_no_case_is_not_green(tmp_path: Path) -> None:
