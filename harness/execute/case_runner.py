@@ -239,13 +239,24 @@ class Executor:
 def _suspects_apart(
     converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]
 ) -> list[Sequence[Accepted]]:
-    """Parts to try separately: each member that owns a named node alone, the others together; halves
-    where no node is named."""
+    """Parts to try separately: each member that owns a named node alone, those like it together, and the
+    others; halves where no node is named."""
     if len(active) < len(converted.members):
         return [active]
     named = {output for outputs in owners(converted.model, nodes).values() for output in outputs}
     suspects = [m for m in active if named.intersection(m.structure.output_names)]
-    rest = [m for m in active if m not in suspects]
-    if suspects and rest:
-        return [*([m] for m in suspects), rest]
-    return list(halves(active))
+    if not suspects:
+        return list(halves(active))
+    # What a runtime lacks it mostly lacks for a dtype.
+    kinds = {_kind(m) for m in suspects}
+    others = [m for m in active if m not in suspects]
+    alike = [m for m in others if _kind(m) in kinds]
+    rest = [m for m in others if _kind(m) not in kinds]
+    parts: list[Sequence[Accepted]] = [*([m] for m in suspects), *(part for part in (alike, rest) if part)]
+    return parts if len(parts) > 1 else list(halves(active))
+
+
+def _kind(member: Accepted) -> tuple[object, ...]:
+    """An operator, and the dtypes that it is called with."""
+    exported = member.group.exported
+    return exported.overload, *(spec.dtype for spec in exported.tensors())

@@ -61,7 +61,8 @@ def test_a_call_that_kills_the_exporter_kills_it_once() -> None:
     calls = [unary("aten.relu.default", [float(i)]) for i in range(8)]
     calls[5] = Invocation("aten.reshape.default", (("self", vector([])), ("shape", (1, 2, 0))))
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
-    with Counting() as supervisor:
+    supervisor = Counting()
+    with supervisor:
         ran = supervisor.run(Task(groups, "torchscript", ("ort-cpu",), Settings(blame=False)))
         endings = {result.case[0]: (result.stage, result.outcome) for results in ran for result in results}
     assert endings.pop(5) == (Stage.CONVERT, Outcome.CRASH)

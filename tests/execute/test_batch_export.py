@@ -1,15 +1,16 @@
-"""Groups that are exported together, and fall apart where one has no conversion."""
+"""Groups that are exported together, and fall apart where one has no conversion or no kernel."""
 
 from __future__ import annotations
 
 import onnx
 from harness_runs import unary
 
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import ExportRequest, UnsupportedOperator
 from harness.execute.batch_export import Accepted, BatchExport, NotConverted
 from harness.execute.reference import run_reference
-from harness.execute.task import Group, Settings
+from harness.execute.task import Group, Settings, Step, Task
+from harness.execute.worker import WorkerProcess
 
 
 class TwoMissing:
@@ -33,3 +34,17 @@ def test_a_group_that_lacks_two_conversions_is_left_out_once() -> None:
     assert all(isinstance(one, NotConverted) for one in found)
     left_out = [(m.group.index, one.failure.outcome) for one in found for m in one.members]  # type: ignore[union-attr]
     assert left_out == [(0, Outcome.UNSUPPORTED), (1, Outcome.UNSUPPORTED)]
+
+
+def test_calls_whose_dtype_a_runtime_lacks_are_set_apart_at_once() -> None:
+    # ONNX Runtime negates no bfloat16 on the CPU.
+    calls = [
+        unary("aten.neg.default", [1.0] * i, dtype) for i in (1, 2, 3) for dtype in ("bfloat16", "float32")
+    ]
+    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
+    said: list[object] = []
+    WorkerProcess(said.append).serve(Task(groups, "torchscript", ("ort-cpu",), Settings(blame=False)))
+    endings = {r.case[0]: r.outcome for results in said if isinstance(results, list) for r in results}
+    assert endings == {i: (Outcome.UNSUPPORTED, Outcome.PASS)[i % 2] for i in range(len(calls))}
+    loads = [step.cases for step in said if isinstance(step, Step) and step.stage is Stage.LOAD]
+    assert sum((1, 0) in cases for cases in loads) == 2
