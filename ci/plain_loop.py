@@ -1,0 +1,237 @@
+"""The same cases through the harness and through a loop of public exports; see `ci/benchmark.py`."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import psutil
+import torch
+
+from harness.compare import Outcome, OutputComparison, Stage, Verdict, compare
+from harness.convert import Converter, UnsupportedOperator, find_converter
+from harness.core import Invocation, bind, build_tensors
+from harness.execute import Exportable, Supervisor, emitted_opset, export_request, run_reference
+from harness.generate import draw_cases, judge_of, load_cases
+from harness.plan import Unit, run_unit
+from harness.record import RunInfo, RunWriter, store
+from harness.run import BACKENDS, Backend, UnsupportedModel
+
+BACKEND = "ort-cpu"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is compared between the two: how a case ended, at which opset, and how far off its values are."""
+
+    stage: str
+    outcome: str
+    opset: int | None
+    problem: str
+    errors: tuple[float | None, float | None, float | None, int]
+
+
+def of_verdict(verdict: Verdict) -> Said:
+    """From the record."""
+    return Said(
+        verdict.stage.value,
+        verdict.outcome.value,
+        verdict.opset,
+        verdict.signature if verdict.outcome is Outcome.MISMATCH else "",
+        (verdict.max_abs_error, verdict.max_rel_error, verdict.max_ulp_error, verdict.mismatched_elements),
+    )
+
+
+def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Said:
+    """One case by hand."""
+    stage, opset = Stage.REFERENCE, None
+    try:
+        reference = run_reference(invocation)
+        stage = Stage.CONVERT
+        dims = tuple(frozenset[int]() for _ in reference.feeds)
+        member = Exportable(0, bind(invocation), build_tensors(invocation), len(reference.expected), dims)
+        model = converter.convert(export_request([member], opset=None, dynamic=False))
+        stage = Stage.CHECK
+        if len(model.graph.output) != len(reference.expected):
+            raise ValueError("another number of outputs")
+        opset = emitted_opset(model)
+        onnx.checker.check_model(model, full_check=True)
+        stage = Stage.LOAD
+        session = backend.load(model, None)
+        stage = Stage.RUN
+        present = {value.name for value in model.graph.input}
+        feeds = {n: f for n, f in zip(member.input_names, reference.feeds, strict=True) if n in present}
+        outputs = session.run(feeds)
+    except Exception as error:
+        outcome = Outcome.ERROR
+        if isinstance(error, UnsupportedOperator | UnsupportedModel):
+            outcome = Outcome.UNSUPPORTED
+        if stage is Stage.REFERENCE:
+            outcome = Outcome.SKIP
+        if stage is Stage.CHECK:
+            opset = emitted_opset(model)
+        return Said(stage.value, outcome.value, opset, "", (None, None, None, 0))
+    comparison: OutputComparison = compare(judge_of(invocation), reference, outputs)
+    return Said(
+        Stage.COMPARE.value,
+        (Outcome.MISMATCH if comparison.problem else Outcome.PASS).value,
+        opset,
+        comparison.problem or "",
+        (
+            comparison.max_abs_error,
+            comparison.max_rel_error,
+            comparison.max_ulp_error,
+            comparison.mismatched_elements,
+        ),
+    )
+
+
+def choose(count: int, seed: int) -> list[str]:
+    """`count` overloads, families in turn."""
+    by_family: dict[str, list[str]] = {}
+    for name, case in load_cases().items():
+        by_family.setdefault(case.family, []).append(name)
+    chooser = random.Random(seed)
+    for names in by_family.values():
+        chooser.shuffle(names)
+    chosen: list[str] = []
+    while len(chosen) < count and any(by_family.values()):
+        for family in sorted(by_family):
+            if by_family[family] and len(chosen) < count:
+                chosen.append(by_family[family].pop())
+    return chosen
+
+
+def units(names: Sequence[str], converter: str, examples: int, values: int, seed: int) -> Iterator[Unit]:
+    """As `pytest harness` would make them."""
+    for name in names:
+        yield Unit(
+            overload=name,
+            converter=converter,
+            backends=(BACKEND,),
+            examples=examples,
+            values=values,
+            seed=seed,
+        )
+
+
+def compare_speed(options: argparse.Namespace) -> int:
+    """Run the same cases both ways; 0 if they agree."""
+    names = choose(options.overloads, options.seed)
+    started = time.perf_counter()
+    drawn = [
+        invocation
+        for name in names
+        for group in draw_cases(
+            load_cases()[name],
+            seed=options.seed,
+            structures=-(-options.examples // options.values),
+            values=options.values,
+        )
+        for invocation in group.invocations
+    ]
+    generation = time.perf_counter() - started
+    structures = len({i.structure_id for i in drawn})
+    print(
+        f"{len(drawn)} cases of {structures} structures, {len(names)} overloads, "
+        f"{options.converter} → {BACKEND}"
+    )
+    print(f"generation   {1e3 * generation / len(drawn):8.2f} ms a case")
+
+    with tempfile.TemporaryDirectory() as directory, Supervisor() as supervisor:
+        # Imports and a first export are paid once a session, by both.
+        for _ in run_unit(next(units(names, options.converter, 1, 1, options.seed)), supervisor):
+            pass
+        info = RunInfo.begin(seed=options.seed, options={})
+        ours: dict[str, Said] = {}
+        started = time.perf_counter()
+        with RunWriter(Path(directory) / "run", info) as writer:
+            for unit in units(names, options.converter, options.examples, options.values, options.seed):
+                for verdicts in run_unit(unit, supervisor):
+                    writer.write(verdicts)
+                    writer.flush()
+                    ours.update((v.case_id, of_verdict(v)) for v in verdicts)
+        store.finish(Path(directory) / "run")
+        # `run_unit` draws again what was drawn above.
+        harness_time = time.perf_counter() - started - generation
+    print(f"harness      {1e3 * harness_time / len(drawn):8.2f} ms a case (without generation)")
+    whole = harness_time + generation
+    print(f"structure    {1e3 * whole / structures:8.2f} ms with all of its cases, generation included")
+
+    torch.set_num_threads(1)
+    converter = find_converter(options.converter).create(True)
+    entry, argument = BACKENDS.find(BACKEND)
+    backend = entry.create(argument)
+    naive(drawn[0], converter, backend)
+    times, differences = [], []
+    count = len(drawn)
+    sample = random.Random(options.seed).sample(drawn, min(options.sample or count, count))
+    for i, invocation in enumerate(sample):
+        if ours[invocation.case_id].outcome in (Outcome.CRASH.value, Outcome.TIMEOUT.value):
+            # By hand it would end this process, which is what the harness is for.
+            continue
+        started = time.perf_counter()
+        said = naive(invocation, converter, backend)
+        times.append(time.perf_counter() - started)
+        # By text, since NaN differs from itself.
+        if repr(said) != repr(ours[invocation.case_id]):
+            differences.append((invocation, said, ours[invocation.case_id]))
+        if sys.stderr.isatty():
+            print(f"\rplain loop {i + 1}/{len(sample)}", end="", file=sys.stderr)
+    plain = statistics.fmean(times)
+    print(f"plain loop   {1e3 * plain:8.2f} ms a case ({1e3 * statistics.median(times):.2f} median)")
+    print(f"ratio        {plain / (harness_time / count):8.1f} ×")
+    print(f"outcomes     {dict(Counter(said.outcome for said in ours.values()))}")
+    print(f"same verdict {len(times) - len(differences)} of {len(times)}")
+    for invocation, alone, batched in differences[:20]:
+        print(f"  {invocation}\n    alone:   {alone}\n    batched: {batched}")
+    return 1 if differences else 0
+
+
+def watch_memory(options: argparse.Namespace) -> int:
+    """Run `options.memory` cases and print the worker's resident memory as it goes."""
+    names = choose(10**6, options.seed)
+    done, mark, seed, peak = 0, 0, options.seed, 0.0
+    print(f"{'cases':>8} {'worker MiB':>11}")
+    with Supervisor() as supervisor:
+        while done < options.memory:
+            for unit in units(names, options.converter, options.examples, options.values, seed):
+                for verdicts in run_unit(unit, supervisor):
+                    done += len(verdicts)
+                    if supervisor.worker_pid is not None and done >= mark:
+                        resident = psutil.Process(supervisor.worker_pid).memory_info().rss / 2**20
+                        peak = max(peak, resident)
+                        print(f"{done:8} {resident:11.0f}", flush=True)
+                        mark += max(options.memory // 20, 1)
+                if done >= options.memory:
+                    break
+            seed += 1
+    print(f"peak {peak:.0f} MiB")
+    return 0 if peak < 2048 else 1
+
+
+def main(description: str | None) -> int:
+    """Parse the command line, of which `description` is the help, and run."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--converter", default="dynamo")
+    parser.add_argument("--overloads", type=int, default=14, help="how many operators (%(default)s)")
+    parser.add_argument("--examples", type=int, default=24, help="cases per operator (%(default)s)")
+    parser.add_argument("--values", type=int, default=4, help="value draws per structure (%(default)s)")
+    parser.add_argument(
+        "--sample", type=int, default=0, metavar="CASES", help="how many the plain loop does (default: all)"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--memory", type=int, default=0, metavar="CASES", help="watch memory instead")
+    options = parser.parse_args()
+    return watch_memory(options) if options.memory else compare_speed(options)
