@@ -11,22 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 
-from harness.convert.torch_private import part, replaceable
+from harness.convert.torch_private import PARTS, part, replaceable
 
 
 def quick_passes() -> dict[str, Any]:
     """What replaces the functions that `harness.convert.torch_private.PARTS` calls so."""
-    return {
+    passes = {
         "promote_node": _promoted,
         "try_rule": _rule_tried,
         "match_pattern": _pattern_matched,
         "op_signature": classmethod(_signature_kept),
         "recompile": _compiled_when_run,
     }
+    if "protocol_attributes" in PARTS:
+        passes["protocol_attributes"] = _attributes_kept
+    return passes
+
+
+@cache
+def _attributes_kept(protocol: type) -> Any:
+    """What a protocol asks for, which Python before 3.12 finds out at each `isinstance` with one."""
+    return replaceable("protocol_attributes").original(protocol)
 
 
 def _compiled_when_run(module: Any) -> None:

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import logging
 import pkgutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -161,6 +162,9 @@ PARTS = {
     ),
     "fake_rules": PrivatePart("torch._subclasses.fake_impls", "op_implementations_dict", "dict"),
 }
+if sys.version_info < (3, 12):
+    # Later Pythons keep what this finds out of a class.
+    PARTS["protocol_attributes"] = PrivatePart("typing", "_get_protocol_attrs", "(cls)")
 #: What the harness reads and writes of a registry and of an operator, with its type.
 _REGISTRY_FIELDS = {"_opset_version": int, "functions": dict}
 _OPERATOR_FIELDS = {"py_kernels": dict, "_dispatch_cache": dict}

@@ -26,6 +26,9 @@ def start_worker(send: Send) -> Callable[[WorkerTask], None]:
     load_cases()
     # As the fork server has done with what it imported.
     gc.freeze()
+    # An export makes graphs of many small objects; looking through them again and again costs more than what
+    # is found early.
+    gc.set_threshold(100_000, 5, 5)
     return WorkerProcess(send).serve
 
 
