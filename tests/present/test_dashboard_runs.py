@@ -262,6 +262,15 @@ def test_a_run_that_is_not_here_is_said_to_be_missing(visit: Visit) -> None:
     expect(page.locator(".notice").first).to_contain_text("This is 2026-01-03 03:00 · killed (partial)")
 
 
+def test_a_site_without_a_run_opens_at_any_address(browser: Browser, tmp_path: Path) -> None:
+    write_site([tmp_path / "none"], tmp_path / "site")
+    with visiting(browser, tmp_path / "site") as visit:
+        for address in ("#/", "#/compare?a=x&b=y&run=nightly"):
+            page = visit.open(address)
+            expect(page.locator("main")).to_contain_text("No run could be shown.")
+            page.close()
+
+
 def test_runs_are_named_by_time_name_converter_and_backend(visit: Visit) -> None:
     said = [
         "2026-01-04 03:00 · small · dynamo → ort-cpu",

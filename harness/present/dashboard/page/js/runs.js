@@ -18,6 +18,7 @@
 
   // Time, name, converters and backends: what tells runs of one day apart.
   function title(index, run) {
+    if (run < 0) return "a site without runs";
     const one = index.runs[run];
     const names = one.columns.map((column) => index.columns[column]);
     const path = `${listed(names.map(([name]) => name))} → ${listed(names.map(([, name]) => name))}`;
