@@ -90,10 +90,12 @@
       if (this.table) this.table.destroy();
       const narrow = window.innerWidth < 720;
       const leaves = this.groups.flatMap((group) => group.leaves);
-      const first = narrow ? 136 : 250;
+      const first = narrow ? 116 : 250;
       // As wide as there is room, within what reads well.
       const room = this.box.clientWidth - first - 18;
-      const more = narrow ? 0 : Math.round(Math.max(18, Math.min(40, room / leaves.length - 60)));
+      // The name of a converter and a backend stands above its columns, be it one.
+      const most = leaves.length > this.groups.length ? 40 : 90;
+      const more = narrow ? 0 : Math.round(Math.max(18, Math.min(most, room / leaves.length - 60)));
       const wide = (leaf) => (leaf.dtype === "" ? more : 0);
       const left = room - leaves.reduce((sum, leaf) => sum + wide(leaf), 0);
       const width = Math.floor(Math.max(60, Math.min(84, left / leaves.length)));

@@ -14,8 +14,7 @@
           head(index, shown),
           el(index.moved ? "div.columns" : "div.stack", standing(index, run), moved(index, run)),
           el("div.columns", failures(index, true), failures(index, false)),
-          index.trend.length > 1 ? trend(index) : null,
-          families(index),
+          el("div.columns", families(index), index.trend.length > 1 ? trend(index) : null),
         ),
       );
       return {};
