@@ -21,6 +21,7 @@ from .divergence.divergence_task import DivergeTask as DivergeTask
 from .divergence.first_divergence import find_divergence as find_divergence
 from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
+from .explain.model_answer import answers_for as answers_for
 from .explain.of_model import ModelError as ModelError, operators_of as operators_of
 from .explain.render import render as render
 from .failure_key import SPEECHLESS as SPEECHLESS

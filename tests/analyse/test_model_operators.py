@@ -6,16 +6,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from harness_runs import environment, record_of, unary
+from harness_runs import environment, record_of, row_of, unary, vector
 
 from harness.app.cli._group import conformance
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
+from harness.record import store
 from harness.record.json_lines import read_graphs, read_scripts
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 pytestmark = pytest.mark.slowest(29)
 
@@ -57,6 +62,71 @@ def test_an_exported_program_and_what_the_exporter_notes_agree(models: Path) -> 
     expected = {"aten.linear.default": 1, "aten.celu.default": 2, "aten.softmax.int": 1, "aten.add.Tensor": 1}
     assert named(program) == {name: (nodes, "program") for name, nodes in expected.items()}
     assert named(noted) == {name: (nodes, "node") for name, nodes in expected.items()}
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which celu fails in float64 and, in float32, with another alpha than the model's."""
+
+    def celu(dtype: str, alpha: float, **more: Any) -> Verdict:
+        values = vector([0.5, -1.0], dtype)
+        call = Invocation("aten.celu.default", (("self", values), ("alpha", alpha)))
+        return row_of(call, dtype=dtype, **more)
+
+    failure = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong"}
+    passing = [unary("aten.softmax.int", [1.0, 2.0])]
+    mixed = [unary("aten.add.Tensor", [float(n)]) for n in (1, 2)]
+    mixed = [
+        Invocation(one.overload, (*one.arguments, ("other", vector([1.0])), ("alpha", 3.0))) for one in mixed
+    ]
+    directory = tmp_path_factory.mktemp("answers") / "run"
+    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(
+            [
+                celu("float32", 2.0),
+                celu("float32", 1),
+                celu("float32", 3.0, **failure),
+                celu("float64", 2.0, **failure),
+                *(row_of(Invocation(o.overload, (*o.arguments, ("dim", 0)))) for o in passing),
+                row_of(mixed[0]),
+                row_of(mixed[1], **failure),
+            ]
+        )
+    store.finish(directory, 1)
+    return directory
+
+
+@pytest.mark.parametrize("name", ["program.pt2", "noted.onnx", "plain.onnx"])
+def test_a_run_decides_which_operators_of_a_model_pass(models: Path, answering: Path, name: str) -> None:
+    done = operators(models / name, "--run", answering)
+    assert done.stdout.endswith("--dtype=float32\n")
+    answer = next(line for line in done.stderr.splitlines() if line.startswith("dynamo → ort-cpu: "))
+    # celu with these values of alpha, softmax in another dimension, add with another alpha, and no linear.
+    known = "2 of 4 operators pass in float32, 1 with these attributes and 1 with others"
+    assert answer.partition(": ")[2] == f"{known}; 2 are not decided"
+    assert "is not decided: aten.add.Tensor(float32, float32" in done.stderr
+    # Without a note of the exporter, ONNX's Add does not tell what alpha was.
+    why = (
+        "its attributes are not known; "
+        if name == "plain.onnx"
+        else "no case has these attributes; with others "
+    )
+    assert f"{why}1 of 2 cases fail" in done.stderr
+    said = json.loads(operators(models / name, "--run", answering, "--json").stdout)
+    assert said["dtypes"] == ["float32"]
+    (found,) = said["answers"]
+    assert found["operators"]["aten.celu.default"] == "passes"
+
+
+def test_the_dtypes_of_the_model_are_those_that_are_judged(answering: Path, tmp_path: Path) -> None:
+    model, inputs = torch.nn.CELU(2.0).double(), (torch.randn(2, 3, dtype=torch.float64),)
+    torch.export.save(torch.export.export(model, inputs), tmp_path / "program.pt2")
+    done = operators(tmp_path / "program.pt2", "--run", answering)
+    assert done.stdout == "--op=aten.celu.default\n--dtype=float64\n"
+    assert "0 of 1 operator passes in float64 with these attributes; 1 does not" in done.stderr
+    assert (
+        "fails: aten.celu.default(float64, alpha=2.0): 1 of 1 case fails: mismatch at compare" in done.stderr
+    )
 
 
 def test_nodes_without_notes_are_traced_back_by_name(models: Path) -> None:

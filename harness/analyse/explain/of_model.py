@@ -14,11 +14,13 @@ from typing import Any
 import onnx
 
 from harness.analyse.explain.known import candidate
+from harness.analyse.explain.model_calls import ModelCall, noted_call, plain_call, program_call, value_types
 from harness.record import Graph, reason
 
 #: What torch.onnx.export(dynamo=True) notes on each node: the module path down to the ATen operator.
 _HIERARCHY = "pkg.torch.onnx.class_hierarchy"
 _NAMES = "pkg.torch.onnx.name_scopes"
+_CALL = "pkg.torch.onnx.fx_node"
 _OVERLOAD = re.compile(r"(?:aten|prims|torchvision|quantized)\.\w+\.\w+")
 #: Nodes that do nothing of their own.
 _GLUE = frozenset({"Constant", "Identity", "Cast", "CastLike"})
@@ -45,11 +47,17 @@ class Called:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOperators:
-    """All of an ``onnx`` model or a ``program``; what is unmapped, node types and others → how many."""
+    """All of an ``onnx`` model or a ``program``.
+
+    Attributes:
+        unmapped: Node types and others → how many.
+        calls: The kinds of calls of the operators.
+    """
 
     kind: str
     operators: tuple[Called, ...]
     unmapped: Mapping[str, int]
+    calls: tuple[ModelCall, ...] = ()
 
 
 def operators_of(
@@ -83,13 +91,18 @@ def _of_program(path: Path) -> ModelOperators:
         raise ModelError(f"{path} is no exported program that this PyTorch reads: {reason(error)}") from None
     found: Counter[str] = Counter()
     other: Counter[str] = Counter()
+    calls: dict[str, ModelCall] = {}
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             if node.op == "call_function" and isinstance(node.target, OpOverload):
                 name = str(node.target)
                 (found if name.startswith("aten.") else other)[name] += 1
+                if name.startswith("aten."):
+                    call = program_call(node)
+                    calls[str(call)] = call
     called = tuple(Called(name=name, nodes=count, how="program") for name, count in sorted(found.items()))
-    return ModelOperators(kind="program", operators=called, unmapped=dict(sorted(other.items())))
+    unmapped = dict(sorted(other.items()))
+    return ModelOperators(kind="program", operators=called, unmapped=unmapped, calls=_sorted(calls))
 
 
 def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph]) -> ModelOperators:
@@ -103,14 +116,23 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
     plain: Counter[tuple[str, int]] = Counter()
     other: Counter[str] = Counter()
     functions = {(f.domain, f.name) for f in model.functions}
+    types = value_types(model)
+    calls: dict[str, ModelCall] = {}
+    examples: dict[tuple[str, int], list[onnx.NodeProto]] = defaultdict(list)
     for number, node in enumerate(_nodes(model)):
         notes = {entry.key: entry.value for entry in node.metadata_props}
         name = _noted(notes)
         if name is not None:
-            noted[name].add(notes.get(_NAMES) or str(number))
+            scope = notes.get(_NAMES) or str(number)
+            if name.startswith("aten.") and scope not in noted[name]:
+                call = noted_call(name, notes.get(_CALL, ""), node, types)
+                calls[str(call)] = call
+            noted[name].add(scope)
         elif (node.domain, node.op_type) not in functions and node.op_type not in _GLUE:
             node_type = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            plain[node_type, sum(map(bool, node.input))] += 1
+            kind = node_type, sum(map(bool, node.input))
+            plain[kind] += 1
+            examples[kind].append(node)
     found = {n: Called(name=n, nodes=len(w), how="node") for n, w in noted.items() if n.startswith("aten.")}
     other.update({n: len(w) for n, w in noted.items() if not n.startswith("aten.")})
     recorded = _recorded(graphs)
@@ -122,10 +144,18 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
             other[node_type] += count
             continue
         best = min(choices, key=lambda overload: _plainness(overload, node_type, inputs, covered))
+        for node in examples[node_type, inputs]:
+            call = plain_call(best, node, types)
+            calls[str(call)] = call
         before = found.get(best) or Called(name=best, nodes=0, how=how)
         found[best] = replace(before, nodes=before.nodes + count)
     ordered = tuple(found[name] for name in sorted(found))
-    return ModelOperators(kind="onnx", operators=ordered, unmapped=dict(sorted(other.items())))
+    unmapped = dict(sorted(other.items()))
+    return ModelOperators(kind="onnx", operators=ordered, unmapped=unmapped, calls=_sorted(calls))
+
+
+def _sorted(calls: Mapping[str, ModelCall]) -> tuple[ModelCall, ...]:
+    return tuple(calls[text] for text in sorted(calls))
 
 
 def _nodes(model: Any) -> Iterator[Any]:

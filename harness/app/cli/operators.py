@@ -23,12 +23,15 @@ from harness.record import layout, newest
 @click.option(
     "--run",
     metavar="DIR",
-    help="The run whose recorded exports say where nodes come from. Default: the newest in results/.",
+    help="The run that says what passes, and by its recorded exports where nodes come from. Default: the "
+    "newest in results/.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, including what has no case or is unknown.")
 @click.pass_context
 def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> None:
-    """List the ATen operators that MODEL calls, one `--op` option per line.
+    """List the ATen operators that MODEL calls, and say which of them pass in a run.
+
+    The list has one `--op` option per line, and the model's dtypes as `--dtype` options.
 
     MODEL is an ONNX file, or an exported program that `torch.export.save` wrote (.pt2). The nodes of an ONNX
     file are traced back by the notes of PyTorch's exporter. If there are none, they are traced back by name,
@@ -37,9 +40,13 @@ def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> 
     The page of `conformance dashboard` accepts the text and the JSON. The text lists only operators that have
     an operator case; stderr names the others.
 
-    With --json: model, kind, operators (name, nodes, how, covered), unmapped (node, nodes).
+    If there is a run, stderr says which operators pass there, in the model's dtypes and with its attributes.
+    Ordinary cases decide. An operator is not decided if no case has its attributes and some others fail.
+
+    With --json: model, kind, operators (name, nodes, how, covered), unmapped (node, nodes), dtypes, run, and
+    answers (converter, backend, operators, calls).
     """
-    from harness.analyse import ModelError, operators_of
+    from harness.analyse import ModelError, answers_for, operators_of
     from harness.generate import load_cases
     from harness.record import read_graphs
 
@@ -50,6 +57,8 @@ def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> 
     except ModelError as error:
         raise click.UsageError(str(error)) from None
     known = set(covered)
+    dtypes = sorted({dtype for call in found.calls for dtype in call.dtypes.values()})
+    answers = answers_for(found.calls, recorded) if recorded and found.calls else []
     if as_json:
         print_json(
             {
@@ -59,15 +68,24 @@ def command(ctx: click.Context, model: Path, run: str | None, as_json: bool) -> 
                     {**dataclasses.asdict(one), "covered": one.name in known} for one in found.operators
                 ],
                 "unmapped": [{"node": node, "nodes": number} for node, number in found.unmapped.items()],
+                "dtypes": dtypes,
+                "run": str(recorded) if recorded else None,
+                "answers": [answer.to_data() for answer in answers],
             }
         )
     else:
         for one in found.operators:
             if one.name in known:
                 click.echo(f"--op={one.name}")
+        # If the dtypes of some call are unknown, others could be needed for it.
+        if known & {one.name for one in found.operators} and all(call.dtypes for call in found.calls):
+            for dtype in dtypes:
+                click.echo(f"--dtype={dtype}")
         for one in found.operators:
             if one.name not in known:
                 click.echo(f"no operator case: {one.name} ({count(one.nodes, 'node')})", err=True)
         for node, number in found.unmapped.items():
             click.echo(f"no known ATen operator: {node} ({count(number, 'node')})", err=True)
+        for answer in answers:
+            click.echo("\n".join(answer.lines), err=True)
     ctx.exit(int(bool(found.unmapped) or any(one.name not in known for one in found.operators)))

@@ -27,7 +27,7 @@
     const found = new Map();
     for (const line of text.split(/\r?\n/)) {
       for (const word of line.replace(/#.*/, "").split(/[\s,;]+/)) {
-        if (word && word !== "--op" && !word.startsWith("//")) found.set(dotted(word), { word, nodes: null });
+        if (word && word !== "--op" && !/^(\/\/|--dtype)/.test(word)) found.set(dotted(word), { word, nodes: null });
       }
     }
     return [...found.values()];

@@ -1,0 +1,153 @@
+"""What a model gives to the operators that it calls: dtypes and attributes, as far as its file tells."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+
+#: The call that PyTorch's exporter notes on a node.
+_NOTE = re.compile(r"call_function\[target=\S+\]\(args = (\(.*\)), kwargs = (\{.*\})\)$")
+_REFERENCE = re.compile(r"%([\w.]+)")
+_CONSTANT = re.compile(r"(?<![\w'.])(torch\.\w+|inf|nan|cpu)(?![\w'])")
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One kind of call.
+
+    Attributes:
+        dtypes: Argument → dtype of its tensor, or of the first of its tensors; those that are known.
+        attributes: Argument that is no tensor → value, defaults too; those that are known.
+    """
+
+    overload: str
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all attributes are known."""
+        names = {a.name for a in _schema(self.overload) if "Tensor" not in str(a.type)}
+        return names <= self.attributes.keys()
+
+    def __str__(self) -> str:
+        """``aten.celu.default(float32, alpha=2.0)``."""
+        given = [*self.dtypes.values(), *(f"{name}={value}" for name, value in self.attributes.items())]
+        return f"{self.overload}({', '.join(given)})"
+
+
+def program_call(node: Any) -> ModelCall:
+    """The call of a node of an exported program."""
+    import torch
+
+    def dtype(value: Any) -> str:
+        first = value[0] if isinstance(value, list | tuple) and value else value
+        tensor = first.meta.get("val") if isinstance(first, torch.fx.Node) else None
+        return str(tensor.dtype).removeprefix("torch.") if isinstance(tensor, torch.Tensor) else ""
+
+    def known(value: Any) -> bool:
+        parts = value if isinstance(value, list | tuple) else [value]
+        return not any(isinstance(part, torch.fx.Node) for part in parts)
+
+    given = dict(_named(str(node.target), list(node.args), dict(node.kwargs)))
+    return _call(str(node.target), given, {name: dtype(value) for name, value in given.items()}, known)
+
+
+def noted_call(overload: str, note: str, node: onnx.NodeProto, types: Mapping[str, str]) -> ModelCall:
+    """The call that an exporter noted on a node.
+
+    Args:
+        note: ``%celu : … = call_function[target=…](args = (%x, 2.0), kwargs = {})``.
+        types: Value of the graph → dtype.
+    """
+    found = _NOTE.search(note)
+    if found is None:
+        return plain_call(overload, node, types)
+    texts = (_CONSTANT.sub(r"'\1'", _REFERENCE.sub(r"'%\1'", text)) for text in found.groups())
+    try:
+        args, kwargs = map(ast.literal_eval, texts)
+    except (ValueError, SyntaxError):
+        return plain_call(overload, node, types)
+
+    def is_reference(value: Any) -> bool:
+        first = value[0] if isinstance(value, list | tuple) and value else value
+        return isinstance(first, str) and first.startswith("%")
+
+    given = dict(_named(overload, list(args), kwargs))
+    dtypes: dict[str, str] = {}
+    for name, value in given.items():
+        if is_reference(value):
+            first = value[0] if isinstance(value, list | tuple) else value
+            # The first tensor is the node's first input, whatever it is called there.
+            fallback = "" if dtypes else next((types[i] for i in node.input if i in types), "")
+            dtypes[name] = types.get(first[1:], fallback)
+    return _call(overload, given, dtypes, lambda value: not is_reference(value))
+
+
+def plain_call(overload: str, node: onnx.NodeProto, types: Mapping[str, str]) -> ModelCall:
+    """The call that a node without a note stands for: its inputs are the tensors, in order."""
+    arguments = _schema(overload)
+    tensors = [a.name for a in arguments if "Tensor" in str(a.type)]
+    inputs = [types.get(name, "") for name in node.input]
+    dtypes = {name: dtype for name, dtype in zip(tensors, inputs, strict=False) if dtype}
+    names = {argument.name for argument in arguments}
+    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.name in names}
+    return ModelCall(overload, dtypes, {n: v for n, v in given.items() if isinstance(v, int | float | list)})
+
+
+def value_types(model: onnx.ModelProto) -> dict[str, str]:
+    """Value of a model's graph → dtype; what shape inference finds, too."""
+    try:
+        graph = onnx.shape_inference.infer_shapes(model).graph
+    except Exception:
+        # A model that is larger than protobuf allows, or invalid.
+        graph = model.graph
+    values = (*graph.input, *graph.value_info, *graph.output)
+    found = {value.name: value.type.tensor_type.elem_type for value in values}
+    found |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    words = {"float": "float32", "double": "float64"}
+    named = {name: onnx.TensorProto.DataType.Name(kind).lower() for name, kind in found.items() if kind}
+    return {name: words.get(word, word) for name, word in named.items()}
+
+
+def _call(overload: str, given: Mapping[str, Any], dtypes: Mapping[str, str], known: Any) -> ModelCall:
+    attributes = {}
+    for argument in _schema(overload):
+        if "Tensor" in str(argument.type):
+            continue
+        if argument.name in given:
+            if known(given[argument.name]):
+                attributes[argument.name] = plain_value(given[argument.name])
+        elif argument.has_default_value():
+            attributes[argument.name] = plain_value(argument.default_value)
+    return ModelCall(overload, {name: dtype for name, dtype in dtypes.items() if dtype}, attributes)
+
+
+def plain_value(value: Any) -> Any:
+    """A value as JSON has it: lists for tuples, ``torch.float32`` as text."""
+    if isinstance(value, list | tuple):
+        return [plain_value(element) for element in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _named(overload: str, args: list[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Arguments by the schema's names."""
+    for argument, value in zip(_schema(overload), args, strict=False):
+        yield argument.name, value
+    yield from kwargs.items()
+
+
+def _schema(overload: str) -> list[Any]:
+    from harness.core import overload as find_overload
+
+    try:
+        return list(find_overload(overload)._schema.arguments)
+    except LookupError:
+        return []
