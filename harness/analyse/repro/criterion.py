@@ -189,8 +189,9 @@ def explained(tolerance: Tolerance, dtype: str) -> list[str]:
     """A relative tolerance as a comment; nothing without one."""
     if not tolerance.rtol or dtype not in PRECISION:
         return []
-    units = tolerance.rtol * 2.0 ** (PRECISION[dtype] - 1)
-    return [f"# The relative tolerance is {units:.2g} units in the last place of {dtype}."]
+    units = f"{tolerance.rtol * 2.0 ** (PRECISION[dtype] - 1):.2g}"
+    plural = "" if units == "1" else "s"
+    return [f"# The relative tolerance is {units} unit{plural} in the last place of {dtype}."]
 
 
 def tolerance_for(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:

@@ -109,14 +109,15 @@ def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -
 def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
     """For a runtime's tracker: ``Sigmoid gives wrong values for float32 on CPU``."""
     what = _operators(failure, model)
-    device = "CUDA" if "cuda" in failure.backend else "CPU"
+    where = "in the reference evaluator" if failure.backend == "onnx-reference" else "on CPU"
+    where = "on CUDA" if "cuda" in failure.backend else where
     dtype = _dtype_of(model) or failure.invocation.dtype
     if failure.stage is Stage.COMPARE:
         by = " with graph optimisations" if _OPTIMISED in failure.evidence else ""
-        return f"{what} {fault(failure)} for {dtype} on {device}{by}"
+        return f"{what} {fault(failure)} for {dtype} {where}{by}"
     if failure.outcome is Outcome.UNSUPPORTED and failure.stage is Stage.LOAD:
-        return f"{what} is not implemented for {dtype} on {device}"
-    return f"{what} for {dtype} on {device}: {_problem(failure)}"
+        return f"{what} is not implemented for {dtype} {where}"
+    return f"{what} for {dtype} {where}: {_problem(failure)}"
 
 
 def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:

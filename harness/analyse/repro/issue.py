@@ -63,7 +63,8 @@ class Report:
             if self.of_runtime:
                 version = failure.versions.get("torch", "")
                 by = f"{export} of PyTorch {version}".rstrip()
-                return f"{runtime} {result} The model was exported from {call} with {by}."
+                begin = runtime[0].upper() + runtime[1:]
+                return f"{begin} {result} The model was exported from {call} with {by}."
             return f"{call}, exported with {export} and run by {runtime}, {result}"
         done = {
             Stage.CONVERT: f"{call} cannot be exported with {export}",
@@ -83,9 +84,8 @@ class Report:
     def expected(self) -> str:
         """What should have happened."""
         if self.failure.outcome is Outcome.MISMATCH:
-            return (
-                f"The result of PyTorch eager, which the script {'holds' if self.of_runtime else 'computes'}."
-            )
+            verb = "contains" if self.of_runtime else "computes"
+            return f"The result of PyTorch eager, which the script {verb}."
         return {
             Stage.CONVERT: "An exported model.",
             Stage.CHECK: "A model that `onnx.checker.check_model(model, full_check=True)` accepts.",
