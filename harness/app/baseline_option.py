@@ -13,6 +13,7 @@ from harness.core import as_data, of_data
 from harness.gate import (
     Baseline,
     BaselineComparison,
+    BaselineFinding,
     Rechecked,
     ReportedDifference,
     comparison,
@@ -147,6 +148,12 @@ class Gate:
         return list(
             dict.fromkeys(one.case_id for one in self._differences if one.finding.fails and one.case_id)
         )
+
+    @property
+    def regressed(self) -> ReportedDifference | None:
+        """The first difference that closes the gate and has a case that fails; None for none."""
+        failing = (one for one in self._differences if one.finding.fails and one.case_id)
+        return next((one for one in failing if one.finding is not BaselineFinding.DRIFT), None)
 
     def comparison(self, run: RunInfo) -> BaselineComparison:
         """What there is to say of the run."""

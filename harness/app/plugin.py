@@ -339,7 +339,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for part in generator.render(surveys, excuses(), whole=not config.option.op):
             console.print(part, soft_wrap=isinstance(part, Text))
         return
-    print_summary(console, run.results_dir)
+    print_summary(console, run.results_dir, regressed=follower.gate.regressed if follower else None)
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)

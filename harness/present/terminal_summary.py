@@ -16,7 +16,7 @@ from harness.analyse import grouping as failures, known_issues
 from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
 from harness.core import count, plain
 from harness.execute import model_word
-from harness.gate import ChangeKind, Diff, compare_runs
+from harness.gate import ChangeKind, Diff, ReportedDifference, compare_runs
 from harness.present import counts, matrix, rejections, run_changes as changes
 from harness.present.reproduce import command, shown_path
 from harness.record import (
@@ -33,14 +33,22 @@ _COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 
 
 def print_summary(
-    console: Console, results_dir: Path, *, operators: int = 20, groups: int = 10, cwd: Path | None = None
+    console: Console,
+    results_dir: Path,
+    *,
+    operators: int = 20,
+    groups: int = 10,
+    cwd: Path | None = None,
+    regressed: ReportedDifference | None = None,
 ) -> None:
     """Print a run's summary: at most so many operators and groups of failures, paths relative to `cwd`.
+
+    The command at its end reruns the case that has `regressed` from a baseline, where one is given.
 
     Raises:
         ResultsError: the run cannot be read.
     """
-    for part in _parts(results_dir, operators, groups, cwd):
+    for part in _parts(results_dir, operators, groups, cwd, regressed):
         # A line that people copy is never wrapped.
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
@@ -63,7 +71,13 @@ def summary_text(
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
-def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> Iterator[RenderableType]:
+def _parts(
+    results_dir: Path,
+    operators: int,
+    groups: int,
+    cwd: Path | None,
+    from_baseline: ReportedDifference | None = None,
+) -> Iterator[RenderableType]:
     rows = store.read(results_dir, _COLUMNS, encoded=True).unify_dictionaries()
     where = shown_path(results_dir, cwd)
     if not rows.num_rows:
@@ -89,10 +103,10 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         yield Text(raised)
         yield Text()
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
-    regressed = None
+    regressed = None if from_baseline is None else _failing(results_dir, from_baseline)
     if without.is_dir():
         found_by_rules = compare_runs(without, results_dir)
-        regressed = _regressed(found_by_rules)
+        regressed = regressed or _regressed(found_by_rules)
         yield Text("With the rules, compared with the converter's own conversions:", style="bold")
         yield changes.render(found_by_rules)
         yield Text()
@@ -127,6 +141,15 @@ def _parts(results_dir: Path, operators: int, groups: int, cwd: Path | None) -> 
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _failing(results_dir: Path, difference: ReportedDifference) -> Mapping[str, Any] | None:
+    """A failing row of the case that a difference names."""
+    where = failures.FAILED & (pc.field("case_id") == difference.case_id)
+    where &= pc.field("converter") == difference.converter
+    columns = ["case_id", "overload", "converter", "backend", "rule"]
+    rows: list[Mapping[str, Any]] = store.read(results_dir, columns, where).to_pylist()
+    return min(rows, key=lambda row: row["backend"] != difference.backend, default=None)
 
 
 def _regressed(found: Diff) -> Mapping[str, Any] | None:
