@@ -127,6 +127,35 @@ def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> No
     assert len(expected) >= 8
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"options": {"backend": ["ort-cpu"]}},
+        {"options": {"op": ["celu", "erf"]}, "operators": OPERATORS[:2]},
+        {"options": {"examples": 16}},
+        {"options": {"dtype": ["int64"]}},
+        {"options": {"shapes": "dynamic"}},
+        {"basis": {"sources": "corpus"}},
+    ],
+    ids=str,
+)
+def test_what_a_run_was_not_asked_for_is_neither_new_nor_gone(tmp_path: Path, asked: dict[str, Any]) -> None:
+    whole: dict[str, Any] = {
+        "options": {"backend": ["ort-cpu", "onnx-reference"], "shapes": "static", "examples": 40}
+    }
+    before = recorded(
+        tmp_path / "before", drawn(0), operators=OPERATORS, basis={"sources": "generated"}, **whole
+    )
+    rows = [row for row in drawn(1) if row.backend == "ort-cpu" and row.overload in OPERATORS[:2]]
+    after = recorded(tmp_path / "after", rows, started="2026-01-02", **asked)
+    built = build([before, after])
+    for pair in ((0, 1), (1, 0)):
+        found, expected = built.changes(*pair), compare_runs(*((before, after)[number] for number in pair))
+        counted = Counter(CHANGES[number] for number in found.changes.change.tolist())
+        assert counted == Counter({kind: n for kind, n in expected.counts.items() if n})
+        assert found.unasked == sum(expected.unasked.values()) > 0
+
+
 def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> None:
     """What `changes.js` reads, unpacked: chunks, run lengths and errors."""
     runs = [recorded(tmp_path / n, drawn(i), started=f"2026-01-0{i + 1}") for i, n in enumerate("abc")]
