@@ -13,7 +13,8 @@ import pytest
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, PartialResult, find_converter, goes_on
-from harness.core.invocation import Invocation
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.plain_text import describe_error
 from harness.core.tensors import bind, build_tensors
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import run_reference
@@ -139,6 +140,69 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
         cut = batched[member.index]
         alone = public.convert(export_request([exportable(0, invocation)], opset=None, dynamic=False))
         assert Canonical(cut).lines == Canonical(alone).lines, str(invocation)
+
+
+#: A decomposition that mutates, one that says what it casts from, one with a composite operator within, and
+#: two operators whose results have a size that values decide.
+DECOMPOSED = (
+    "aten.cosine_similarity.default",
+    "aten.rms_norm.default",
+    "aten.nll_loss2d_forward.default",
+    "aten.argwhere.default",
+    "aten.nonzero.default",
+)
+
+
+def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
+    drawn = [
+        structure.invocations[0]
+        for overload in DECOMPOSED
+        for structure in draw_cases(load_cases()[overload], seed=3, structures=2, values=1)
+    ]
+    entry = find_converter("dynamo")
+    quick, public = entry.create(False), entry.create(True)
+    # Twice: what is learnt of an operator the first time is used the second time.
+    for _ in range(2):
+        batched = cut_models(quick, [exportable(i, invocation) for i, invocation in enumerate(drawn)])
+    for i, invocation in enumerate(drawn):
+        alone = public.convert(export_request([exportable(0, invocation)], opset=None, dynamic=False))
+        assert Canonical(batched[i]).lines == Canonical(alone).lines, str(invocation)
+
+
+def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_one() -> None:
+    # A transform of odd length fails without values: "Expected input.size(2) == n_fft, got 4 != 5".
+    calls = [
+        Invocation(
+            "aten.istft.default",
+            (
+                ("self", TensorSpec((bins, 3), "complex64", (3, 1), 0, Literal((1.0,) * (3 * bins)))),
+                ("n_fft", 2 * bins - 1),
+            ),
+        )
+        for bins in (3, 4, 5)
+    ]
+    entry = find_converter("dynamo")
+    quick, public = entry.create(False), entry.create(True)
+    said = []
+    for call in calls:
+        with pytest.raises(Exception, match="Expected input") as raised:
+            public.convert(export_request([exportable(0, call)], opset=None, dynamic=False))
+        said.append(describe_error(raised.value))
+    request = export_request([exportable(i, call) for i, call in enumerate(calls)], opset=None, dynamic=False)
+    converter = goes_on(quick)
+    assert converter is not None
+    asked, failures = [], {}
+    for part in converter.convert_parts(request, lambda indices: None) or ():
+        (i,) = part.calls
+        failures[i] = part.failure
+        if part.failure is None:
+            asked.append(i)
+            with pytest.raises(Exception, match="Expected input") as raised:
+                quick.convert(export_request([exportable(0, calls[i])], opset=None, dynamic=False))
+            failures[i] = raised.value
+    assert asked == [0]
+    assert [describe_error(failures[i]) for i in range(len(calls))] == said
+    assert len(set(said)) == len(said)
 
 
 def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:
