@@ -140,12 +140,9 @@ def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> No
     ids=str,
 )
 def test_what_a_run_was_not_asked_for_is_neither_new_nor_gone(tmp_path: Path, asked: dict[str, Any]) -> None:
-    whole: dict[str, Any] = {
-        "options": {"backend": ["ort-cpu", "onnx-reference"], "shapes": "static", "examples": 40}
-    }
-    before = recorded(
-        tmp_path / "before", drawn(0), operators=OPERATORS, basis={"sources": "generated"}, **whole
-    )
+    whole = {"backend": ["ort-cpu", "onnx-reference"], "shapes": "static", "examples": 40}
+    more: dict[str, Any] = {"options": whole, "operators": OPERATORS, "basis": {"sources": "generated"}}
+    before = recorded(tmp_path / "before", drawn(0), **more)
     rows = [row for row in drawn(1) if row.backend == "ort-cpu" and row.overload in OPERATORS[:2]]
     after = recorded(tmp_path / "after", rows, started="2026-01-02", **asked)
     built = build([before, after])
