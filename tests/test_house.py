@@ -28,7 +28,7 @@ READING = (
     ("failures",),
     ("show", "CASE"),
     ("tolerance",),
-    ("diff", "RUN"),
+    ("diff", "RUN", "RUN"),
     ("summary", "RUN"),
     ("summary", "RUN", "--against", "RUN"),
     ("catalogue", "RUN"),
