@@ -35,7 +35,11 @@ from .grouping import (
 )
 from .known_issues import KnownIssue as KnownIssue, call as call, read_known_issues as read_known_issues
 from .operator_coverage.report import coverage_report as coverage_report
-from .ordinary_use import ORDINARY_COLUMNS as ORDINARY_COLUMNS, ordinary_rows as ordinary_rows
+from .ordinary_use import (
+    ORDINARY_COLUMNS as ORDINARY_COLUMNS,
+    ordinary_rows as ordinary_rows,
+    with_ordinary as with_ordinary,
+)
 from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
 from .repro.issue import write_issue as write_issue
 from .repro.script import (

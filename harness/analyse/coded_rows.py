@@ -44,7 +44,7 @@ class CodedRows:
             self._columns[name] = numbered_column(self.table[name])
         return self._columns[name]
 
-    def at(self, places: Iterable[int], columns: Sequence[str]) -> list[dict[str, Any]]:
+    def at(self, places: Sequence[int] | Numbers, columns: Sequence[str]) -> list[dict[str, Any]]:
         """The rows at some places, decoded; messages without the escapes that old records hold."""
         rows: list[dict[str, Any]] = self.table.select(columns).take(pa.array(places, pa.int64())).to_pylist()
         for row in rows:
@@ -99,39 +99,69 @@ class CodedRows:
         number = [found.setdefault(cause_of(row), len(found)) for row in self.at(first, CAUSE_COLUMNS)]
         return list(found), np.array(number, dtype=np.int64)[alike]
 
-    def smallest(self, group: Numbers) -> Numbers:
+    def smallest(self, group: Numbers, places: Numbers | None = None) -> Numbers:
         """The place of the smallest case of each group: fewest tensor elements, then shortest JSON.
 
         Args:
             group: Per row a number from 0, each of which some row has.
+            places: The rows that count, to which `group` belongs; None for all.
         """
-        texts = self.table["invocation"]
-        size = _at_least(texts)
-        exact = np.zeros(len(self), dtype=bool)
+        places = np.arange(len(self)) if places is None else places
         while True:
-            found = self._smallest(group, size, texts)
-            unsure = found[~exact[found]]
-            elements = np.array(list(map(_elements, texts.take(pa.array(unsure)).to_pylist())), dtype=float)
-            wrong = elements != size[unsure]
-            size[unsure], exact[unsure] = elements, True
+            found = self._smallest(group, places)
+            unsure = found[~self._exact[found]]
+            said = self._size[unsure]
+            self._make_exact(unsure)
+            wrong = np.isin(found, unsure[self._size[unsure] != said])
             if not wrong.any():
                 return found
             # Something else than the harness wrote them: nothing is known of the group's others either.
-            others = np.flatnonzero(np.isin(group, group[unsure[wrong]]) & ~exact)
-            size[others] = [_elements(text) for text in texts.take(pa.array(others)).to_pylist()]
-            exact[others] = True
+            others = places[np.isin(group, np.flatnonzero(wrong))]
+            self._make_exact(others[~self._exact[others]])
 
-    def _smallest(self, group: Numbers, size: npt.NDArray[np.float64], texts: pa.ChunkedArray) -> Numbers:
+    def _smallest(self, group: Numbers, places: Numbers) -> Numbers:
         """The place of the row of each group with the smallest size, then with the shortest text."""
+        size = self._size[places]
         least = np.full(int(group.max()) + 1, math.inf)
         np.minimum.at(least, group, size)
-        left = np.flatnonzero(size == least[group])
-        length = pc.utf8_length(texts.take(pa.array(left))).to_numpy()
+        left = size == least[group]
+        group, left = group[left], places[left]
         names = ("backend", "converter", "case_id")
         ranks = [pc.rank(self.words(name)).to_numpy()[self.numbers(name)[left]] for name in names]
-        order = np.lexsort([*ranks, length, group[left]])
-        found: Numbers = left[order[np.unique(group[left][order], return_index=True)[1]]]
+        order = np.lexsort([*ranks, self._length[left], group])
+        found: Numbers = left[order[np.unique(group[order], return_index=True)[1]]]
         return found
+
+    @cached_property
+    def _length(self) -> Numbers:
+        """Characters of each invocation."""
+        lengths: Numbers = pc.utf8_length(self.table["invocation"]).to_numpy()
+        return lengths
+
+    @cached_property
+    def _size(self) -> npt.NDArray[np.float64]:
+        """Tensor elements of each invocation; at least so many where it is not `_exact`."""
+        return _at_least(self.table["invocation"])
+
+    @cached_property
+    def _exact(self) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(self), dtype=bool)
+
+    def _make_exact(self, places: Numbers) -> None:
+        self._size[places] = [_elements(row["invocation"]) for row in self.at(places, ["invocation"])]
+        self._exact[places] = True
+
+
+def _taken(table: pa.Table, places: Numbers) -> pa.Table:
+    """As `pa.Table.take`, which would first copy all texts of a column in order to take a few."""
+    order = np.argsort(places, kind="stable")
+    ordered, start, parts = places[order], 0, []
+    for batch in table.to_batches():
+        first, end = np.searchsorted(ordered, [start, start + batch.num_rows])
+        if first < end:
+            parts.append(batch.take(pa.array(ordered[first:end] - start)))
+        start += batch.num_rows
+    return pa.Table.from_batches(parts, table.schema).take(pa.array(np.argsort(order)))
 
 
 def _at_least(texts: pa.ChunkedArray) -> npt.NDArray[np.float64]:

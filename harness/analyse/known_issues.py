@@ -27,6 +27,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,17 @@ class KnownIssue:
 
     def covers(self, overload: str) -> bool:
         """Whether the entry speaks of an operator."""
+        exact, globs = self._names
         names = (overload, schema.packet(overload))
         return not self.overload or any(
-            fnmatch.fnmatchcase(name, glob) for glob in self.overload for name in names
+            name in exact or any(fnmatch.fnmatchcase(name, glob) for glob in globs) for name in names
         )
+
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """The operators and packets that are named as they are, and the globs."""
+        globs = tuple(name for name in self.overload if set(name) & set("*?["))
+        return frozenset(self.overload).difference(globs), globs
 
     def to_data(self) -> dict[str, str]:
         """Plain JSON data."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from harness.analyse.coded_rows import CodedRows
 from harness.analyse.known_issues import call
@@ -47,9 +46,8 @@ def ordinary_failures(rows: CodedRows, group: Numbers) -> dict[int, OrdinaryFail
     if not len(places):
         return {}
     groups, dense = np.unique(group[places], return_inverse=True)
-    few = CodedRows(rows.table.take(pa.array(places)))
-    smallest = few.at(few.smallest(dense), ("case_id", "invocation", "message"))
-    pairs = np.unique(np.stack([dense, few.numbers("case_id")]), axis=1)
+    smallest = rows.at(rows.smallest(dense, places), ("case_id", "invocation", "message"))
+    pairs = np.unique(np.stack([dense, rows.numbers("case_id")[places]]), axis=1)
     cases = np.bincount(pairs[0])
     return {
         number: OrdinaryFailures(cases=count, **row)

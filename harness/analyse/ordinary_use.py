@@ -81,6 +81,12 @@ def ordinary_rows(rows: pa.Table) -> npt.NDArray[np.bool_]:
     return found
 
 
+def with_ordinary(rows: pa.Table) -> pa.Table:
+    """Rows with a column ``ordinary``, true or false, in place of `ORDINARY_COLUMNS`: calls are long."""
+    ordinary = pa.array(ordinary_rows(rows), pa.bool_())
+    return rows.drop_columns(list(ORDINARY_COLUMNS)).append_column("ordinary", ordinary)
+
+
 def _structures(calls: pa.Array) -> npt.NDArray[np.bool_]:
     """Whether dtypes, shapes and layouts are ordinary."""
     tensors, sized = _matches(calls, r'"tensor":\{'), _matches(calls, r'"shape":\[\d')

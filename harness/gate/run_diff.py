@@ -195,14 +195,14 @@ def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:
 
 def _rules(rows: pa.Table, line: Numbers, side: Numbers) -> defaultdict[int, str]:
     """Line → the user's conversion functions that took part on one side, with commas."""
-    there = side >= 0
-    words: Vocabulary[str] = Vocabulary()
-    numbers = column_numbers(rows["rule"], words)
+    numbers, words = numbered_column(rows["rule"])
+    named = np.array([bool(word) for word in words.to_pylist()], dtype=bool)
+    # Most rows have none.
+    with_rule = (side >= 0) & named[numbers[side]]
+    pairs = np.unique(np.stack([line[with_rule], numbers[side[with_rule]]]), axis=1).T
     found: defaultdict[int, list[str]] = defaultdict(list)
-    pairs = np.unique(np.stack([line[there], numbers[side[there]]]), axis=1).T
     for number, rule in pairs.tolist():
-        if words.words[rule]:
-            found[number].append(words.words[rule])
+        found[number].append(words[rule].as_py())
     return defaultdict(str, {number: ", ".join(sorted(some)) for number, some in found.items()})
 
 

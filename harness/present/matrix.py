@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import ORDINARY_COLUMNS, ordinary_rows
+from harness.analyse import ORDINARY_COLUMNS, with_ordinary
 from harness.compare import Outcome
 from harness.core import count, shown
 
@@ -121,9 +121,10 @@ class Matrix:
 
 
 def matrix(verdicts: pa.Table) -> Matrix:
-    """Count a record's rows; only the columns `COLUMNS` are looked at."""
-    columns = verdicts.select(_COUNTED).unify_dictionaries()
-    columns = columns.append_column("ordinary", pa.array(ordinary_rows(verdicts)))
+    """Count a record's rows; only `COLUMNS` are looked at, or what `with_ordinary` makes of these."""
+    if "ordinary" not in verdicts.column_names:
+        verdicts = with_ordinary(verdicts)
+    columns = verdicts.select([*_COUNTED, "ordinary"]).unify_dictionaries()
     counted = columns.group_by([*_COUNTED, "ordinary"]).aggregate([([], "count_all")]).to_pylist()
     overloads = {row["overload"] for row in counted}
     ordinary = [row for row in counted if row["ordinary"]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from harness.analyse import FailureGroup, grouping as failures, known_issues
+from harness.analyse import FailureGroup, grouping as failures, known_issues, with_ordinary
 from harness.core import count
 from harness.gate import BaselineComparison, Diff, Found, Side, compare_as_fits, find_side
 from harness.present import gate_report as gate, matrix, run_changes as changes
@@ -125,7 +125,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
         ResultsError: one of them cannot be read.
     """
     there = completeness(run)
-    rows = store.read(run, matrix.COLUMNS, encoded=True)
+    rows = store.read(run, matrix.COLUMNS, encoded=True, made=with_ordinary)
     groups = failures.failure_groups(
         store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
         read_minimal(run),

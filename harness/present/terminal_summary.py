@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from harness.analyse import grouping as failures, known_issues
+from harness.analyse import grouping as failures, known_issues, with_ordinary
 from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
 from harness.core import count, plain
 from harness.execute import model_word
@@ -78,7 +78,7 @@ def _parts(
     cwd: Path | None,
     from_baseline: ReportedDifference | None = None,
 ) -> Iterator[RenderableType]:
-    rows = store.read(results_dir, _COLUMNS, encoded=True).unify_dictionaries()
+    rows = store.read(results_dir, _COLUMNS, encoded=True, made=with_ordinary).unify_dictionaries()
     where = shown_path(results_dir, cwd)
     if not rows.num_rows:
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.analyse import ORDINARY_COLUMNS, ordinary_rows
+from harness.analyse import ORDINARY_COLUMNS, with_ordinary
 from harness.compare import SPEC, CaseKey, Outcome, Stage
 from harness.gate import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
@@ -133,7 +133,7 @@ class Words:
         Raises:
             ResultsError: a file of it is damaged, or says what no version of the record says.
         """
-        table = store.read(run.directory, COLUMNS, encoded=True, made=_with_ordinary)
+        table = store.read(run.directory, COLUMNS, encoded=True, made=with_ordinary)
         _check(table, run)
         names = {
             name: column_numbers(table[name], self._names)
@@ -207,12 +207,6 @@ class Words:
         present, first = np.unique(operator, return_index=True)
         for number, row in zip(present.tolist(), first.tolist(), strict=True):
             self.families[number] = words.words[numbers[row]]
-
-
-def _with_ordinary(piece: pa.Table) -> pa.Table:
-    """Rows with what is to be known of their calls in place of these, which are long."""
-    ordinary = pa.array(ordinary_rows(piece), pa.bool_())
-    return piece.drop_columns(list(ORDINARY_COLUMNS)).append_column("ordinary", ordinary)
 
 
 def _check(table: pa.Table, run: SiteRun) -> None:
