@@ -52,6 +52,7 @@ def random_groups(count: int) -> tuple[Group, ...]:
     return tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(chosen))
 
 
+@cache
 def results_of(converter: str, settings: Settings) -> dict[MemberKey, Result]:
     groups = random_groups(CASES[converter])
     with Supervisor() as supervisor:
@@ -201,7 +202,8 @@ def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_on
                 quick.convert(export_request([exportable(0, calls[i])], opset=None, dynamic=False))
             failures[i] = raised.value
     assert asked == [0]
-    assert [describe_error(failures[i]) for i in range(len(calls))] == said
+    ends = (failures[i] for i in range(len(calls)))
+    assert [describe_error(end) for end in ends if end is not None] == said
     assert len(set(said)) == len(said)
 
 
