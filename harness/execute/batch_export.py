@@ -158,15 +158,31 @@ class BatchExport:
                 yield self._failed(some, part.failure)
             elif part.model is None:
                 for result in self._batch(some):
-                    # Sizes that values decide have other names in a batch, and the check quotes them.
-                    quoted = isinstance(result, NotConverted) and result.failure.stage is Stage.CHECK
-                    yield from self._batch(result.members) if quoted and len(some) > 1 else [result]
+                    yield from self._as_alone(result) if len(some) > 1 else [result]
             elif not self._keeps_opset(part.model, some):
                 yield from self._batch(some)
             else:
                 model = only(part.model, some)
                 yield from self._check(Converted(model, some, elapsed / len(keys_of(some))))
             started = time.perf_counter()
+
+    def _as_alone(self, result: Converted | NotConverted) -> Iterator[Converted | NotConverted]:
+        """Groups out of a batch that was exported in one piece, without what only the batch has."""
+        members: Sequence[Accepted] = result.members
+        if isinstance(result, NotConverted):
+            # The check quotes names of sizes, which are others alone.
+            yield from self._batch(members) if result.failure.stage is Stage.CHECK else [result]
+            return
+        # A constant that several return is made once, and the others return a copy of it.
+        copies = {
+            name for node in result.model.graph.node if node.op_type == "Identity" for name in node.output
+        }
+        copying = [m for m in members if not copies.isdisjoint(m.structure.output_names)]
+        rest = [m for m in members if m not in copying]
+        if rest:
+            yield result.part(rest)
+        for member in copying:
+            yield from self._batch([member])
 
     def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:
         """Whether a model is at the opset asked for: one call that cannot be brought there may leave all
