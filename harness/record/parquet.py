@@ -113,7 +113,7 @@ def pieces(
         threads = path.parent.name != PARTS_DIRECTORY and not encoded
         if set(schema.names).issuperset(SCHEMA.names):
             groups = fragment.split_by_row_group()
-            if where is not None:
+            if where is not None and len(groups) > 1:
                 # What a filter looks at is read first: rows of one case, say, are in few groups of rows.
                 groups = [g for g in groups if g.count_rows(filter=where, use_threads=False)]
             for group in groups:
