@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.exported_graph import assemble_program, is_direct, is_functional
 from harness.convert.torch_private import part, replaceable
-from harness.core import is_composite, python_dispatcher, pytree
+from harness.core import is_composite, overload, python_dispatcher, pytree
 
 
 @cache
@@ -77,7 +77,7 @@ def _drop_assertions(graph: torch.fx.Graph) -> None:
         graph.erase_node(node)
 
 
-_METADATA = torch.ops.aten._assert_tensor_metadata.default
+_METADATA = overload("aten._assert_tensor_metadata.default")
 
 
 def _differs(node: torch.fx.Node, own: Set[Any]) -> bool:
