@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from keyword import iskeyword
 from typing import Any
 
 import torch
@@ -44,6 +45,10 @@ def _compiled_when_run(module: Any) -> None:
 
     PyTorch has modules that do this, and makes them where its compiler asks for them only.
     """
+    if any(iskeyword(getattr(node.target, "_overloadname", "")) for node in module.graph.nodes):
+        # Nothing can be written of ``aten.random.from``, which ends an export.
+        replaceable("recompile").original(module)
+        return
     codegen = module.graph._codegen
     if hasattr(codegen, "pytree_info"):
         module._in_spec, module._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec

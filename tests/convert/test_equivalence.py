@@ -14,7 +14,7 @@ from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, PartialResult, find_converter, goes_on
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.core.plain_text import describe_error
+from harness.core.plain_text import describe_error, with_causes
 from harness.core.tensors import bind, build_tensors
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import run_reference
@@ -205,6 +205,17 @@ def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_on
     ends = (failures[i] for i in range(len(calls)))
     assert [describe_error(end) for end in ends if end is not None] == said
     assert len(set(said)) == len(said)
+
+
+def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
+    # PyTorch writes the graph as Python code, in which ``from`` is no name.
+    (structure,) = draw_cases(load_cases()["aten.random.from"], seed=3, structures=1, values=1)
+    request = export_request([exportable(0, structure.invocations[0])], opset=None, dynamic=False)
+    entry = find_converter("dynamo")
+    for converter in (entry.create(False), entry.create(True)):
+        with pytest.raises(Exception, match="invalid syntax") as raised:
+            converter.convert(request)
+        assert isinstance(list(with_causes(raised.value))[-1], SyntaxError)
 
 
 def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:
