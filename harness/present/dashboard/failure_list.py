@@ -14,6 +14,8 @@ from harness.record import read_minimal, store
 
 #: Failures of a kind that the overview shows.
 _FAILURES = 8
+#: Characters of a text in the list; all of it stands on the page of its operator.
+_LONGEST = 200
 _LISTED = ("outcome", "stage", "blame", "cases", "overloads", "dtypes", "converters", "backends", "known")
 
 
@@ -36,10 +38,10 @@ def listed(group: FailureGroup) -> dict[str, Any]:
     data = group.to_data()
     return {
         **{name: data[name] for name in _LISTED},
-        "signature": group.signature[:400],
-        "message": (group.minimal.message if group.minimal else group.message)[:400],
+        "signature": group.signature[:_LONGEST],
+        "message": (group.minimal.message if group.minimal else group.message)[:_LONGEST],
         "case": group.case_id,
-        "call": group.call[:400],
+        "call": group.call[:_LONGEST],
         "ordinary": group.ordinary_cases,
     }
 
@@ -58,5 +60,5 @@ def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
     shown = [listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
     for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
         if group.ordinary:
-            data |= {"call": group.ordinary.call[:400], "message": group.ordinary.message[:400]}
+            data |= {"call": group.ordinary.call[:_LONGEST], "message": group.ordinary.message[:_LONGEST]}
     return shown
