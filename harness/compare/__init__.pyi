@@ -5,6 +5,7 @@ from .comparison import (
     OVERFLOW as OVERFLOW,
     OutputComparison as OutputComparison,
     compare as compare,
+    wrong_elements as wrong_elements,
 )
 from .drawn import (
     FALSE_ALARM as FALSE_ALARM,

@@ -106,6 +106,34 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
     )
 
 
+def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[Mask, ...]:
+    """The elements of each of `got` that `compare` finds wrong; all of an output of another shape or dtype.
+
+    There are as many outputs as PyTorch's.
+    """
+    expected = oracle.expected
+    unasked = judge.unasked(oracle.arguments) if judge.unasked else frozenset()
+    undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
+    masks: list[Mask] = []
+    for i, (e, g, skip) in enumerate(zip(expected, got, undefined, strict=True)):
+        dtype = str(e.dtype)
+        if i in unasked:
+            mask = np.zeros(g.shape, dtype=bool)
+        elif (e.shape, dtype) != (g.shape, str(g.dtype)):
+            mask = np.ones(g.shape, dtype=bool)
+        elif i in judge.rules:
+            mask = judge.rules[i](Evidence(oracle.arguments, expected, got), i)
+        elif dtype in PRECISION:
+            with np.errstate(all="ignore"):
+                wide = e.astype(np.float64), g.astype(np.float64)
+                wrong, wrong_zero = _wrong(judge, oracle, i, *wide, skip)
+            mask = wrong if wrong.any() else wrong_zero
+        else:
+            mask = _unequal(e, g, skip, judge.tolerances.get(dtype))
+        masks.append(mask)
+    return tuple(masks)
+
+
 def _structural(problem: str, detail: str, total: int) -> OutputComparison:
     return OutputComparison(problem=problem, detail=detail, mismatched_elements=total, total_elements=total)
 
@@ -138,16 +166,10 @@ def _elementwise(
         e, g = expected.astype(np.float64), got.astype(np.float64)
         difference = np.abs(g - e)
         finite = np.isfinite(e) & np.isfinite(g)
-        if judge.exact:
-            wrong = ~((g == e) | (np.isnan(g) & np.isnan(e)))
-        else:
-            wrong = ~right_elements(judge, oracle, output, e, g, skip)
         problem = None
-        wrong_zero = np.zeros_like(wrong)
-        if judge.exact or judge.signed_zeros:
-            wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
+        wrong, wrong_zero = _wrong(judge, oracle, output, e, g, skip)
         if skip is not None:
-            wrong, wrong_zero, finite = wrong & ~skip, wrong_zero & ~skip, finite & ~skip
+            finite = finite & ~skip
         if wrong.any():
             problem = _kind_of(judge, oracle, output, wrong, e, g)
         elif wrong_zero.any():
@@ -169,6 +191,20 @@ def _elementwise(
             mismatched_elements=int(wrong.sum()),
             total_elements=e.size if skip is None else int((~skip).sum()),
         )
+
+
+def _wrong(
+    judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, skip: Mask | None
+) -> tuple[Mask, Mask]:
+    """The wrong elements of a floating output, and those of which only the sign of the zero is wrong."""
+    if judge.exact:
+        wrong = ~((g == e) | (np.isnan(g) & np.isnan(e)))
+    else:
+        wrong = ~right_elements(judge, oracle, output, e, g, skip)
+    wrong_zero = np.zeros_like(wrong)
+    if judge.exact or judge.signed_zeros:
+        wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
+    return (wrong, wrong_zero) if skip is None else (wrong & ~skip, wrong_zero & ~skip)
 
 
 def _kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> str:
@@ -224,12 +260,7 @@ def _is_flushed(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array
 def _equality(
     output: int, expected: Array, got: Array, skip: Mask | None, tolerance: Tolerance | None = None
 ) -> OutputComparison:
-    wrong = np.asarray(expected != got)
-    if tolerance is not None and wrong.any():
-        # A case of its own reason: integers that stand for rounded reals, as pixels do.
-        wrong = np.abs(expected.astype(np.float64) - got.astype(np.float64)) > tolerance.atol
-    if skip is not None:
-        wrong = wrong & ~skip
+    wrong = _unequal(expected, got, skip, tolerance)
     error = None
     if expected.dtype.kind in "iu" and expected.size:
         kept = ... if skip is None else ~skip
@@ -242,6 +273,15 @@ def _equality(
         mismatched_elements=int(wrong.sum()),
         total_elements=wrong.size if skip is None else int((~skip).sum()),
     )
+
+
+def _unequal(expected: Array, got: Array, skip: Mask | None, tolerance: Tolerance | None) -> Mask:
+    """The wrong elements of an output that is not floating."""
+    wrong = np.asarray(expected != got)
+    if tolerance is not None and wrong.any():
+        # A case of its own reason: integers that stand for rounded reals, as pixels do.
+        wrong = np.abs(expected.astype(np.float64) - got.astype(np.float64)) > tolerance.atol
+    return wrong if skip is None else wrong & ~skip
 
 
 def _first(wrong: Mask, expected: Array, got: Array, output: int) -> str:
