@@ -1,9 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from .comparison import (
-    FLUSHED as FLUSHED,
-    OVERFLOW as OVERFLOW,
-    OutputComparison as OutputComparison,
     compare as compare,
     wrong_elements as wrong_elements,
 )
@@ -21,6 +18,7 @@ from .judge import (
     EXACT as EXACT,
     IEEE as IEEE,
     Evidence as Evidence,
+    Excuse as Excuse,
     Judge as Judge,
     Mask as Mask,
     OutputRule as OutputRule,
@@ -34,6 +32,13 @@ from .nearness import (
     tolerance_of as tolerance_of,
     ulp as ulp,
 )
+from .output_comparison import (
+    OutputComparison as OutputComparison,
+    OutputProblem as OutputProblem,
+    excuses_of as excuses_of,
+    excuses_text as excuses_text,
+)
+from .problem_kinds import FLUSHED as FLUSHED, OVERFLOW as OVERFLOW
 from .repeated import RUNS as RUNS, Again as Again, first_wrong as first_wrong
 from .signatures import normalise as normalise
 from .tolerances import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,6 +39,27 @@ def anything(evidence: Evidence, output: int) -> Mask:
     return np.zeros(evidence.got[output].shape, dtype=bool)
 
 
+#: Marks elements of each output, from the arguments and PyTorch's outputs; None for an output without any.
+Marks: TypeAlias = Callable[[Mapping[str, Any], Sequence[Array]], Sequence["Mask | None"]]
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """Marks, with what they excuse, for the record.
+
+    Attributes:
+        why: A few words for elements that are not compared, as in "a float that the integer cannot hold";
+            a sentence for elements whose result is unsettled.
+    """
+
+    why: str
+    marks: Marks
+
+    def __call__(self, arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Mask | None]:
+        """As any `Marks`."""
+        return self.marks(arguments, expected)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Judge:
     """How to compare a backend's outputs with PyTorch's.
@@ -61,7 +82,11 @@ class Judge:
         rules: Output index → a rule that accepts exactly the right answers, for operators that
             have several (unstable sort, ties of top-k, random, empty).
         undefined: Marks, per output, elements that PyTorch or C++ leave undefined (a float out of
-            range cast to an integer); they are not compared. None for an output without any.
+            range cast to an integer); they are not compared, and counted where they differ. An `Excuse` says
+            why.
+        unsettled: Marks elements for which no text says what is right, although PyTorch's kernels compute
+            the same for them wherever they run (an integer that overflows). They are compared; a difference
+            in them is nobody's, and recorded as the specification's.
         unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
             that PyTorch does not contradict itself where it differs for row-major copies of them.
@@ -74,13 +99,32 @@ class Judge:
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     reason: str = ""
     rules: Mapping[int, OutputRule] = field(default_factory=dict)
-    undefined: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Mask | None]] | None = None
+    undefined: Marks | None = None
+    unsettled: Excuse | None = None
     unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
     reads_layout: bool = False
 
     def __post_init__(self) -> None:
         if self.tolerances and not self.reason:
             raise ValueError("a tolerance of one's own needs its reason")
+
+    @property
+    def settled(self) -> Judge:
+        """The same without a look at what is unsettled."""
+        if self.unsettled is None:
+            return self
+        both = [marks for marks in (self.undefined, self.unsettled) if marks is not None]
+
+        def marks(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+            found = [mask(arguments, expected) for mask in both]
+            return [_either(masks) for masks in zip(*found, strict=True)]
+
+        return replace(self, undefined=marks, unsettled=None)
+
+
+def _either(masks: Sequence[Mask | None]) -> Mask | None:
+    present = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(present) if present else None
 
 
 #: Close as `torch.testing` understands it. The default.

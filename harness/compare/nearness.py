@@ -29,14 +29,14 @@ An element is right if any of these holds:
    the number of elements of the largest input. The forward error of a sum of n terms in any order is at
    most γₙ·S, γₙ = n·u / (1 - n·u) (Higham §3.1, §4.2), whatever is left after cancellation, and grows with
    √n in practice (see 2);
-5. the operator accumulates, none of the element's inputs is infinite or NaN, and it is an infinity or NaN
-   that some order of summation runs into. Neither ONNX nor PyTorch states an order, and a partial sum is at
-   most the sum of the positive terms, P = (S + o) / 2, and at least minus that of the negative ones,
-   N = (S - o) / 2: +inf is right where P(1 + κu) exceeds the largest finite number of the dtype, -inf
-   where N(1 + κu) does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where both do. Where float64
-   overflows itself, P and N are unknown and all three are right; so they are where terms may overflow because
-   they are scaled by less than one only after they have been summed: where S(1 + κu), the `SCALES` taken as
-   at least one, exceeds the largest finite number;
+5. the operator accumulates, none of the element's inputs is infinite or NaN, not even one that a factor of
+   zero hides, and it is an infinity or NaN that some order of summation runs into. Neither ONNX nor PyTorch
+   states an order, and a partial sum is at most the sum of the positive terms, P = (S + o) / 2, and at least
+   minus that of the negative ones, N = (S - o) / 2: +inf is right where P(1 + κu) exceeds the largest finite
+   number of the dtype, -inf where N(1 + κu) does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where
+   both do. Where float64 overflows itself, P and N are unknown and all three are right; so they are where
+   terms may overflow because they are scaled by less than one only after they have been summed: where
+   S(1 + κu), the `SCALES` taken as at least one, exceeds the largest finite number;
 6. |g - o| ≤ k·D, where D is how far o moves when every input moves by its last place: the result is then
    the exact one for inputs that the dtype cannot tell from these, which is all that a stable algorithm
    promises (backward error, ibid. §1.5, §1.6). Only a smooth response counts, one that grows with the step:
@@ -47,6 +47,8 @@ So a result as close to the truth as PyTorch's is right even where the two diffe
 the truth is wrong even inside a loose tolerance. NaN equals NaN. Infinities must be infinities of the same
 sign in PyTorch's result or in the float64 result rounded to the dtype. A `Judge` with tolerances of its own
 states them as (rtol, atol) in place of κu and κη, with its reason.
+
+Rule 1 is what anybody would ask for; an element that only a later rule accepts is excused, and counted.
 """
 
 from __future__ import annotations
@@ -54,13 +56,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from harness.compare.judge import Judge, Mask
 from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
 from harness.core import PRECISION, Array
+
+#: What a rule excuses → elements that no rule before it accepts.
+Excuses: TypeAlias = Mapping[str, int]
+
+_TRUTH = "nearness 2 (near the truth)"
+_OVERFLOWN = "nearness 3 (PyTorch leaves the range on its way)"
+_ORDER = "nearness 5 (overflow that depends on the order of summation)"
+_NO_TRUTH = "nearness 7 (float64 has no answer)"
+_OWN_ERROR = "nearness 3 (no further from the truth than PyTorch)"
+_TERMS = "nearness 4 (the terms' magnitudes)"
+_BESIDE = "nearness 3 (PyTorch's error beside the case)"
+_CONDITION = "nearness 6 (conditioning)"
 
 #: Arguments that scale terms, in every overload that has a number of that name.
 SCALES = frozenset({"alpha", "beta", "value"})
@@ -100,7 +114,7 @@ class Oracle(Protocol):
 
     @property
     def marked(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with 1 for every finite number: finite if only finite numbers take part."""
+        """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
 
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
@@ -126,8 +140,10 @@ def tolerance_of(judge: Judge, dtype: str) -> Tolerance:
     )
 
 
-def right_elements(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, skip: Mask | None) -> Mask:
-    """Which elements are right by the rules above.
+def right_elements(
+    judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, skip: Mask | None
+) -> tuple[Mask, Excuses]:
+    """Which elements are right by the rules above, and which of the rules excuse how many of them.
 
     Args:
         judge: The operator's.
@@ -135,32 +151,41 @@ def right_elements(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array
         output: Index of the output.
         e: PyTorch's result in float64 (of the case's values).
         g: The backend's.
-        skip: Elements that need not be judged.
+        skip: Elements that need not be judged, and are not counted.
     """
+    dtype = str(oracle.expected[output].dtype)
+    excused: dict[str, int] = {}
+    right = tolerance_of(judge, dtype).accepts(e, g)
 
     def done() -> bool:
         return bool((right if skip is None else right | skip).all())
 
-    dtype = str(oracle.expected[output].dtype)
-    right = tolerance_of(judge, dtype).accepts(e, g)
+    def accept(elements: Mask, words: str) -> None:
+        nonlocal right
+        count = int((elements & ~(right if skip is None else right | skip)).sum())
+        if count:
+            excused[words] = excused.get(words, 0) + count
+        right = right | elements
+
     if done():
-        return right
+        return right, excused
     o = oracle.truth[output] if oracle.truth else None
     if o is None or o.shape != e.shape:
-        return np.asarray(right | judge.tolerances.get(dtype, DEFAULT[dtype]).accepts(e, g))
+        accept(judge.tolerances.get(dtype, DEFAULT[dtype]).accepts(e, g), _NO_TRUTH)
+        return right, excused
     rounded = o.astype(oracle.expected[output].dtype).astype(np.float64)
-    right |= (g == rounded) | (np.isnan(g) & np.isnan(o))
-    right |= np.isfinite(rounded) & ~np.isfinite(e) & ~np.isfinite(g)
+    accept((g == rounded) | (np.isnan(g) & np.isnan(o)), _TRUTH)
+    accept(np.isfinite(rounded) & ~np.isfinite(e) & ~np.isfinite(g), _OVERFLOWN)
     true = np.isfinite(o) & np.isfinite(g)
     error = np.abs(g - o)
-    right |= true & (error <= _summed(judge, dtype, _per_element(oracle, o)).allowed(o))
+    accept(true & (error <= _summed(judge, dtype, _per_element(oracle, o)).allowed(o)), _TRUTH)
     if not (right | np.isfinite(g)).all():
-        right |= _overflown_on_the_way(judge, oracle, output, g, o)
-    for allowed in allowances(judge, oracle, output):
+        accept(_overflown_on_the_way(judge, oracle, output, g, o), _ORDER)
+    for words, allowed in _allowances(judge, oracle, output):
         if done():
             break
-        right |= true & (error <= allowed)
-    return right
+        accept(true & (error <= allowed), words)
+    return right, excused
 
 
 def allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[Array]:
@@ -169,22 +194,26 @@ def allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[Array]:
     Each is asked for only when it is needed: a later one costs more calls of PyTorch. NaN where a rule allows
     nothing. Without a truth there are none.
     """
+    return (allowed for _, allowed in _allowances(judge, oracle, output))
+
+
+def _allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[tuple[str, Array]]:
     e = oracle.expected[output].astype(np.float64)
     dtype = str(oracle.expected[output].dtype)
     o = oracle.truth[output] if oracle.truth else None
     if o is None or o.shape != e.shape:
         return
     # Where PyTorch overflows its distance is infinite, which would excuse anything.
-    yield np.where(np.isfinite(e), np.abs(e - o), np.nan)
+    yield _OWN_ERROR, np.where(np.isfinite(e), np.abs(e - o), np.nan)
     magnitude = term_magnitudes(judge, oracle, output)
     if magnitude is not None:
-        yield _summed(judge, dtype, _largest(oracle)).allowed(magnitude)
+        yield _TERMS, _summed(judge, dtype, _largest(oracle)).allowed(magnitude)
     sensitivity = oracle.sensitivity if dtype not in judge.tolerances else None
     of_output = sensitivity[output] if sensitivity else None
     if of_output is not None:
-        yield 2.0 * of_output.own_error
+        yield _BESIDE, 2.0 * of_output.own_error
         roundings = _summed(judge, dtype, _per_element(oracle, o)).rtol * 2.0 ** PRECISION[dtype]
-        yield roundings * of_output.condition
+        yield _CONDITION, roundings * of_output.condition
 
 
 def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:

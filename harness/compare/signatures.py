@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from harness.compare.comparison import PROBLEMS
+from harness.compare.problem_kinds import PROBLEMS
 from harness.core import without_escapes
 
 #: Longest signature, in characters.

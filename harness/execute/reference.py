@@ -81,8 +81,8 @@ class Reference:
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with 1 for every finite number: finite if only finite numbers take part."""
-        return _in_float64(self.invocation, _marked)
+        """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
+        return _in_float64(self.invocation, _marked, least_scale=1)
 
 
 def run_reference(invocation: Invocation) -> Reference:

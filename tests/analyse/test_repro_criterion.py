@@ -78,7 +78,7 @@ def test_a_script_accepts_what_the_harness_accepts(judge: Judge, dtype: str) -> 
         got[::17], got[5::17], expected[7::17] = np.inf, np.nan, np.inf
         terms = np.abs(truth) * 10.0
         answers = Answers((expected,), (truth,), (terms,) if judge.accumulates else None, arguments={})
-        ours = right_elements(judge, answers, 0, expected.astype(float), got.astype(float), None)
+        ours, _ = right_elements(judge, answers, 0, expected.astype(float), got.astype(float), None)
     tolerance = tolerance_of(judge, dtype)
     numbers = (torch.from_numpy(a) for a in (got, expected, truth, terms if judge.accumulates else truth))
     theirs = scope["near"](*numbers, tolerance.rtol, tolerance.atol).numpy()

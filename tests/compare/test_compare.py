@@ -370,5 +370,5 @@ def test_errors_are_measured_on_passes_too() -> None:
 
 def test_the_first_wrong_element_is_named() -> None:
     found = compare(CLOSE, Said((array([1.0, 2.0, 3.0], "float32"),)), [array([1.0, 2.5, 3.5], "float32")])
-    assert found.detail == "output 0[1]: expected 2.0, got 2.5"
+    assert found.message == "values: output 0[1]: expected 2.0, got 2.5"
     assert (found.mismatched_elements, found.total_elements) == (2, 3)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness.compare.comparison import OutputComparison, compare
+from harness.compare.comparison import compare
 from harness.compare.judge import ACCUMULATES, CLOSE, Judge
+from harness.compare.output_comparison import OutputComparison
 from harness.core import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
 from harness.execute.reference import run_reference

@@ -152,7 +152,7 @@ def diverge(
         grown = growth(task.case, task.backend, reference, got)
         if comparison.problem is not None:
             scan = _scan(graph, values, alive, thorough=True)
-    problem = f"{comparison.problem}: {comparison.detail}" if comparison.problem is not None else ""
+    problem = comparison.message
     common: dict[str, Any] = {
         "model": model.name,
         "converter": task.converter,
@@ -186,7 +186,7 @@ def diverge(
         operators=tuple(str(n.target) for n in reversed(region.operators)),
         node=region.node.name,
         onnx_node=values.onnx_node(region.node.name),
-        detail=f"{wrong.problem}: {wrong.detail}",
+        detail=wrong.message,
         alone=tuple(alone),
         **common,
     )

@@ -92,7 +92,7 @@ class Golden:
     def judge(self) -> Judge:
         """The operator case's, as it is today; the default where none covers the overload."""
         case = OPERATOR_CASES.get(self.overload)
-        return case.judge if case else CLOSE
+        return case.judge.settled if case else CLOSE
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
