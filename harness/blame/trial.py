@@ -13,16 +13,15 @@ from harness.blame.testimony import Complaint, Finding
 from harness.compare import (
     CLOSE,
     Evidence,
-    Judge,
     Mask,
     Outcome,
     OutputComparison,
-    Tolerance,
     compare,
     draws,
     first_wrong,
     same_kind,
     tolerance_of,
+    wrong_elements,
 )
 from harness.convert import Converter
 from harness.core import PRECISION, Array, Invocation, Literal, TensorSpec, build_tensor, describe_error
@@ -100,9 +99,10 @@ class Trial:
 
     @cached_property
     def wrong(self) -> tuple[Mask, ...]:
-        """Elements of `got` that are not PyTorch's, per output; see `differs`."""
+        """The elements in question, per output of `got`: what is wrong with the output that the failure is
+        about, the first that is not right. Nothing else that differs counts, nor anything that is excused."""
         assert self.got is not None
-        return self.differs(self.got)
+        return self._in_question(self.got)
 
     @cached_property
     def plain(self) -> BackendAnswer | None:
@@ -144,20 +144,11 @@ class Trial:
             # PyTorch or the backend does not take them: nothing can be learnt from them.
             return None
 
-    def differs(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
-        """Elements of `outputs` that are wrong or not close to PyTorch's, per output; all of an output whose
-        shape or dtype differs."""
-        expected, judge, arguments = self.reference.expected, self.judge, self.reference.arguments
-        undefined: Sequence[Mask | None] = [None] * len(expected)
-        if judge.undefined:
-            undefined = judge.undefined(arguments, expected)
-        masks = []
-        for i, (e, g, skip) in enumerate(zip(expected, outputs, undefined, strict=True)):
-            mask = _differs(judge, e, g)
-            if i in judge.rules and e.shape == g.shape and e.dtype == g.dtype:
-                mask = judge.rules[i](Evidence(arguments, expected, outputs), i)
-            masks.append(mask if skip is None else mask & ~skip)
-        return tuple(masks)
+    def _in_question(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
+        masks = wrong_elements(self.judge, self.reference, outputs)
+        first = next((i for i, mask in enumerate(masks) if mask.any()), -1)
+        # The form of an output without elements may be wrong.
+        return tuple(mask if i == first else np.zeros_like(mask) for i, mask in enumerate(masks))
 
     @cached_property
     def structure(self) -> Exportable:
@@ -240,10 +231,21 @@ class Trial:
             arguments = self.reference.arguments
             ours, theirs = (Evidence(arguments, expected, some) for some in (outputs, answer))
             return same_kind(self.judge, ours, theirs)
-        wrong = self.differs(answer)
         return all(
             bool(_is_rather(o[w], a[w], e[w]).all())
-            for o, a, e, w in zip(outputs, answer, expected, wrong, strict=True)
+            for o, a, e, w in zip(outputs, answer, expected, self._in_question(answer), strict=True)
+        )
+
+    def is_equal(self, outputs: Sequence[Array]) -> bool:
+        """Whether `outputs` are bit for bit the failing backend's wrong answer, and of the right form.
+
+        Less does not show that PyTorch contradicts itself: it may round otherwise from one call to another.
+        """
+        forms = [_form(e) for e in self.reference.expected]
+        if self.got is None or any([_form(o) for o in some] != forms for some in (outputs, self.got)):
+            return False
+        return any(w.any() for w in self.wrong) and all(
+            bool(_is_equal(o[w], g[w]).all()) for o, g, w in zip(outputs, self.got, self.wrong, strict=True)
         )
 
     def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
@@ -257,7 +259,7 @@ class Trial:
         forms = [_form(e) for e in expected]
         if answer is None or [_form(o) for o in outputs] != forms or [_form(a) for a in answer] != forms:
             return False
-        bad = self.differs(outputs)
+        bad = wrong_elements(self.judge, self.reference, outputs)
         return any(w.any() for w in self.wrong) and all(
             bool((~b[w] | _is_rather(o[w], e[w], a[w])).all())
             for o, a, e, w, b in zip(outputs, answer, expected, self.wrong, bad, strict=True)
@@ -269,7 +271,8 @@ class Trial:
         plain = self.plain.outputs if self.plain else None
         if self.got is None or plain is None or not self.is_same(outputs, plain):
             return False
-        return all(not (w & ~o).any() for w, o in zip(self.wrong, self.differs(plain), strict=True))
+        wrong = wrong_elements(self.judge, self.reference, plain)
+        return all(not (w & ~o).any() for w, o in zip(self.wrong, wrong, strict=True))
 
     def narrows(self, backend: Backend) -> bool:
         """Whether `backend` would compute the case in a narrower dtype."""
@@ -325,31 +328,29 @@ def _form(array: Array) -> tuple[tuple[int, ...], str]:
     return array.shape, str(array.dtype)
 
 
-def _is_rather(other: Array, one: Array, than: Array) -> Mask:
-    """Which elements of `other` are those of `one` and not those of `than`: equal, or much nearer, or nearer
-    and so close that only roundings lie between."""
+def _is_equal(other: Array, one: Array) -> Mask:
+    """Which elements are equal: all NaN are one, +0 and −0 are two."""
     same = np.asarray(other == one)
     if str(one.dtype) not in PRECISION:
         return same
-    tolerance = tolerance_of(CLOSE, str(one.dtype))
+    o, a = other.astype(np.float64), one.astype(np.float64)
+    return np.asarray((same & (np.signbit(o) == np.signbit(a))) | (np.isnan(o) & np.isnan(a)))
+
+
+def _is_rather(other: Array, one: Array, than: Array) -> Mask:
+    """Which elements of `other` are those of `one` and not those of `than`: equal, or much nearer, or nearer
+    and so close that only roundings lie between. Infinities and NaN are like nothing but themselves."""
+    same = _is_equal(other, one)
+    dtype = str(one.dtype)
+    if dtype not in PRECISION:
+        return same
+    tolerance = tolerance_of(CLOSE, dtype)
     with np.errstate(all="ignore"):
-        o, a, e = (array.astype(np.float64) for array in (other, one, than))
-        same |= np.isnan(o) & np.isnan(a)
-        distance = np.abs(o - a)
+        # Wider than any dtype: between numbers near the largest the distance is finite, too.
+        o, a, e = (array.astype(np.float64).astype(np.longdouble) for array in (other, one, than))
+        distance, apart = np.abs(o - a), np.abs(e - a)
         near = distance <= tolerance.allowed(a)
-        same |= near & (2 * distance < np.abs(e - a))
-        same |= _NEARER * distance <= np.abs(e - a)
-        # From an infinity or NaN anything is far.
-        return np.asarray(same | (near & ~np.isfinite(e) & np.isfinite(a)))
-
-
-def _differs(judge: Judge, expected: Array, got: Array) -> Mask:
-    if _form(expected) != _form(got):
-        return np.ones(got.shape, dtype=bool)
-    if str(expected.dtype) not in PRECISION:
-        return np.asarray(expected != got)
-    with np.errstate(all="ignore"):
-        e, g = expected.astype(np.float64), got.astype(np.float64)
-        tolerance = Tolerance(0.0, 0.0) if judge.exact else tolerance_of(judge, str(expected.dtype))
-        close = tolerance.accepts(e, g)
-        return np.asarray(~close | ((e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))))
+        rather = (near & (2 * distance < apart)) | (_NEARER * distance <= apart)
+        # From an infinity or NaN every number is as far: half of the digits must be the same.
+        rather = np.where(np.isfinite(e), rather, distance <= np.abs(a) * 2.0 ** (-PRECISION[dtype] / 2))
+        return np.asarray(same | (rather & np.isfinite(o) & np.isfinite(a)))

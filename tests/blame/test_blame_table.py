@@ -26,6 +26,7 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("spec", [SAME, (R.SPECIFICATION, F.OPEN)]),
     ("spec", [RIGHT, (R.PLAIN, F.RIGHT), (R.SPECIFICATION, F.OPEN)]),
     ("converter", [RIGHT, (R.SPECIFICATION, F.SETTLED)]),
+    ("converter", [RIGHT, (R.SPECIFICATION, F.SETTLED), (R.PYTORCH, F.CONTRADICTS)]),
     ("converter", [RIGHT, (R.SPECIFICATION, F.INVENTED)]),
     ("backend", [(R.PLAIN, F.RIGHT)]),
     ("backend", [OTHER, (R.PLAIN, F.RIGHT)]),

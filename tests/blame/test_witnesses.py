@@ -10,10 +10,10 @@ import onnx
 import pytest
 from harness_runs import record_of, unary, vector
 from onnx import TensorProto, helper
+from trials import start, trial_of
 
 from harness.blame import testimony, witness as witness_list, witnesses_that_raised
 from harness.blame.examine import examine
-from harness.blame.testimony import Complaint
 from harness.blame.trial import BackendAnswer, Trial
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
@@ -21,44 +21,13 @@ from harness.blame.witnesses.decomposition import ask_decomposition
 from harness.blame.witnesses.in_float32 import in_float32
 from harness.blame.witnesses.meta_kernel import ask_meta_kernel
 from harness.blame.witnesses.narrowed_graph import look_for_fewer_bits
-from harness.compare.verdict import Outcome, Stage
-from harness.convert import find_converter
+from harness.compare.verdict import Outcome
 from harness.core import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute import Exportable, Group, Settings, export_alone, run_reference
+from harness.execute import Settings
 from harness.generate import load_cases
 from harness.present.terminal_summary import summary_text
-from harness.run import BACKENDS, Backend, BackendSession, ShapeRange
-
-DYNAMO = find_converter("dynamo").create(False)
-
-
-def start(name: str) -> Backend:
-    entry, argument = BACKENDS.find(name)
-    return entry.create(argument)
-
-
-def trial_of(
-    *calls: Invocation, model: onnx.ModelProto | None = None, settings: Settings | None = None
-) -> Trial:
-    """The failure of the last call, which is exported as the first; of another graph where one is given."""
-    settings = settings or Settings()
-    structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
-    if model is None:
-        model = export_alone(DYNAMO, structure, dynamic=settings.dynamic)
-    complaint = Complaint(
-        index=0,
-        group=Group(0, calls[0], tuple(enumerate(calls))),
-        case=len(calls) - 1,
-        converter="dynamo",
-        backend="ort-cpu",
-        stage=Stage.COMPARE,
-        outcome=Outcome.MISMATCH,
-        message="values: planted",
-        model=model.SerializeToString(),
-        thorough=False,
-    )
-    return Trial(complaint, settings, lambda name: find_converter(name).create(False), start, {})
+from harness.run import BackendSession, ShapeRange
 
 
 def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:

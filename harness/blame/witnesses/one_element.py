@@ -37,6 +37,6 @@ def ask_one_element(trial: Trial) -> Iterator[Testimony]:
         operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
         (result,) = call_invocation(trial.invocation, operands)
         singly[place] = to_numpy(result).reshape(())
-    if trial.is_same([singly]):
+    if trial.is_equal([singly]):
         words = f"PyTorch gives {trial.complaint.backend}'s result itself for one element at a time."
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)

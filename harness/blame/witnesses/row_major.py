@@ -14,7 +14,7 @@ def ask_row_major(trial: Trial) -> Iterator[Testimony]:
     """A layout is no part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
     if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
         return
-    if trial.is_same(trial.reference.on_contiguous_inputs().expected):
+    if trial.is_equal(trial.reference.on_contiguous_inputs().expected):
         backend = trial.complaint.backend
         words = f"PyTorch gives {backend}'s result itself for row-major copies of the inputs."
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)

@@ -1,0 +1,70 @@
+"""Witnesses speak of the elements that are wrong, and an answer is another's only where it is the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from harness_runs import vector
+from onnx import helper
+from trials import graph_of_nodes, trial_of
+
+from harness.blame.examine import examine
+from harness.blame.testimony import Decision
+from harness.blame.trial import Trial
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
+
+
+def blamed(trial: Trial) -> Decision:
+    return examine(trial, frozenset(), lambda name: None)
+
+
+def strided(values: tuple[float, ...]) -> Invocation:
+    """A call of `neg` whose numbers lie apart in memory."""
+    spread = tuple(v for value in values for v in (value, 0.0))
+    return Invocation(
+        "aten.neg.default", (("self", TensorSpec((len(values),), "float32", (2,), 0, Literal(spread))),)
+    )
+
+
+OVERFLOWS = [helper.make_node("Exp", ["c0_i0"], ["c0_o0"])]
+SUBTRACTS = [helper.make_node("Sub", ["zero", "c0_i0"], ["c0_o0"])]
+
+
+@pytest.mark.parametrize(
+    ("values", "nodes", "problem"),
+    [((1000.0, 2000.0), OVERFLOWS, "infinities"), ((0.0, 0.0), SUBTRACTS, "sign of zero")],
+    ids=["infinity", "zero"],
+)
+def test_pytorchs_number_is_not_the_backends_infinity_nor_its_other_zero(
+    values: tuple[float, ...], nodes: list[helper.NodeProto], problem: str
+) -> None:
+    # PyTorch gives for row-major copies what it gives for the inputs as they are.
+    call = strided(values)
+    trial = trial_of(call, model=graph_of_nodes(call, nodes, {"zero": np.zeros((), np.float32)}))
+    assert trial.comparison is not None
+    assert trial.comparison.problem == problem
+    decision = blamed(trial)
+    assert decision.blame == "converter"
+    assert "row-major" not in decision.evidence
+
+
+def test_what_is_excused_has_no_voice() -> None:
+    # dynamo gives 1 for the sum of the weights; the mean of the losses is right but for a rounding.
+    recipe = Recipe(("any",), "plain", 4058078348)
+    losses = TensorSpec((31, 1), "float16", (1, 0), 0, recipe)
+    call = Invocation(
+        "aten.nll_loss_forward.default",
+        (
+            ("self", losses),
+            ("target", vector([0] * 31, "int64")),
+            ("weight", None),
+            ("reduction", 1),
+            ("ignore_index", -100),
+        ),
+    )
+    trial = trial_of(call)
+    mean, weights = trial.wrong
+    assert (mean.any(), weights.all()) == (False, True)
+    decision = blamed(trial)
+    assert decision.blame == "converter"
+    assert "onnx-reference gives ort-cpu's result" in decision.evidence

@@ -1,0 +1,82 @@
+"""Failures for witnesses to look into, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import onnx
+from onnx import helper, numpy_helper
+
+from harness.blame.testimony import Complaint
+from harness.blame.trial import Trial
+from harness.compare.verdict import Outcome, Stage
+from harness.convert import Converter, find_converter
+from harness.core import Array
+from harness.core.invocation import Invocation
+from harness.execute import Exportable, Group, Settings, export_alone, run_reference
+from harness.generate import load_cases
+from harness.run import BACKENDS, Backend
+
+
+@cache
+def converter_called(name: str) -> Converter:
+    """A started converter."""
+    return find_converter(name).create(False)
+
+
+def start(name: str) -> Backend:
+    """A started backend."""
+    entry, argument = BACKENDS.find(name)
+    return entry.create(argument)
+
+
+def trial_of(
+    *calls: Invocation,
+    model: onnx.ModelProto | None = None,
+    settings: Settings | None = None,
+    converter: str = "dynamo",
+    backend: str = "ort-cpu",
+) -> Trial:
+    """The failure of the last call, which is exported as the first; of another graph where one is given."""
+    load_cases()
+    settings = settings or Settings()
+    structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
+    if model is None:
+        model = export_alone(converter_called(converter), structure, dynamic=settings.dynamic)
+    complaint = Complaint(
+        index=0,
+        group=Group(0, calls[0], tuple(enumerate(calls))),
+        case=len(calls) - 1,
+        converter=converter,
+        backend=backend,
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        message="values: planted",
+        model=model.SerializeToString(),
+        thorough=False,
+    )
+    return Trial(complaint, settings, converter_called, start, {})
+
+
+def graph_of_nodes(
+    call: Invocation, nodes: Sequence[onnx.NodeProto], numbers: Mapping[str, Array] | None = None
+) -> onnx.ModelProto:
+    """A graph in place of the export of one call.
+
+    Its inputs are `c0_i0`, `c0_i1` and so on, its outputs `c0_o0` and so on, its initializers `numbers`.
+    """
+    reference = run_reference(call)
+
+    def values(letter: str, arrays: Sequence[Array]) -> list[onnx.ValueInfoProto]:
+        return [
+            helper.make_tensor_value_info(
+                f"c0_{letter}{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for i, array in enumerate(arrays)
+        ]
+
+    held = [numpy_helper.from_array(array, name) for name, array in (numbers or {}).items()]
+    inputs, outputs = values("i", reference.feeds), values("o", reference.expected)
+    graph = helper.make_graph(list(nodes), "planted", inputs, outputs, held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
