@@ -102,6 +102,7 @@ class Verdict:
     needed_atol: Annotated[float | None, "atol of that pair, in the values' unit"] = None
     exported_id: Annotated[str, "case id of what was exported"] = ""
     reused_from: Annotated[str, "run id of the earlier run that found this; empty for this run"] = ""
+    placement: Annotated[str, "what ran on the CPU although the backend's device is another"] = ""
 
     @property
     def case_key(self) -> CaseKey:

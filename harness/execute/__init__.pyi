@@ -34,6 +34,7 @@ from .models.model_task import (
     model_word as model_word,
     refuse_model as refuse_model,
 )
+from .placement_words import FELL_BACK as FELL_BACK, FOLDED as FOLDED, operators_on_cpu as operators_on_cpu
 from .program import (
     Exportable as Exportable,
     export_alone as export_alone,

@@ -9,6 +9,7 @@ from typing import Any
 from harness.compare import UNKNOWN, Again, Outcome, OutputComparison, Stage, compare, first_wrong
 from harness.core import Array, describe_error
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
+from harness.execute.placement import placements
 from harness.execute.reference import Reference, run_reference
 from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_again, run_step
 from harness.execute.submodel import owners
@@ -35,6 +36,8 @@ class Executor:
         self._backends = {name: worker.start(name) for name in task.backends}
         self._send = worker.send
         self._exports = BatchExport(task.settings, converter, book, worker.send)
+        #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
+        self._placed: dict[tuple[str, int], str] = {}
 
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
@@ -98,6 +101,8 @@ class Executor:
             return
         load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
         if session.runnable:
+            found = placements(self._backends[name], session, converted, ranges)
+            self._placed.update({(name, group): said for group, said in found.items()})
             self._run(name, converted, pending, session, load_ms)
         else:
             self._report(keys, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
@@ -230,6 +235,8 @@ class Executor:
         converted: Converted | None = None,
         **more: Any,
     ) -> Result:
+        if stage in (Stage.RUN, Stage.COMPARE):
+            more["placement"] = self._placed.get((backend, key[0]), "")
         if converted is not None:
             opset = emitted_opset(converted.model)
             more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}

@@ -104,6 +104,7 @@ class Result:
 
     Attributes:
         model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
+        placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
     """
 
     case: MemberKey
@@ -120,6 +121,7 @@ class Result:
     convert_ms: float | None = None
     load_ms: float | None = None
     run_ms: float | None = None
+    placement: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def verdict_of(
         convert_ms=result.convert_ms,
         load_ms=result.load_ms,
         run_ms=result.run_ms,
+        placement=result.placement,
         structure_id=invocation.structure_id,
         exported_id=exported.case_id,
         invocation=invocation.json,

@@ -72,7 +72,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
         "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",
         "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
-        "exported_invocation",
+        "exported_invocation", "placement",
     )  # fmt: skip
     return {name: getattr(verdict, name) for name in names}
 
@@ -172,7 +172,7 @@ def number(value: float | None) -> str:
 
 
 def _details(verdict: Verdict) -> Iterator[RenderableType]:
-    if not (verdict.message or verdict.evidence):
+    if not (verdict.message or verdict.evidence or verdict.placement):
         return
     yield Text()
     yield Text(
@@ -180,6 +180,8 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     )
     lines = [plain(text) for text in verdict.message.splitlines()]
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
+    if verdict.placement:
+        yield Padding(Text(plain(verdict.placement)), (0, 0, 0, 2))
     if verdict.blame:
         yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
     if verdict.evidence:

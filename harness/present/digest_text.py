@@ -55,6 +55,9 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         cells = [markdown_cell(column.name), *(f"{number:,}" for number in numbers)]
         ordinary = _share(column.ordinary_passed, column.ordinary_total)
         yield f"| {' | '.join(cells)} | {ordinary} | {_share(column.passed, column.total)} |"
+    if found.fallbacks:
+        yield "\nNot all ran on the backend's device:\n"
+        yield from (f"- {markdown_cell(one.sentence)}" for one in found.fallbacks)
     if isinstance(found.found, BaselineComparison):
         yield "\n" + gate.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
     elif isinstance(found.found, Diff):
@@ -172,6 +175,7 @@ def as_json(found: Digest) -> dict[str, Any]:
             for column in found.columns
         ],
         "failures": len(found.groups),
+        "fallbacks": [one.to_data() for one in found.fallbacks],
         "reused": found.info.reused,
         "against": found.against,
         "worse": found.worse,

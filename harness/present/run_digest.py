@@ -12,6 +12,7 @@ from harness.analyse import FailureGroup, grouping as failures, known_issues, wi
 from harness.core import count
 from harness.gate import BaselineComparison, Diff, Found, Side, compare_as_fits, find_side
 from harness.present import gate_report as gate, matrix, run_changes as changes
+from harness.present.fallbacks import Fallback, fallbacks
 from harness.record import Completeness, RunInfo, completeness, read_minimal, read_run_info, store
 
 
@@ -67,6 +68,7 @@ class Digest:
         groups: The distinct failures, worst first, without what a specification leaves open.
         against: The name of what it was compared with; "" for nothing.
         found: The differences; None without a comparison.
+        fallbacks: What did not run on the backends' devices.
     """
 
     info: RunInfo
@@ -75,6 +77,7 @@ class Digest:
     groups: tuple[FailureGroup, ...]
     against: str = ""
     found: Found | None = None
+    fallbacks: tuple[Fallback, ...] = ()
 
     @property
     def worse(self) -> int:
@@ -140,6 +143,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
         groups=tuple(group for group in groups if group.blame != failures.SPEC),
         against=side.name if side else "",
         found=compare_as_fits(side, own) if side else None,
+        fallbacks=tuple(fallbacks(run)),
     )
 
 

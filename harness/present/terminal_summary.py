@@ -18,6 +18,7 @@ from harness.core import count, plain
 from harness.execute import model_word
 from harness.gate import ChangeKind, Diff, ReportedDifference, compare_runs
 from harness.present import counts, matrix, rejections, run_changes as changes
+from harness.present.fallbacks import fallbacks
 from harness.present.reproduce import command, shown_path
 from harness.record import (
     ResultsError,
@@ -97,6 +98,11 @@ def _parts(
     )
     if found:
         yield failures.render(found, groups)
+        yield Text()
+    left_to_cpu = fallbacks(results_dir)
+    if left_to_cpu:
+        yield Text("What did not run on the backend's device:", style="bold yellow")
+        yield from (Text(f"  {one.sentence}") for one in left_to_cpu)
         yield Text()
     raised = _witnesses_that_raised(results_dir)
     if raised:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import onnx
@@ -88,6 +88,28 @@ class BackendSession(Protocol):
             DeviceLost: see there.
             Exception: anything else is the backend's error; a `BackendFailure` may name the node.
         """
+
+
+class PlacedNode(NamedTuple):
+    """A node of a loaded model, as the runtime sees it after its first optimisations.
+
+    Attributes:
+        name: The runtime's name of it, which the model need not have.
+        operator: Its type.
+        on_device: Whether it runs on the device that was asked for. If not, it runs on the CPU.
+    """
+
+    name: str
+    operator: str
+    on_device: bool
+
+
+@runtime_checkable
+class HasPlacement(Protocol):
+    """A session whose runtime may leave nodes to the CPU although another device was asked for."""
+
+    def placed(self) -> Sequence[PlacedNode] | None:
+        """Where each node runs, those of subgraphs included; None where the runtime does not tell."""
 
 
 class Backend(Protocol):

@@ -37,8 +37,8 @@ def command(
     A run is red if something is worse than --against, or if verdicts are missing. Without --against, failures
     alone do not make it red.
 
-    With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, reused,
-    against, worse, differences.
+    With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, fallbacks,
+    reused, against, worse, differences.
     """
     from harness.present import digest, digest_text
 

@@ -18,6 +18,7 @@ from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
 from harness.execute.models.model_task import Growth, ModelCases, ModelTask, NoModel
 from harness.execute.models.traced import explanations
+from harness.execute.placement import placement_of
 from harness.execute.run_steps import (
     StepFailure,
     check_model,
@@ -112,7 +113,10 @@ class ModelExecutor:
         pending = [i for i in self._references if (i, name) not in self._task.done]
         backend = self._backends[name]
         said = narrowing(name, backend, {d for i in pending for d in self._references[i].dtypes})
-        facts = {"opset": emitted_opset(model), "convert_ms": convert_ms / max(len(pending), 1)}
+        facts: dict[str, Any] = {
+            "opset": emitted_opset(model),
+            "convert_ms": convert_ms / max(len(pending), 1),
+        }
         if said:
             for index in pending:
                 self._report(index, name, Stage.LOAD, Outcome.NARROWED, said, **facts)
@@ -128,6 +132,8 @@ class ModelExecutor:
             self._fail(pending, name, session, facts)
             return
         facts["load_ms"] = 1e3 * (time.perf_counter() - started) / max(len(pending), 1)
+        if session.runnable:
+            facts["placement"] = placement_of(session, model)
         for index in pending:
             if session.runnable:
                 self._run(index, name, session, model, facts)

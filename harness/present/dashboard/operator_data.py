@@ -23,7 +23,7 @@ from harness.record import Graph, Script, numbered_column
 COLUMNS = (
     "case_id", "dtype", "shape_mode", "converter", "converter_version", "opset", "backend", "stage",
     "outcome", "blame", "signature", "message", "invocation", "structure_id", "rule", "max_abs_error",
-    "max_ulp_error", "mismatched_elements", "total_elements",
+    "max_ulp_error", "mismatched_elements", "total_elements", "placement",
 )  # fmt: skip
 #: Columns of rows, decoded: names and numbers.
 Rows: TypeAlias = Mapping[str, npt.NDArray[np.object_]]
@@ -261,6 +261,8 @@ class _Cases:
                     "abs": endless(columns["max_abs_error"][row]),
                     "wrong": columns["mismatched_elements"][row],
                     "elements": columns["total_elements"][row],
+                    # Few rows have it, and the page is to stay small.
+                    **({"placement": said} if (said := columns["placement"][row]) else {}),
                 }
                 for row in places
             ],

@@ -6,8 +6,9 @@ import copy
 import ctypes
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from harness.run.backend import (
     BackendFailure,
     DeviceLost,
     InvalidModel,
+    PlacedNode,
     ShapeRange,
     UnsupportedModel,
     graph_inputs,
@@ -71,7 +73,7 @@ _INSTALL_CUDA = "pip uninstall onnxruntime && pip install '.[cuda]'"
 
 
 class OrtSession:
-    """A model loaded by ONNX Runtime."""
+    """A model loaded by ONNX Runtime for its CPU provider."""
 
     runnable = True
 
@@ -106,30 +108,52 @@ class OrtSession:
         return [_from_bits(v) if v.element_type() in _RAW_TYPES else v.numpy() for v in results]
 
 
-def _options() -> Any:
-    import onnxruntime
+class SplitSession(OrtSession):
+    """A model loaded for another provider, which may leave some of its nodes to the CPU's."""
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return options
+    def placed(self) -> Sequence[PlacedNode] | None:
+        """See :meth:`harness.run.backend.HasPlacement.placed`; ONNX Runtime tells from 1.24 on."""
+        tell = getattr(self._session, "get_provider_graph_assignment_info", None)
+        if tell is None:
+            return None
+        return [
+            PlacedNode(node.name, node.op_type, part.ep_name != _CPU_PROVIDER)
+            for part in tell()
+            for node in part.get_nodes()
+        ]
 
 
 class OrtBackend:
-    """ONNX Runtime with one execution provider."""
+    """ONNX Runtime with one execution provider.
 
-    def __init__(self, name: str, device: str) -> None:
+    Args:
+        name: The backend's.
+        device: The backend's.
+        provider: What ONNX Runtime calls the execution provider. What it does not take runs on the CPU.
+        options: Of the provider.
+        choose: Chooses the provider in the options of a session, in place of its name: a provider that comes
+            as a library of its own is chosen by its devices.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        device: str,
+        provider: str = _CPU_PROVIDER,
+        options: Mapping[str, str] = MappingProxyType({}),
+        choose: Callable[[Any], None] | None = None,
+    ) -> None:
         import onnxruntime
 
         self.name = name
         self.device = device
         self.version: str = onnxruntime.__version__
-        self._providers: list[object] = [_CPU_PROVIDER]
+        self._provider = provider
+        self._providers = [(provider, dict(options))] if choose is None else None
+        self._choose = choose
         onnxruntime.set_default_logger_severity(4)
-        self._options = _options()
-        if device == "cuda":
-            self._providers.insert(0, (_CUDA_PROVIDER, _CUDA_OPTIONS))
+        self._options = self._session_options()
+        if provider == _CUDA_PROVIDER:
             self._start_cuda()
 
     def plain(self) -> OrtBackend:
@@ -137,7 +161,7 @@ class OrtBackend:
         import onnxruntime
 
         other = copy.copy(self)
-        other._options = _options()
+        other._options = self._session_options()
         other._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         return other
 
@@ -155,8 +179,23 @@ class OrtBackend:
             )
         except Exception as error:
             raise _translated(error, model, loading=True) from error
+        if self._provider == _CPU_PROVIDER:
+            return OrtSession(session, model)
         self._check_provider(session)
-        return OrtSession(session, model)
+        return SplitSession(session, model)
+
+    def _session_options(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        if self._provider != _CPU_PROVIDER:
+            options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        if self._choose is not None:
+            self._choose(options)
+        return options
 
     def _start_cuda(self) -> None:
         """Load CUDA's libraries from pip's packages, and prove on a small model that it works."""
@@ -167,11 +206,13 @@ class OrtBackend:
         try_negating(self)
 
     def _check_provider(self, session: Any) -> None:
-        if self.device == "cuda" and _CUDA_PROVIDER not in session.get_providers():
-            raise RuntimeError(
-                f"{self.name}: ONNX Runtime {self.version} could not load its CUDA provider and fell back "
-                f"to the CPU; check its CUDA and cuDNN libraries ({_INSTALL_CUDA})"
-            )
+        if self._provider in session.get_providers():
+            return
+        remedy = f"; check its CUDA and cuDNN libraries ({_INSTALL_CUDA})" if self.device == "cuda" else ""
+        raise RuntimeError(
+            f"{self.name}: ONNX Runtime {self.version} could not load its {self._provider}, "
+            f"and fell back to the CPU{remedy}"
+        )
 
 
 def _as_bits(array: Array) -> Array:
@@ -299,7 +340,7 @@ register(
     BackendEntry(
         name="ort-cuda",
         probe=_probe_cuda,
-        create=lambda argument: OrtBackend("ort-cuda", "cuda"),
+        create=lambda argument: OrtBackend("ort-cuda", "cuda", _CUDA_PROVIDER, _CUDA_OPTIONS),
         version=_version,
         engine="onnxruntime",
         summary="ONNX Runtime, CUDA provider, without TF32",
@@ -308,5 +349,6 @@ register(
         issue_form=_issue_form("CUDA"),
         distributions=_DISTRIBUTIONS,
         variables=_VARIABLES,
+        resources={"GPU": 1},
     )
 )

@@ -171,7 +171,9 @@
     const link = (row) =>
       controls.operator("link.mono", overload, row.id, { case: row.id }, { tabindex: "-1" });
     const ended = (row) =>
-      row.outcome + (row.outcome === "pass" || row.outcome === "mismatch" ? "" : ` at ${row.stage}`);
+      row.outcome +
+      (row.outcome === "pass" || row.outcome === "mismatch" ? "" : ` at ${row.stage}`) +
+      (row.placement ? `, ${row.placement}` : "");
     const several = new Set(rows.map((row) => row.converter + row.backend)).size > 1;
     queueMicrotask(function () {
       if (!box.isConnected) return;
@@ -233,7 +235,7 @@
           el("td.number", row.elements ? `${row.wrong}/${row.elements}` : "–"),
           el("td.number", endless(row.abs)),
           el("td.number", endless(row.ulp)),
-          el("td.mono.long", row.message || "–"),
+          el("td.mono.long", [row.placement, row.message].filter(Boolean).join("; ") || "–"),
         ]),
       ),
       controls.code(`conformance show ${one.id} --run ${quoted(`results/${runName}`)}`, "command", true),

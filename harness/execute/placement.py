@@ -1,0 +1,68 @@
+"""Which nodes of a case ran on the CPU although the backend's device is another, in words for the record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from harness.execute.batch_export import Converted
+from harness.execute.placement_words import FOLDED, NOT_TOLD, fell_back
+from harness.execute.run_steps import StepFailure, load_step
+from harness.execute.submodel import all_nodes, owners, with_inner_nodes
+from harness.run import Backend, BackendSession, HasPlacement, PlacedNode, ShapeRange
+
+
+def placement_of(session: BackendSession, model: onnx.ModelProto) -> str:
+    """Where the nodes of a loaded model ran, in words: "" if all ran on the backend's device."""
+    if not isinstance(session, HasPlacement):
+        return ""
+    nodes = session.placed()
+    return NOT_TOLD if nodes is None else _said(nodes, model.graph.node)
+
+
+def placements(
+    backend: Backend,
+    session: BackendSession,
+    converted: Converted,
+    shapes: Mapping[str, ShapeRange] | None,
+) -> dict[int, str]:
+    """The same for each group of a loaded batch: group index → words; empty if the backend has one device.
+
+    The runtime's optimiser gives some nodes names of its own. Then every group is loaded alone, to tell whose
+    they are.
+    """
+    if not isinstance(session, HasPlacement):
+        return {}
+    model, members = converted.model, converted.members
+    nodes = session.placed()
+    names = [node.name for node in all_nodes(model)]
+    known = {*names} - {""}
+    said: dict[int, str] = {}
+    if nodes is None or len(members) == 1:
+        said = dict.fromkeys((m.group.index for m in members), placement_of(session, model))
+    elif len(known) < len(names) or not all(node.name in known for node in nodes):
+        for member in members:
+            part = converted.part([member]).model
+            alone = load_step(backend, part, shapes)
+            if isinstance(alone, StepFailure):
+                said[member.group.index] = NOT_TOLD
+            else:
+                said[member.group.index] = placement_of(alone, part)
+    else:
+        outer = {inner.name: node.name for node in model.graph.node for inner in with_inner_nodes([node])}
+        reached = owners(model, dict.fromkeys(outer.values()))
+        for member in members:
+            outputs = set(member.structure.output_names)
+            own = [node for node in model.graph.node if not outputs.isdisjoint(reached[node.name])]
+            theirs = {node.name for node in own}
+            said[member.group.index] = _said([n for n in nodes if outer.get(n.name) in theirs], own)
+    return said
+
+
+def _said(nodes: Sequence[PlacedNode], emitted: Sequence[onnx.NodeProto]) -> str:
+    """What became of a case: the nodes that the runtime made of those that a converter emitted for it."""
+    if not nodes:
+        return FOLDED if any(node.op_type != "Constant" for node in emitted) else ""
+    on_cpu = [node.operator for node in nodes if not node.on_device]
+    return fell_back(on_cpu, wholly=len(on_cpu) == len(nodes)) if on_cpu else ""
