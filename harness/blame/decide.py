@@ -19,6 +19,7 @@ from harness.execute import OWN_FAULT
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
     R.ALONE,
+    R.NODES,
     R.SPECIFICATION,
     R.NARROWED,
     R.PYTORCH,
@@ -29,6 +30,7 @@ _ORDER = (
     R.UNOPTIMISED,
     R.FLOAT64,
     R.DECOMPOSITION,
+    R.PROGRAM,
     R.MODEL,
     R.ABSENT,
 )
@@ -90,6 +92,26 @@ _DISAGREE = "PyTorch's kernel and its own decomposition of the operator disagree
 _NONE_RIGHT = "No runtime gets PyTorch's result from {converter}'s graph."
 _BY_OPTIMISATION = "{backend}'s graph optimisation: right with optimisations off."
 
+_FEWER_BITS = "The graph that {converter} emits computes at lower precision than the call."
+_LEFT_OPEN = "The specification leaves the result open."
+_OFF = "PyTorch is off: the backend has the answer that PyTorch has in float64."
+_BOTH_OFF = "Both the graph and PyTorch are far from float64."
+
+
+def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
+    """Whose the graph is, where every node is right by its definition and the result is not PyTorch's."""
+    return (
+        _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
+        _Row(
+            PYTORCH,
+            "PyTorch's decomposition, which {converter} translates, gives the backend's result in PyTorch.",
+            (fact, (R.PROGRAM, F.CONTRADICTS)),
+        ),
+        _Row(CONVERTER, _OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),
+        _Row(CONVERTER, "The graph that {converter} emits asks for something else.", (fact,)),
+    )
+
+
 _SETTLED = _Row(
     CONVERTER,
     "The graph that {converter} emits asks for something else by the specification.",
@@ -99,6 +121,12 @@ _SETTLED = _Row(
 _MISMATCH = (
     # Whatever PyTorch says elsewhere, the graph does not say it.
     _SETTLED,
+    _Row(
+        BACKEND,
+        "{backend} computes a node wrongly by its operator's definition.",
+        ((R.NODES, F.WRONG),),
+        without=((R.SPECIFICATION, F.INVENTED),),
+    ),
     _Row(PYTORCH, "PyTorch contradicts itself.", ((R.PYTORCH, F.CONTRADICTS),)),
     _NO_REPEAT,
     _Row(
@@ -106,10 +134,17 @@ _MISMATCH = (
         "PyTorch's kernel contradicts PyTorch's own shape and dtype rules.",
         ((R.META, F.CONTRADICTS),),
     ),
-    _Row(SPEC, "The specification leaves the result open.", ((R.SPECIFICATION, F.OPEN),)),
+    *_asked_by_graph((R.NODES, F.FORM)),
+    _Row(SPEC, _LEFT_OPEN, ((R.SPECIFICATION, F.OPEN),)),
     _INVENTED,
+    _Row(SPEC, _LEFT_OPEN, ((R.NODES, F.OPEN),)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
+    _Row(BACKEND, "{backend} is right node by node, and wrong with the whole graph.", ((R.NODES, F.RIGHT),)),
     _INVALID,
+    _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.SAME), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
+    _Row(PYTORCH, _OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS))),
+    _Row(UNKNOWN, _BOTH_OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.INEXACT))),
+    *_asked_by_graph((R.NODES, F.SAME)),
     _Row(PYTORCH, _DISAGREE, ((R.MODEL, F.SAME), _DECOMPOSED)),
     _Row(CONVERTER, _OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, "The graph that {converter} emits is wrong by ONNX's own rules.", ((R.MODEL, F.SAME),)),
@@ -121,20 +156,11 @@ _MISMATCH = (
         (_RIGHT, _DECOMPOSED),
     ),
     _Row(BACKEND, "The model is right, {backend} computes it wrongly.", (_RIGHT,)),
-    _Row(
-        CONVERTER,
-        "The graph that {converter} emits computes at lower precision than the call.",
-        ((R.NARROWED, F.SAME),),
-        without=(_DECOMPOSED,),
-    ),
+    _Row(CONVERTER, _FEWER_BITS, ((R.NARROWED, F.SAME),), without=(_DECOMPOSED,)),
     # Independent runtimes agree on the model's result, and it is not PyTorch's.
     _Row(PYTORCH, _DISAGREE, (_SAME, _DECOMPOSED)),
-    _Row(
-        PYTORCH,
-        "PyTorch is off: the backend has the answer that PyTorch has in float64.",
-        (_SAME, (R.FLOAT64, F.CONTRADICTS)),
-    ),
-    _Row(UNKNOWN, "Both the graph and PyTorch are far from float64.", (_SAME, (R.FLOAT64, F.INEXACT))),
+    _Row(PYTORCH, _OFF, (_SAME, (R.FLOAT64, F.CONTRADICTS))),
+    _Row(UNKNOWN, _BOTH_OFF, (_SAME, (R.FLOAT64, F.INEXACT))),
     _Row(
         UNKNOWN,
         "PyTorch stands alone against two converters, and nothing confirms it.",
@@ -149,7 +175,14 @@ _MISMATCH = (
     ),
 )
 
-_REFUSAL = (_NO_REPEAT, _INVALID, _INVENTED)
+_REFUSAL = (
+    _NO_REPEAT,
+    _INVALID,
+    _INVENTED,
+    _Row(
+        CONVERTER, "The graph that {converter} emits has a node that is not valid.", ((R.NODES, F.INVALID),)
+    ),
+)
 _UNSUPPORTED = (
     *_REFUSAL,
     _Row(BACKEND, "The model is valid, {backend} does not implement it.", ((R.MODEL, F.VALID),)),
@@ -158,6 +191,7 @@ _UNSUPPORTED = (
 _ERROR = (
     *_REFUSAL,
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),)),
+    _Row(BACKEND, "{backend} fails on a valid node.", ((R.NODES, F.VALID),)),
     _Row(
         BACKEND,
         "The model is valid and right, {backend} fails on it.",

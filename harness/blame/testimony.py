@@ -26,6 +26,12 @@ class Finding(StrEnum):
     Of the specification: `OPEN`, the failure is in what it leaves open; `SETTLED`, in what it decides
     otherwise than the graph assumes; `INVENTED`, in what it leaves open and the graph alone asks.
 
+    Of the graph's nodes, on the backend's own inputs: `WRONG`, one gives what its definition does not, and
+    with the definition's result the failure is gone; `RIGHT`, one by one they give PyTorch's answer; `SAME`,
+    each is right and the failing backend's answer follows; `FORM`, the same where a shape or dtype is wrong;
+    `OPEN`, the specification leaves the wrong one's result open; `VALID`, the one that fails is valid;
+    `INVALID`, it is not.
+
     Of the witness itself, which decides nothing: `DIED`, it did not survive being asked; `RAISED`, it raised
     an exception.
     """
@@ -40,6 +46,8 @@ class Finding(StrEnum):
     CONFIRMS = "confirms"
     CONTRADICTS = "contradicts"
     INEXACT = "inexact"
+    WRONG = "wrong"
+    FORM = "form"
     OPEN = "open"
     SETTLED = "settled"
     INVENTED = "invented"
@@ -52,6 +60,10 @@ class Role(StrEnum):
 
     ALONE = "alone"
     """The failing backend again, on the one case without the rest of its batch."""
+    NODES = "nodes"
+    """The definitions of the graph's operators, node by node."""
+    PROGRAM = "program"
+    """PyTorch on the program that the exporter translates, decomposed."""
     RUNTIME = "runtime"
     """Another backend on the same model."""
     PLAIN = "plain"
@@ -121,6 +133,7 @@ class Complaint(Charge):
         case: Index of the failing one.
         model: What was loaded, cut down to the case's group, serialised.
         thorough: Whether witnesses that export again may be asked.
+        outputs: Those that the failure is about; none for all.
     """
 
     index: int
@@ -128,6 +141,7 @@ class Complaint(Charge):
     case: int
     model: bytes
     thorough: bool
+    outputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

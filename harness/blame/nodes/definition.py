@@ -1,0 +1,199 @@
+"""What an operator's definition gives for a node's own inputs, in its dtypes and in a wider one.
+
+The definition is evaluated by onnx's reference evaluator, or by a formula of `formulas` where that is known
+to be wrong. In the wide evaluation every float is a float64, and a float64 is NumPy's `longdouble` where the
+evaluator can compute in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from harness.blame.nodes.formulas import FORMULAS, NodeCall
+from harness.blame.nodes.operator_kinds import ACCUMULATING, COPIES, EXACT, RANDOM
+from harness.blame.nodes.steps import Step, SteppedGraph
+from harness.core import PRECISION, Array
+from harness.execute import emitted_opset
+from harness.run import Backend
+
+_NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT)
+
+
+class Undefined(Exception):
+    """Nobody here can say what a node's result has to be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """A step and its inputs, and what the definition makes of them.
+
+    Attributes:
+        inputs: Name → array, constants included.
+        evaluator: Evaluates a model's nodes by their definitions.
+    """
+
+    graph: SteppedGraph
+    step: Step
+    inputs: Mapping[str, Array]
+    evaluator: Backend
+
+    @property
+    def operator(self) -> str:
+        """Of the step's last node."""
+        return self.step.node.op_type
+
+    @cached_property
+    def is_random(self) -> bool:
+        """Whether several answers are right."""
+        return any(n.op_type in RANDOM for n in self.step.nodes)
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether nothing is rounded."""
+        return all(n.op_type in EXACT or _selects(n) for n in self.step.nodes) and not any(
+            _attribute(n, "reduction", b"none") not in (b"none", "") for n in self.step.nodes
+        )
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether zeros keep their signs."""
+        return all(n.op_type in COPIES for n in self.step.nodes)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether results are sums."""
+        return self.operator in ACCUMULATING
+
+    @cached_property
+    def own(self) -> tuple[Array, ...]:
+        """The results in the node's dtypes; raises `Undefined`.
+
+        The dtypes are those of ONNX's type inference: the evaluator does not keep to them everywhere. Where
+        it departs from ONNX's shape inference nobody knows what is right.
+        """
+        found, forms = self._evaluated(self.inputs), self._forms
+        if len(found) != len(forms):
+            raise Undefined(f"{self.operator}: {len(found)} results in place of {len(forms)}")
+        return tuple(self._in_form(array, *form) for array, form in zip(found, forms, strict=True))
+
+    @cached_property
+    def _forms(self) -> list[tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]]:
+        return inferred_forms(self.graph.alone(self.step, self.inputs))
+
+    def has_form(self, output: int, array: Array) -> bool:
+        """Whether an array may be a result by ONNX's type and shape inference."""
+        dtype, shape = self._forms[output]
+        return dtype in (None, array.dtype) and (shape is None or _fits(array.shape, shape))
+
+    def _in_form(
+        self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None
+    ) -> Array:
+        if shape is not None and not _fits(array.shape, shape):
+            raise Undefined(f"{self.operator}: shape {list(array.shape)} where inference has {list(shape)}")
+        with np.errstate(all="ignore"):
+            return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The results in float64, None for what is no float; None as a whole where they cannot be had."""
+        if self.is_exact or not any(_is_float(a) for a in self.inputs.values()):
+            return None
+        return self.wide(lambda array: array)
+
+    def wide(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
+        """The wide results where each floating input, made wide, is changed by `change`."""
+        in_double = any(str(a.dtype) == "float64" for a in self.inputs.values())
+        for dtype in (np.longdouble, np.float64) if in_double else (np.float64,):
+            moved = {n: change(a.astype(dtype)) if _is_float(a) else a for n, a in self.inputs.items()}
+            try:
+                found = self._evaluated(moved)
+            except Undefined:
+                continue
+            return tuple(a if a.dtype.kind == "f" else None for a in found)
+        return None
+
+    def _evaluated(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            formula = FORMULAS.get(self.operator) if self.step.is_single else None
+            try:
+                if formula is not None:
+                    found = formula(self._call(inputs))
+                    if found is not None:
+                        return tuple(np.asarray(a, order="C") for a in found)
+                return self._by_evaluator(inputs)
+            except Exception as error:
+                raise Undefined(f"{self.operator}: {type(error).__name__}: {error}") from error
+
+    def _call(self, inputs: Mapping[str, Array]) -> NodeCall:
+        node = self.step.node
+        own = next((str(self.inputs[n].dtype) for n in node.input if n), "")
+        given = [inputs[n] if n else None for n in node.input]
+        return NodeCall(node, given, emitted_opset(self.graph.model) or 1, own)
+
+    def _by_evaluator(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+        narrow = {n: _as_float64(a) for n, a in inputs.items()}
+        model = self.graph.alone(self.step, narrow)
+        held = list(model.graph.initializer)
+        del model.graph.initializer[:]
+        for tensor in held:
+            array = narrow[tensor.name]
+            model.graph.initializer.append(numpy_helper.from_array(array, tensor.name))
+        if any(
+            str(a.dtype) == "float64" and str(self.inputs[n].dtype) != "float64" for n, a in narrow.items()
+        ):
+            _widen_attributes(model)
+        feeds = {v.name: inputs[v.name] for v in model.graph.input}
+        return tuple(self.evaluator.load(model, None).run(feeds))
+
+
+def _fits(shape: tuple[int, ...], inferred: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(inferred) and all(i in (None, s) for s, i in zip(shape, inferred, strict=True))
+
+
+def inferred_forms(
+    model: onnx.ModelProto,
+) -> list[tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]]:
+    """Dtype and shape of each output by ONNX's own rules, None for what these leave open."""
+    try:
+        known = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except onnx.shape_inference.InferenceError:
+        known = model
+    found: list[tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]] = []
+    for output in known.graph.output:
+        kind = output.type.tensor_type
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type) if kind.elem_type else None
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        found.append((dtype, tuple(dims) if kind.HasField("shape") else None))
+    return found
+
+
+def _as_float64(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype == np.longdouble else array
+
+
+def _widen_attributes(model: onnx.ModelProto) -> None:
+    """Dtypes that attributes name, in operators that compute."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("dtype", "stash_type", "softmax_precision") and attribute.i in _NARROW:
+                attribute.i = TensorProto.DOUBLE
+
+
+def _is_float(array: Array) -> bool:
+    return str(array.dtype) in PRECISION
+
+
+def _selects(node: onnx.NodeProto) -> bool:
+    return node.op_type in ("Resize", "GridSample") and _attribute(node, "mode", b"") == b"nearest"
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: object) -> object:
+    found: Sequence[onnx.AttributeProto] = [a for a in node.attribute if a.name == name]
+    return onnx.helper.get_attribute_value(found[0]) if found else default

@@ -1,0 +1,155 @@
+"""Operators that onnx's reference evaluator gets wrong, or only roughly right, by formulas of their own.
+
+Each formula follows the text of the operator, and a test shows where the evaluator departs from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import onnx
+import torch
+
+from harness.core import Array
+
+
+@dataclass(frozen=True)
+class NodeCall:
+    """A node with its inputs.
+
+    Attributes:
+        inputs: By position; None where one is left out. Floats may be wider than the node's.
+        opset: Of the default domain.
+        dtype: Of the node's first input in the graph.
+    """
+
+    node: onnx.NodeProto
+    inputs: Sequence[Array | None]
+    opset: int
+    dtype: str
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                return onnx.helper.get_attribute_value(attribute)
+        return default
+
+    def given(self, position: int) -> Array | None:
+        """An input; None where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+
+#: The outputs; None where the reference evaluator is right.
+Formula: TypeAlias = Callable[[NodeCall], Sequence[Array] | None]
+
+
+def _erf(call: NodeCall) -> Sequence[Array]:
+    (x,) = call.inputs
+    assert x is not None
+    wide = torch.from_numpy(np.array(x.astype(np.float64)))
+    return [torch.erf(wide).numpy().reshape(x.shape).astype(x.dtype)]
+
+
+def _gelu(call: NodeCall) -> Sequence[Array]:
+    """By the distribution function, which keeps the digits that 1 + erf loses."""
+    x = call.given(0)
+    assert x is not None
+    wide = torch.from_numpy(np.array(x.astype(np.float64)))
+    if call.attribute("approximate", b"none") == b"tanh":
+        found = torch.nn.functional.gelu(wide, approximate="tanh")
+    else:
+        found = wide * torch.special.ndtr(wide)
+    return [found.numpy().reshape(x.shape).astype(x.dtype)]
+
+
+def _clip(call: NodeCall) -> Sequence[Array] | None:
+    """Bounds that are left out are the smallest and the largest finite number of the dtype; NaN stays."""
+    if call.opset < 11:
+        return None
+    x, low, high = call.given(0), call.given(1), call.given(2)
+    assert x is not None
+    limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else ml_dtypes.finfo(call.dtype)  # type: ignore[no-untyped-call]
+    least = np.asarray(limits.min if low is None else low).astype(x.dtype).reshape(())
+    most = np.asarray(limits.max if high is None else high).astype(x.dtype).reshape(())
+    return [np.minimum(np.maximum(x, least), most)]
+
+
+def _scatter_elements(call: NodeCall) -> Sequence[Array] | None:
+    """The updates may be larger than the indices for nobody: ONNX asks for the same shape."""
+    data, indices, updates = (call.given(i) for i in range(3))
+    assert data is not None
+    assert indices is not None
+    assert updates is not None
+    if indices.shape != updates.shape:
+        raise ValueError("the shapes of indices and updates differ")
+    axis = call.attribute("axis", 0)
+    reduction = call.attribute("reduction", b"none")
+    result = data.copy()
+    for place in np.ndindex(*indices.shape):
+        target = list(place)
+        target[axis] = int(indices[place])
+        at = tuple(target)
+        match reduction:
+            case b"add":
+                result[at] += updates[place]
+            case b"mul":
+                result[at] *= updates[place]
+            case b"max":
+                result[at] = np.maximum(result[at], updates[place])
+            case b"min":
+                result[at] = np.minimum(result[at], updates[place])
+            case _:
+                result[at] = updates[place]
+    return [result]
+
+
+def _cumsum(call: NodeCall) -> Sequence[Array]:
+    """The axis may have one element instead of none: the evaluator alone refuses it."""
+    x, axis = call.given(0), call.given(1)
+    assert x is not None
+    assert axis is not None
+    along = int(axis.reshape(-1)[0])
+    if call.attribute("reverse", 0):
+        x = np.flip(x, along)
+    total = np.cumsum(x, along, dtype=x.dtype)
+    if call.attribute("exclusive", 0):
+        total = total - x if x.dtype.kind in "iu" else _shifted(total, along)
+    return [np.flip(total, along) if call.attribute("reverse", 0) else total]
+
+
+def _shifted(total: Array, axis: int) -> Array:
+    moved = np.roll(total, 1, axis)
+    first = [slice(None)] * total.ndim
+    first[axis] = slice(0, 1)
+    moved[tuple(first)] = 0
+    return moved
+
+
+def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
+    """In the range of the dtype: the largest element is taken out of the sum."""
+    x = call.given(0)
+    assert x is not None
+    axes, keep = call.given(1), bool(call.attribute("keepdims", 1))
+    named = call.attribute("axes") if axes is None else axes.reshape(-1).tolist()
+    if not named and call.attribute("noop_with_empty_axes", 0):
+        return [x]
+    over = tuple(named) if named else tuple(range(x.ndim))
+    wide = x if x.dtype.kind == "f" and x.dtype.itemsize >= 8 else x.astype(np.float64)
+    most = np.max(wide, axis=over, keepdims=True, initial=-np.inf)
+    most = np.where(np.isfinite(most), most, 0.0)
+    total = np.log(np.sum(np.exp(wide - most), axis=over, keepdims=True)) + most
+    return [(total if keep else np.squeeze(total, over)).astype(x.dtype)]
+
+
+FORMULAS: dict[str, Formula] = {
+    "Erf": _erf,
+    "Clip": _clip,
+    "ScatterElements": _scatter_elements,
+    "CumSum": _cumsum,
+    "ReduceLogSumExp": _reduce_log_sum_exp,
+}

@@ -1,0 +1,182 @@
+"""A graph as the steps in which it is looked at: a node each, or several that pass on what is no tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import helper, numpy_helper
+from onnx.inliner import inline_local_functions
+
+from harness.core import Array
+from harness.execute import outer_names
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Nodes that are run together.
+
+    Attributes:
+        index: Of the first node in the graph.
+        nodes: One, but for nodes that exchange sequences or optional values: no runtime is fed with these.
+        inputs: Names of the tensors that they take.
+        outputs: Names of the tensors that they give, to whomever.
+    """
+
+    index: int
+    nodes: tuple[onnx.NodeProto, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def node(self) -> onnx.NodeProto:
+        """The last node, which stands for the step."""
+        return self.nodes[-1]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one node without a body."""
+        return len(self.nodes) == 1 and not any(a.HasField("g") or a.graphs for a in self.node.attribute)
+
+
+@dataclass(frozen=True, eq=False)
+class SteppedGraph:
+    """A model in steps.
+
+    Attributes:
+        model: With the functions that it brings along put in place of their calls.
+        constants: Weights and the results of ``Constant`` nodes.
+    """
+
+    model: onnx.ModelProto
+    steps: tuple[Step, ...]
+    constants: Mapping[str, onnx.TensorProto]
+
+    def alone(self, step: Step, values: Mapping[str, Array]) -> onnx.ModelProto:
+        """A model of one step, which is fed with what is no constant."""
+        part = self._bare(step)
+        part.graph.initializer.extend(self.constants[n] for n in step.inputs if n in self.constants)
+        for name in step.inputs:
+            if name not in self.constants:
+                array = values[name]
+                kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+                part.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+        return _with_types(part)
+
+    def _bare(self, step: Step) -> onnx.ModelProto:
+        part = onnx.ModelProto()
+        part.ir_version = self.model.ir_version
+        part.opset_import.extend(self.model.opset_import)
+        part.graph.name = "step"
+        part.graph.node.extend(step.nodes)
+        part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in step.outputs)
+        return part
+
+    def constant_values(self) -> dict[str, Array]:
+        """The constants as arrays."""
+        return {name: numpy_helper.to_array(tensor) for name, tensor in self.constants.items()}
+
+
+def in_steps(model: onnx.ModelProto) -> SteppedGraph:
+    """The steps of a model, in order."""
+    if model.functions:
+        model = inline_local_functions(model)
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        tensor = _constant(node)
+        if tensor is None:
+            nodes.append(node)
+        else:
+            constants[tensor.name] = tensor
+    read_later = _last_reads(nodes, model)
+    no_tensors = _no_tensors(model)
+    steps: list[Step] = []
+    start = 0
+    while start < len(nodes):
+        end = _end(start, nodes, read_later, no_tensors)
+        steps.append(_step(start, nodes[start : end + 1], read_later, no_tensors, end))
+        start = end + 1
+    return SteppedGraph(model, tuple(steps), constants)
+
+
+def _step(
+    start: int,
+    nodes: Sequence[onnx.NodeProto],
+    read_later: Mapping[str, int],
+    no_tensors: frozenset[str],
+    end: int,
+) -> Step:
+    made = [name for node in nodes for name in node.output if name]
+    taken = dict.fromkeys(name for node in nodes for name in outer_names(node) if name not in made)
+    given = [n for n in made if n not in no_tensors and (len(nodes) == 1 or read_later.get(n, -1) > end)]
+    return Step(start, tuple(nodes), tuple(taken), tuple(given))
+
+
+def _end(
+    start: int, nodes: Sequence[onnx.NodeProto], read_later: Mapping[str, int], no_tensors: frozenset[str]
+) -> int:
+    """The last node that has to be run together with one, as it gets what is no tensor."""
+    end, i = start, start
+    while i <= end:
+        for name in nodes[i].output:
+            if name in no_tensors:
+                end = max(end, min(read_later.get(name, i), len(nodes) - 1))
+        i += 1
+    return end
+
+
+def _last_reads(nodes: Sequence[onnx.NodeProto], model: onnx.ModelProto) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        found.update(dict.fromkeys(outer_names(node), i))
+    found.update(dict.fromkeys((o.name for o in model.graph.output), len(nodes)))
+    return found
+
+
+def _no_tensors(model: onnx.ModelProto) -> frozenset[str]:
+    """Values that are sequences or optional."""
+    try:
+        known = onnx.shape_inference.infer_shapes(model)
+    except onnx.shape_inference.InferenceError:
+        known = model
+    values = (*known.graph.value_info, *known.graph.output, *known.graph.input)
+    return frozenset(v.name for v in values if v.type.WhichOneof("value") not in (None, "tensor_type"))
+
+
+def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
+    """The tensor of a ``Constant`` node, by the name of its value."""
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
+        return None
+    attribute = node.attribute[0]
+    value = helper.get_attribute_value(attribute)
+    tensor = onnx.TensorProto()
+    match attribute.name:
+        case "value":
+            tensor.CopyFrom(value)
+        case "value_float":
+            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.FLOAT, [], [value]))
+        case "value_int":
+            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.INT64, [], [value]))
+        case "value_floats":
+            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.FLOAT, [len(value)], value))
+        case "value_ints":
+            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.INT64, [len(value)], value))
+        case _:
+            return None
+    tensor.name = node.output[0]
+    return tensor
+
+
+def _with_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """With the element types of the outputs, which some runtimes exchange differently; no shapes."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)
+    except onnx.shape_inference.InferenceError:
+        return model
+    for output, known in zip(model.graph.output, inferred.graph.output, strict=True):
+        element = known.type.tensor_type.elem_type
+        if element:
+            output.type.tensor_type.elem_type = element
+    return model

@@ -1,0 +1,104 @@
+"""A graph run node by node in a backend, each node judged on the backend's own inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from harness.blame.nodes.definition import Definition, Undefined
+from harness.blame.nodes.node_verdict import form_of, not_as_defined, right_results
+from harness.blame.nodes.steps import Step, SteppedGraph
+from harness.compare import Mask
+from harness.core import Array
+from harness.execute import StepFailure, outputs_or_failure
+from harness.run import Backend
+
+
+@dataclass(frozen=True, eq=False)
+class WrongStep:
+    """A node whose results are not what its definition gives for its inputs."""
+
+    definition: Definition
+    got: tuple[Array, ...]
+    wrong: tuple[Mask, ...]
+
+    @property
+    def is_of_right_form(self) -> bool:
+        """Whether only elements are wrong."""
+        return [form_of(a) for a in self.definition.own] == [form_of(a) for a in self.got]
+
+
+@dataclass(frozen=True, eq=False)
+class FailingStep:
+    """A node that the backend does not run by itself."""
+
+    definition: Definition
+    failure: StepFailure
+
+
+@dataclass
+class Walk:
+    """What came of it.
+
+    Attributes:
+        values: Name → array. Behind a wrong node, what follows from its definition.
+        wrong: In order.
+        failing: In order; the definition stands in for their results.
+        unjudged: Steps of which nobody can say what is right, and why.
+        ended: Whether the last value was reached.
+    """
+
+    values: dict[str, Array]
+    wrong: list[WrongStep] = field(default_factory=list)
+    failing: list[FailingStep] = field(default_factory=list)
+    unjudged: list[tuple[Step, str]] = field(default_factory=list)
+    ended: bool = False
+
+
+def walk(
+    graph: SteppedGraph,
+    feeds: Mapping[str, Array],
+    backend: Backend,
+    evaluator: Backend,
+    *,
+    corrected: bool = True,
+    strict: bool = False,
+) -> Walk:
+    """Run every step in `backend`; `evaluator` says what definitions give.
+
+    Args:
+        corrected: Put the definition's results in place of wrong ones; else judge nothing.
+        strict: See `NodeOracle`.
+    """
+    found = Walk({**graph.constant_values(), **feeds})
+    for step in graph.steps:
+        inputs = {name: found.values[name] for name in step.inputs}
+        definition = Definition(graph, step, inputs, evaluator)
+        model = graph.alone(step, inputs)
+        fed = {value.name: inputs[value.name] for value in model.graph.input}
+        got = outputs_or_failure(backend, model, fed)
+        try:
+            if isinstance(got, StepFailure):
+                found.failing.append(FailingStep(definition, got))
+                got = right_results(definition)
+            elif corrected:
+                wrong = not_as_defined(definition, got, strict=strict)
+                if wrong is not None:
+                    found.wrong.append(WrongStep(definition, got, wrong))
+                    got = _mended(got, wrong, right_results(definition))
+        except Undefined as reason:
+            found.unjudged.append((step, str(reason)))
+            if isinstance(got, StepFailure):
+                return found
+        found.values.update(zip(step.outputs, got, strict=True))
+    found.ended = True
+    return found
+
+
+def _mended(got: Sequence[Array], wrong: Sequence[Mask], right: Sequence[Array]) -> tuple[Array, ...]:
+    return tuple(
+        np.where(w, r, g).astype(g.dtype) if g.shape == r.shape and g.dtype == r.dtype else r
+        for g, w, r in zip(got, wrong, right, strict=True)
+    )

@@ -1,0 +1,212 @@
+"""The graph node by node, each judged on the backend's own inputs by its operator's definition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from harness.blame.nodes.node_verdict import form_of, right_results
+from harness.blame.nodes.steps import SteppedGraph, in_steps
+from harness.blame.nodes.walk import Walk, WrongStep, walk
+from harness.blame.nodes.wording import definition_name, said_of
+from harness.blame.open_questions import OPEN_QUESTIONS
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import backends_to_ask, witness
+from harness.compare import Mask, Outcome, draws, wrong_elements
+from harness.core import Array
+from harness.execute import emitted_opset, extract
+from harness.run import HasPlain
+
+#: Nodes above which a graph is not looked at: a run of each by itself takes its time.
+_MOST_STEPS = 400
+
+
+@witness("the nodes one by one", place=40)
+def ask_nodes(trial: Trial) -> Iterator[Testimony]:
+    """Whether a node gives what its definition does not, and whether that explains the failure."""
+    if trial.narrows(trial.accused):
+        return
+    if trial.complaint.outcome is Outcome.MISMATCH and trial.got is not None:
+        yield from _of_wrong_result(trial)
+    elif trial.complaint.outcome is not Outcome.MISMATCH:
+        yield from _of_failure(trial)
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The outputs and elements that are in question: `masks` has None for an output of another form."""
+
+    names: tuple[str, ...]
+    expected: tuple[Array, ...]
+    got: tuple[Array, ...]
+    masks: tuple[Mask | None, ...]
+    indices: tuple[int, ...]
+
+    @property
+    def of_form(self) -> bool:
+        """Whether a shape or dtype is in question."""
+        return any(mask is None for mask in self.masks)
+
+
+def _question(trial: Trial) -> _Question | None:
+    assert trial.got is not None
+    expected, got = trial.reference.expected, trial.got
+    if len(expected) != len(got):
+        return None
+    names = [o.name for o in trial.model.graph.output]
+    unlike = [form_of(e) != form_of(g) for e, g in zip(expected, got, strict=True)]
+    # A wrong form ends the comparison: it is what is in question.
+    asked = [i for i, w in enumerate(trial.wrong) if (unlike[i] if any(unlike) else w.any())]
+    return _Question(
+        names=tuple(names[i] for i in asked),
+        expected=tuple(expected[i] for i in asked),
+        got=tuple(got[i] for i in asked),
+        masks=tuple(None if unlike[i] else trial.wrong[i] for i in asked),
+        indices=tuple(asked),
+    )
+
+
+def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
+    question = _question(trial)
+    if question is None or not question.names or (draws(trial.judge) and not question.of_form):
+        return
+    graph = _towards(trial, question.names)
+    if len(graph.steps) > _MOST_STEPS:
+        return
+    found = _walk(trial, graph)
+    if not found.ended:
+        return
+    name = trial.complaint.backend
+    if found.wrong and _helps(trial, question, found):
+        yield _wrong_node(trial, found.wrong[0])
+        return
+    if found.unjudged or found.failing:
+        return
+    own = found if not found.wrong else _walk(trial, graph, corrected=False)
+    if not any(_left(trial, question, own)):
+        words = f"Node by node {name} gives PyTorch's result: it goes wrong where it takes nodes together."
+        yield Testimony(Role.NODES, Finding.RIGHT, words)
+        return
+    if not found.wrong:
+        strictly = _walk(trial, graph, strict=True)
+        if strictly.wrong and not any(_left(trial, question, strictly)):
+            yield _wrong_node(trial, strictly.wrong[0])
+            return
+    if _left(trial, question, found) == _asked(question):
+        by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
+        words = (
+            f"Node by node, {_number(len(graph.steps))} {name}'s own inputs gives what its definition gives, "
+            "and the result is not PyTorch's."
+        )
+        yield Testimony(Role.NODES, Finding.FORM if by_form else Finding.SAME, words)
+
+
+def _walk(trial: Trial, graph: SteppedGraph, *, corrected: bool = True, strict: bool = False) -> Walk:
+    accused = trial.accused
+    plain = accused.plain() if isinstance(accused, HasPlain) else accused
+    # Onnx's evaluator comes first; it is not asked about itself.
+    (judge, *_) = (name for name in backends_to_ask() if trial.is_independent(name))
+    evaluator = trial.backend(judge)
+    return walk(graph, trial.feeds(trial.model), plain, evaluator, corrected=corrected, strict=strict)
+
+
+def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
+    node = definition_name(fault.definition)
+    said = said_of(fault, right_results(fault.definition))
+    by_values = fault.definition.operator in _BY_VALUES
+    opened = _open_question(fault) if fault.is_of_right_form or by_values else None
+    if opened:
+        return Testimony(Role.NODES, Finding.OPEN, f"{opened} {node}: {said}.")
+    words = (
+        f"{trial.complaint.backend} computes {node} wrongly: {said}. With the definition's result in its "
+        "place the graph gives PyTorch's."
+    )
+    return Testimony(Role.NODES, Finding.WRONG, words)
+
+
+def _helps(trial: Trial, question: _Question, found: Walk) -> bool:
+    """Whether elements in question are right with the definition's results."""
+    left, asked = _left(trial, question, found), _asked(question)
+    return any(after < before for after, before in zip(left, asked, strict=True))
+
+
+#: Operators whose results' shapes hang on values.
+_BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "Range", "If", "Loop"})
+
+
+def _number(count: int) -> str:
+    return f"each of {count} on" if count != 1 else "the only one on"
+
+
+def _towards(trial: Trial, outputs: Sequence[str]) -> SteppedGraph:
+    every = [i.name for i in trial.model.graph.input]
+    return in_steps(extract(trial.model, every, outputs))
+
+
+def _left(trial: Trial, question: _Question, found: Walk) -> list[int]:
+    """Of each output in question, how many of its elements are still wrong; 1 for a wrong form."""
+    counts: list[int] = []
+    for i, name, e, mask in zip(
+        question.indices, question.names, question.expected, question.masks, strict=True
+    ):
+        final = found.values[name]
+        if mask is None or form_of(e) != form_of(final):
+            counts.append(int(form_of(e) != form_of(final)))
+            continue
+        outputs = list(trial.reference.expected)
+        outputs[i] = final
+        counts.append(int((wrong_elements(trial.judge, trial.reference, outputs)[i] & mask).sum()))
+    return counts
+
+
+def _asked(question: _Question) -> list[int]:
+    return [1 if mask is None else int(mask.sum()) for mask in question.masks]
+
+
+def _open_question(fault: WrongStep) -> str | None:
+    """What the specification says, or that it says nothing, of what the node is asked."""
+    definition = fault.definition
+    node, opset = definition.step.node, emitted_opset(definition.graph.model) or 1
+    inputs = [definition.inputs.get(n) for n in node.input]
+    for question in OPEN_QUESTIONS:
+        if node.op_type not in question.operators or question.settled:
+            continue
+        if len(definition.step.nodes) == 1 and question.arises(node, inputs, fault.got):
+            words = question.words(node.op_type, opset)
+            if words:
+                return words
+    return None
+
+
+def _of_failure(trial: Trial) -> Iterator[Testimony]:
+    names = [o.name for o in trial.model.graph.output]
+    graph = _towards(trial, names)
+    if len(graph.steps) > _MOST_STEPS:
+        return
+    found = _walk(trial, graph, corrected=False)
+    name = trial.complaint.backend
+    if found.failing:
+        failing = found.failing[0]
+        node = definition_name(failing.definition)
+        said = str(failing.failure.error).replace("\n", " ")[:160]
+        rejected = _rejected(
+            failing.definition.graph.alone(failing.definition.step, failing.definition.inputs)
+        )
+        if rejected:
+            words = f"{node} is not valid by ONNX's own rules: {rejected}."
+            yield Testimony(Role.NODES, Finding.INVALID, words)
+        elif not any(step is failing.definition.step for step, _ in found.unjudged):
+            words = f"{name} does not run {node} by itself, which is valid and has a defined result: {said}."
+            yield Testimony(Role.NODES, Finding.VALID, words)
+
+
+def _rejected(model: onnx.ModelProto) -> str:
+    """Why ONNX's strict inference rejects a node with the inputs that it gets; "" where it does not."""
+    try:
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        return " ".join(str(error).split())[:160]
+    return ""
