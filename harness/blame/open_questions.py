@@ -42,8 +42,10 @@ class OpenQuestion:
         subject: What is open, for a person.
         of_call: Whether the call asks it; where it does not, the graph alone does.
         settled: It is not open: the quotation decides it.
+        repair: Changes a model so that the nodes in it that ask the question do as the graph assumes.
         calm: A graph input changed so that the question no longer arises, as far as it is up to that input.
-            None where no input decides it: then every element of the output is open.
+            None where no input decides it: then every element of the output is open, or `repair` says whether
+            the failure hangs on it.
     """
 
     operators: frozenset[str]
@@ -53,6 +55,7 @@ class OpenQuestion:
     subject: str
     of_call: Asked = lambda invocation, expected: True
     settled: bool = False
+    repair: Callable[[onnx.ModelProto, Sequence[onnx.NodeProto]], onnx.ModelProto] | None = None
     calm: Callable[[Array], Array] | None
 
     def words(self, operator: str, opset: int) -> str | None:
@@ -137,15 +140,31 @@ def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], output
     data, low, high = [*inputs, None, None][:3]
     if data is None or not _is_float(data):
         return False
-    upwards, downwards = np.isposinf(data).any(), np.isneginf(data).any()
+
+    # By the text, max(data, low) comes first: an upper bound of -inf prevails, a lower one of inf does not.
+    upwards = np.isposinf(data).any() or (low is not None and np.isposinf(low).any())
+    downwards = np.isneginf(data).any() and not (high is not None and np.isneginf(high).any())
     return bool((high is None and upwards) or (low is None and downwards))
 
 
-def _small(array: Array) -> Array:
-    if not _is_float(array):
-        return array
-    with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(array) & (np.abs(array) < 2.0**4), array, 1.0).astype(array.dtype)
+def _with_infinite_bounds(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+    """`model` with infinities for the bounds that some of its `Clip` nodes leave out."""
+    repaired = onnx.ModelProto()
+    repaired.CopyFrom(model)
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    types = {v.name: v.type.tensor_type.elem_type for v in (*inferred.input, *inferred.value_info)}
+    types |= {t.name: t.data_type for t in inferred.initializer}
+    for node in repaired.graph.node:
+        if node not in nodes or node.input[0] not in types:
+            continue
+        bounds = [*node.input, "", ""][1:3]
+        for i, infinity in enumerate((-np.inf, np.inf)):
+            if not bounds[i]:
+                bounds[i] = f"{node.output[0]} bound {i}"
+                held = onnx.helper.make_tensor(bounds[i], types[node.input[0]], [], [infinity])
+                repaired.graph.initializer.append(held)
+        node.input[:] = [node.input[0], *bounds]
+    return repaired
 
 
 OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
@@ -206,6 +225,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         quote="They default to numeric_limits::lowest() and numeric_limits::max(), respectively.",
         subject="an infinity within bounds that are left out",
         settled=True,
-        calm=_small,
+        repair=_with_infinite_bounds,
+        calm=None,
     ),
 )

@@ -33,7 +33,8 @@ def read_specification(trial: Trial) -> Iterator[Testimony]:
         if not asking or not _hangs_on(question, asking, nodes, trial, model):
             continue
         words = question.words(asking[0].op_type, opset)
-        with_it = f"; without it {trial.complaint.backend} gives PyTorch's result" if question.calm else ""
+        tried = question.calm or question.repair
+        with_it = f"; without it {trial.complaint.backend} gives PyTorch's result" if tried else ""
         asked = f"The graph asks {asking[0].op_type} for {question.subject}{with_it}."
         finding = Finding.SETTLED if question.settled else Finding.OPEN
         if not question.of_call(trial.invocation, trial.reference.expected):
@@ -99,6 +100,9 @@ def _hangs_on(
     trial: Trial,
     model: onnx.ModelProto,
 ) -> bool:
+    if question.repair is not None:
+        repaired = question.repair(trial.model, asking)
+        return trial.find(trial.ask(trial.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
         said = trial.complaint.message + (trial.plain.error if trial.plain else "")
         return trial.got is not None or any(n.op_type in said for n in asking)
