@@ -40,6 +40,7 @@ from .ordinary_use import (
     ordinary_rows as ordinary_rows,
     with_ordinary as with_ordinary,
 )
+from .problem_rows import each_problem as each_problem
 from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
 from .repro.issue import write_issue as write_issue
 from .repro.script import (

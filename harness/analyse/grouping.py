@@ -19,6 +19,8 @@ from harness.analyse.coded_rows import CodedRows
 from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause, cause_of
 from harness.analyse.known_issues import KnownIssue, call as call
 from harness.analyse.ordinary_failures import OrdinaryFailures, ordinary_failures
+from harness.analyse.problem_rows import PROBLEMS, each_problem
+from harness.analyse.united_causes import SEVERITY, severity, united_causes
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
 from harness.record import Minimal, Numbers
@@ -26,16 +28,12 @@ from harness.record import Minimal, Numbers
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage"),
     *("outcome", "blame", "evidence", "signature", "message", "rule", "invocation", "structure_id"),
+    PROBLEMS,
 )
 FAILURES = [str(outcome) for outcome in Outcome if outcome.is_failure]
 FAILED = pc.field("outcome").isin(FAILURES)
 #: As a shrunk case names where it comes from.
 _PLACE = ("case_id", "converter", "backend")
-
-#: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
-#: but is noticed; an error is noticed and explained; a declared gap comes last. Of one kind, failures that
-#: ordinary use meets come before those of edge cases.
-SEVERITY = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 #: Nobody's defect: the specification leaves the result open.
 SPEC = "spec"
@@ -191,6 +189,8 @@ def failure_groups(
 ) -> list[FailureGroup]:
     """Group the failures among a record's rows by their cause, worst first, those of nobody last.
 
+    A case with several problems is in the group of each.
+
     Args:
         verdicts: Rows of the record; only `COLUMNS` are looked at.
         minimal: Shrunk cases of the same run.
@@ -199,19 +199,20 @@ def failure_groups(
     """
     table = verdicts.select(COLUMNS)
     failed = pc.is_in(table["outcome"], pa.array(FAILURES))
-    rows = CodedRows(table if pc.all(failed).as_py() in (True, None) else table.filter(failed))
+    table, origin = each_problem(table if pc.all(failed).as_py() in (True, None) else table.filter(failed))
+    rows = CodedRows(table)
     if not len(rows):
         return []
     causes, cause = rows.causes
     if by_overload:
         parts, cause = np.unique(rows.numbers("overload") * len(causes) + cause, return_inverse=True)
         causes = [causes[number] for number in (parts % len(causes)).tolist()]
-    united = _united(causes, cause, rows.numbers("case_id"))
+    united = united_causes(causes, cause, rows.numbers("case_id"), origin)
     group_of = np.empty(len(causes), dtype=np.int64)
     for number, together in enumerate(united):
         group_of[together] = number
     group = group_of[cause]
-    smallest = rows.at(rows.smallest(cause)[[first for first, *_ in united]], COLUMNS)
+    smallest = rows.at(rows.smallest(cause)[[first for first, *_ in united]], table.column_names)
     matching = _matching(rows, cause, known)
     spread = {name: _spread(rows, group, name) for name in ("overload", "dtype", "converter", "backend")}
     cases = _distinct(group, rows.numbers("case_id"))
@@ -247,37 +248,6 @@ def failure_groups(
         for number, (together, row) in enumerate(zip(united, smallest, strict=True))
     ]
     return sorted(found, key=_badness)
-
-
-def _united(causes: Sequence[Cause], cause: Numbers, case: Numbers) -> list[list[int]]:
-    """Causes that are one defect, by number, the one that says most first.
-
-    A converter's wrong model may give wrong numbers in one backend and an error in another: where the
-    same case does both, it is one defect of the converter.
-    """
-    order = np.argsort(cause, kind="stable")
-    cases = np.split(case[order], np.searchsorted(cause[order], np.arange(1, len(causes))))
-    kept: list[list[int]] = []
-    by_place: defaultdict[tuple[str, str, str], list[tuple[list[int], set[int]]]] = defaultdict(list)
-    for number in sorted(range(len(causes)), key=lambda n: (_severity(causes[n].outcome), causes[n])):
-        one = causes[number]
-        if one.blame != "converter" or Stage(one.stage) in BEFORE_BACKEND:
-            kept.append([number])
-            continue
-        alike, theirs = by_place[one.converter, one.operator, one.rule], set(cases[number].tolist())
-        same = [other for other in alike if other[1] & theirs]
-        if not same:
-            kept.append([number])
-            alike.append((kept[-1], theirs))
-            continue
-        first, *others = same
-        for other in ([number], theirs), *others:
-            first[0].extend(other[0])
-            first[1].update(other[1])
-        for other in others:
-            alike.remove(other)
-            kept.remove(other[0])
-    return kept
 
 
 def _distinct(group: Numbers, values: Numbers) -> list[int]:
@@ -345,10 +315,6 @@ def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> l
     return [[known[number] for _, number in sorted(found[of])] for of in range(int(cause.max()) + 1)]
 
 
-def _severity(outcome: str) -> int:
-    return SEVERITY.index(Outcome(outcome))
-
-
 def _badness(group: FailureGroup) -> tuple[Any, ...]:
     where = group.overloads[0], group.converter, group.backend, group.signature
-    return group.blame == SPEC, _severity(group.outcome), not group.ordinary, -group.cases, *where
+    return group.blame == SPEC, severity(group.outcome), not group.ordinary, -group.cases, *where

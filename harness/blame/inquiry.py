@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
 from harness.blame.decide import at_once
-from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint
-from harness.compare import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage, normalise
+from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint, Decision
+from harness.compare import BACKEND, CONVERTER, SPEC, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation
 from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
 
@@ -38,13 +39,14 @@ def signature(result: Result) -> str:
 
 
 def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) -> list[Result]:
-    """The failures of `task` with whose they are."""
+    """The failures of `task` with whose they are, and whose all that is wrong besides is."""
+    firsts, results = results, [one for result in results for one in (result, *result.further)]
     groups = {group.index: group for group in task.groups}
     found: dict[int, tuple[str, str]] = {}
     kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
         charge = Charge(result.stage, result.outcome, task.converter, result.backend, result.message)
-        decision = at_once(charge)
+        decision = Decision(SPEC, result.evidence) if result.blame == SPEC else at_once(charge)
         if decision is not None:
             found[i] = decision.blame, decision.evidence
         else:
@@ -60,7 +62,12 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
             found[complaint.index] = said
     for members in kinds.values():
         _inherit(members, results, groups, found)
-    return [replace(r, blame=found[i][0], evidence=found[i][1], model=b"") for i, r in enumerate(results)]
+    blamed_all = iter(
+        replace(r, blame=found[i][0], evidence=found[i][1], model=b"") for i, r in enumerate(results)
+    )
+    return [
+        replace(next(blamed_all), further=tuple(islice(blamed_all, len(first.further)))) for first in firsts
+    ]
 
 
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
@@ -125,6 +132,7 @@ def _complaints(
             message=results[i].message,
             model=results[i].model,
             thorough=results[i].case[0] in exported_again,
+            outputs=results[i].outputs,
         )
         for i in chosen
     ]

@@ -74,8 +74,9 @@ class Trial:
         self.backend = backend
         self._exports = exports
         self.invocation = dict(complaint.group.cases)[complaint.case]
-        self.judge = judge_of(self.invocation)
         self.model = onnx.load_model_from_string(complaint.model)
+        count = len(self.model.graph.output)
+        self.judge = judge_of(self.invocation).settled.about(complaint.outputs, count)
 
     @property
     def accused(self) -> Backend:

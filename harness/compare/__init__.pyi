@@ -1,5 +1,10 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from .case_problems import (
+    CaseProblem as CaseProblem,
+    problems_of as problems_of,
+    problems_text as problems_text,
+)
 from .comparison import (
     compare as compare,
     wrong_elements as wrong_elements,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -107,6 +107,15 @@ class Judge:
     def __post_init__(self) -> None:
         if self.tolerances and not self.reason:
             raise ValueError("a tolerance of one's own needs its reason")
+
+    def about(self, outputs: Collection[int], count: int) -> Judge:
+        """The same for some of `count` outputs, all if none is named, as if nobody asked for the others."""
+        if not outputs:
+            return self
+        others, before = frozenset(range(count)).difference(outputs), self.unasked
+        return replace(
+            self, unasked=lambda arguments: others | (before(arguments) if before else frozenset())
+        )
 
     @property
     def settled(self) -> Judge:

@@ -103,6 +103,8 @@ class Verdict:
     exported_id: Annotated[str, "case id of what was exported"] = ""
     reused_from: Annotated[str, "run id of the earlier run that found this; empty for this run"] = ""
     placement: Annotated[str, "what ran on the CPU although the backend's device is another"] = ""
+    excused: Annotated[str, "elements that only a rule accepts or leaves out, as in '3: why; 1: why'"] = ""
+    problems: Annotated[str, "all that is wrong, JSON; empty for no more than the outcome"] = ""
 
     @property
     def case_key(self) -> CaseKey:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from harness.compare import UNKNOWN, Again, Outcome, OutputComparison, Stage, compare, first_wrong
+from harness.compare import Again, Outcome, OutputComparison, Stage, compare, first_wrong
 from harness.core import Array, describe_error
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.placement import placements
@@ -15,8 +16,9 @@ from harness.execute.run_steps import StepFailure, emitted_opset, load_step, nar
 from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.worker import WorkerProcess
+from harness.execute.wrong_results import wrong_results
 from harness.generate import judge_of
-from harness.run import BackendFailure, BackendSession, InvalidModel, UnsupportedModel
+from harness.run import BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
 
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
@@ -69,7 +71,44 @@ class Executor:
         more = {"blame": failure.blame, "message": describe_error(failure.error)}
         if found.rule:
             more["rule"] = found.rule
-        self._report(keys_of(found.members), name, failure.stage, failure.outcome, found.converted, **more)
+        keys = keys_of(found.members)
+        standing = [
+            self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
+        ]
+        if failure.stage is Stage.CHECK and found.converted is not None and len(found.members) == 1:
+            standing = self._run_rejected(name, found.converted, standing)
+        self._send(standing)
+
+    def _run_rejected(self, name: str, converted: Converted, standing: Sequence[Result]) -> list[Result]:
+        """The results of a model that the checker rejects, with what is wrong besides where the backend takes
+        it; what the backend has to say against it is not."""
+        (member,) = converted.members
+        places = {output.name: i for i, output in enumerate(converted.model.graph.output)}
+        dtypes = {d for r in member.references.values() for d in r.dtypes}
+        named = places.keys() >= set(member.structure.output_names)
+        if not named or narrowing(name, self._backends[name], dtypes):
+            return list(standing)
+        self._send(Step(Stage.LOAD, name, member.keys, tuple(standing)))
+        ranges = self._ranges(converted) if self._settings.dynamic else None
+        session = load_step(self._backends[name], converted.model, ranges)
+        if isinstance(session, StepFailure) or not session.runnable:
+            return list(standing)
+        wanted = [places[n] for n in member.structure.output_names]
+        found = []
+        for result in standing:
+            self._send(Step(Stage.RUN, name, (result.case,), (result,)))
+            reference = member.references[result.case[1]]
+            feeds = member.structure.feeds(converted.model, reference.feeds)
+            outputs = run_step(session, feeds)
+            if not isinstance(outputs, StepFailure):
+                comparison = self._judged(reference, wanted, outputs, run_again(session, feeds))
+                if comparison.problems:
+                    got = [outputs[i] for i in wanted]
+                    model = self._kept_model(converted, member)
+                    more = wrong_results(result, comparison, reference.expected, got, model)
+                    result = replace(result, further=more)
+            found.append(result)
+        return found
 
     def _one_backend(self, name: str, converted: Converted) -> None:
         rest = []
@@ -88,12 +127,7 @@ class Executor:
         """Load the model and run every pending case; split and start again where that fails."""
         keys = tuple((g, case) for g, cases in pending.items() for case in cases)
         self._send(Step(Stage.LOAD, name, keys))
-        ranges = None
-        if self._settings.dynamic:
-            ranges = {}
-            for member in converted.members:
-                cases = [r.invocation for r in member.references.values()]
-                ranges.update(member.structure.shape_ranges(converted.model, cases))
+        ranges = self._ranges(converted) if self._settings.dynamic else None
         started = time.perf_counter()
         session = load_step(self._backends[name], converted.model, ranges)
         if isinstance(session, StepFailure):
@@ -154,24 +188,25 @@ class Executor:
             reference = member.references[now[index]]
             places = [place_of[n] for n in member.structure.output_names]
             comparison = self._judged(reference, places, outputs, again)
-            wrong = comparison.problem is not None
-            results.append(
-                self._result(
-                    (index, now[index]),
-                    name,
-                    Stage.COMPARE,
-                    Outcome.MISMATCH if wrong else Outcome.PASS,
-                    converted,
-                    blame=UNKNOWN if wrong else "",
-                    message=comparison.message,
-                    model=self._kept_model(converted, member) if wrong else b"",
-                    comparison=comparison,
-                    **times,
-                )
-            )
+            facts = {"comparison": comparison, **times}
+            key = (index, now[index])
+            result = self._result(key, name, Stage.COMPARE, Outcome.PASS, converted, **facts)
+            if comparison.problems:
+                model = self._kept_model(converted, member)
+                got = [outputs[i] for i in places]
+                first, *further = wrong_results(result, comparison, reference.expected, got, model)
+                result = replace(first, comparison=comparison, further=tuple(further))
+            results.append(result)
         self._send(results)
 
     # Helpers
+
+    def _ranges(self, converted: Converted) -> dict[str, ShapeRange]:
+        ranges: dict[str, ShapeRange] = {}
+        for member in converted.members:
+            cases = [r.invocation for r in member.references.values()]
+            ranges.update(member.structure.shape_ranges(converted.model, cases))
+        return ranges
 
     def _judged(
         self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again

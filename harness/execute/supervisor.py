@@ -176,11 +176,13 @@ def _after_death(
         raise WorkerFailed(f"the worker process ended before it began: {death.message}")
     hit = (step.backend,) if step.backend else task.backends
     suspects = list(dict.fromkeys(group for group, _ in step.cases))
+    known = {(result.case, result.backend): result for result in step.standing}
     guilty: list[Result] = []
     split: list[set[int]] = []
     if len(suspects) == 1:
         guilty = [
-            Result(
+            known.get((case, backend))
+            or Result(
                 case=case,
                 backend=backend,
                 stage=step.stage,

@@ -90,12 +90,14 @@ class Resized:
 class Step:
     """What the worker is about to do, with which cases; if it dies or hangs, this is what it was doing.
 
-    The backend is None but at the stages `LOAD`, `RUN` and `COMPARE`.
+    The backend is None but at the stages `LOAD`, `RUN` and `COMPARE`. `standing` has the results of its cases
+    where these are known already, and the step only looks for more: they hold if it is not survived.
     """
 
     stage: Stage
     backend: str | None
     cases: tuple[MemberKey, ...]
+    standing: tuple[Result, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,8 @@ class Result:
 
     Attributes:
         model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
+        outputs: Of a wrong result: the outputs that it is about; none for all.
+        further: Of a failure: what else is wrong with the case, each as if it were the only failure.
         placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
     """
 
@@ -122,6 +126,8 @@ class Result:
     load_ms: float | None = None
     run_ms: float | None = None
     placement: str = ""
+    outputs: tuple[int, ...] = ()
+    further: tuple[Result, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.blame import signature
-from harness.compare import Verdict
+from harness.compare import CaseProblem, Verdict, problems_text
 from harness.core import Invocation
 from harness.execute import Result, Supervisor
 
@@ -57,8 +57,21 @@ def verdict_of(
         load_ms=result.load_ms,
         run_ms=result.run_ms,
         placement=result.placement,
+        excused=comparison.excuses if comparison else "",
+        problems=problems_text([_problem(one) for one in (result, *result.further)]),
         structure_id=invocation.structure_id,
         exported_id=exported.case_id,
         invocation=invocation.json,
         exported_invocation="" if shape_mode == "static" else exported.json,
+    )
+
+
+def _problem(result: Result) -> CaseProblem:
+    return CaseProblem(
+        stage=str(result.stage),
+        outcome=str(result.outcome),
+        signature=signature(result),
+        message=result.message,
+        blame=result.blame,
+        evidence=result.evidence,
     )

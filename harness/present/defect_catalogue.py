@@ -18,6 +18,7 @@ from harness.analyse import (
     CodedRows,
     FailureGroup,
     KnownIssue,
+    each_problem,
     failure_groups,
 )
 from harness.compare import Outcome
@@ -124,7 +125,7 @@ def catalogue(directories: Sequence[Path], known: Sequence[KnownIssue] = ()) -> 
                 len(store.words(directory, "overload")),
             )
         )
-    coded = {name: CodedRows(table) for name, table in tables.items()}
+    coded = {name: CodedRows(each_problem(table)[0]) for name, table in tables.items()}
     found = {name: set(rows.causes[0]) for name, rows in coded.items()}
     cases = {name: set(rows.words("case_id").to_pylist()) for name, rows in coded.items()}
     groups = failure_groups(pa.concat_tables(tables.values()), minimals, known)

@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.analyse.grouping import FAILED, SEVERITY
+from harness.analyse.grouping import FAILED
 from harness.analyse.shrink.plainness import elements
+from harness.analyse.united_causes import SEVERITY
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation
 from harness.execute import PREFIX, refuse_model

@@ -1,0 +1,41 @@
+"""All that is wrong with a case, as the record has it where that is more than its outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from harness.core import as_json, without_escapes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseProblem:
+    """One problem of a case: what the columns of the same names would say if it were the only one."""
+
+    stage: str
+    outcome: str
+    signature: str
+    message: str
+    blame: str
+    evidence: str
+
+
+def problems_text(problems: Sequence[CaseProblem]) -> str:
+    """Problems as the record has them, a JSON list; "" where there is no more than one."""
+    if len(problems) < 2:
+        return ""
+    said = [{name: without_escapes(text) for name, text in asdict(one).items()} for one in problems]
+    return as_json(said)
+
+
+def problems_of(text: str) -> tuple[CaseProblem, ...]:
+    """What `problems_text` wrote.
+
+    Raises:
+        ValueError: it wrote something else.
+    """
+    try:
+        return tuple(CaseProblem(**one) for one in json.loads(text)) if text else ()
+    except TypeError as error:
+        raise ValueError(f"no list of problems: {error}") from None
