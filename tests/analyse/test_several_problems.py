@@ -25,6 +25,10 @@ def neg(self):
 def sign(self):
     return op.Cast(op.Sign(self), to=11)
 
+# Not valid for integers, which the evaluator rounds all the same.
+@dynamo("aten::abs")
+def abs_(self):
+    return op.Ceil(self)
 """
 
 
@@ -33,23 +37,23 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     rules = tmp_path_factory.mktemp("rules") / "rules.py"
     rules.write_text(_RULES)
     settings = Settings(rules=(str(rules),), witnesses=("onnx-reference",), last_witnesses=())
+    found = {}
     with Supervisor() as supervisor:
-        return {
-            name: verdict
-            for name in ("neg", "sign")
-            for some in run_unit(
-                literal_unit(
-                    [unary(f"aten.{name}.default", [1.0, -2.0])], backends=["ort-cpu"], settings=settings
-                ),
-                supervisor,
-                print,
-            )
-            for verdict in some
-        }
+        for name, dtype, backend in (
+            ("neg", "float32", "ort-cpu"),
+            ("sign", "float32", "ort-cpu"),
+            ("abs", "int64", "onnx-reference"),
+            ("abs", "int64", "ort-cpu"),
+        ):
+            calls = [unary(f"aten.{name}.default", [1, -2], dtype)]
+            unit = literal_unit(calls, backends=[backend], settings=settings)
+            for some in run_unit(unit, supervisor, print):
+                found.update({f"{name} {backend}": verdict for verdict in some})
+    return found
 
 
 def test_values_behind_a_wrong_dtype_are_compared_and_blamed(verdicts: dict[str, Verdict]) -> None:
-    neg = verdicts["neg"]
+    neg = verdicts["neg ort-cpu"]
     assert (neg.stage, neg.outcome, neg.signature) == (Stage.COMPARE, Outcome.MISMATCH, "dtype")
     dtype, values = json.loads(neg.problems)
     assert dtype["message"] == neg.message == "dtype: output 0: expected float32, got float64"
@@ -57,11 +61,11 @@ def test_values_behind_a_wrong_dtype_are_compared_and_blamed(verdicts: dict[str,
     assert (dtype["blame"], values["blame"]) == ("converter", "converter")
     assert "onnx-reference gives ort-cpu's result" in values["evidence"]
     # Right values in a wrong dtype are one problem.
-    assert (verdicts["sign"].signature, verdicts["sign"].problems) == ("dtype", "")
+    assert (verdicts["sign ort-cpu"].signature, verdicts["sign ort-cpu"].problems) == ("dtype", "")
 
 
 def test_each_problem_is_a_group_of_its_own(verdicts: dict[str, Verdict]) -> None:
-    groups = failure_groups(to_table(verdicts.values(), "run"))
+    groups = failure_groups(to_table([verdicts["neg ort-cpu"], verdicts["sign ort-cpu"]], "run"))
     found = {(group.signature, group.overloads): group for group in groups}
     assert set(found) == {
         ("dtype", ("aten.neg.default",)),
@@ -69,3 +73,18 @@ def test_each_problem_is_a_group_of_its_own(verdicts: dict[str, Verdict]) -> Non
         ("values", ("aten.neg.default",)),
     }
     assert found["values", ("aten.neg.default",)].message.startswith("values: output 0[0]")
+
+
+def test_a_model_that_the_checker_rejects_is_run_where_the_runtime_takes_it(
+    verdicts: dict[str, Verdict],
+) -> None:
+    taken, refused = verdicts["abs onnx-reference"], verdicts["abs ort-cpu"]
+    for verdict in (taken, refused):
+        assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.CHECK, Outcome.ERROR, "converter")
+    assert refused.problems == ""
+    rejected, values = json.loads(taken.problems)
+    assert (rejected["stage"], rejected["message"]) == ("check", taken.message)
+    assert (values["stage"], values["message"]) == ("compare", "values: output 0[1]: expected 2, got -2")
+    assert values["blame"] == "converter"
+    found = {group.stage: group.backends for group in failure_groups(to_table([taken], "run"))}
+    assert found == {Stage.CHECK: (), Stage.COMPARE: ("onnx-reference",)}
