@@ -19,7 +19,9 @@ from harness.compare import (
     compare,
     draws,
     first_wrong,
+    kind_of,
     same_kind,
+    showing,
     tolerance_of,
     wrong_elements,
 )
@@ -101,7 +103,8 @@ class Trial:
     @cached_property
     def wrong(self) -> tuple[Mask, ...]:
         """The elements in question, per output of `got`: what is wrong with the output that the failure is
-        about, the first that is not right. Nothing else that differs counts, nor anything that is excused."""
+        about, the first that is not right, and shows its kind. Nothing else that differs counts, nor anything
+        that is excused."""
         assert self.got is not None
         return self._in_question(self.got)
 
@@ -148,8 +151,20 @@ class Trial:
     def _in_question(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
         masks = wrong_elements(self.judge, self.reference, outputs)
         first = next((i for i, mask in enumerate(masks) if mask.any()), -1)
-        # The form of an output without elements may be wrong.
-        return tuple(mask if i == first else np.zeros_like(mask) for i, mask in enumerate(masks))
+        return tuple(
+            self._showing(i, mask, outputs[i]) if i == first else np.zeros_like(mask)
+            for i, mask in enumerate(masks)
+        )
+
+    def _showing(self, output: int, wrong: Mask, got: Array) -> Mask:
+        """Of the wrong elements those that show what kind of failure it is."""
+        expected = self.reference.expected[output]
+        dtype = str(expected.dtype)
+        if output in self.judge.rules or dtype not in PRECISION or _form(expected) != _form(got):
+            return wrong
+        wide = expected.astype(np.float64), got.astype(np.float64)
+        with np.errstate(all="ignore"):
+            return showing(kind_of(self.judge, self.reference, output, wrong, *wide), wrong, *wide)
 
     @cached_property
     def structure(self) -> Exportable:

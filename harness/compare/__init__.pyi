@@ -43,7 +43,12 @@ from .output_comparison import (
     excuses_of as excuses_of,
     excuses_text as excuses_text,
 )
-from .problem_kinds import FLUSHED as FLUSHED, OVERFLOW as OVERFLOW
+from .problem_kinds import (
+    FLUSHED as FLUSHED,
+    OVERFLOW as OVERFLOW,
+    kind_of as kind_of,
+    showing as showing,
+)
 from .repeated import RUNS as RUNS, Again as Again, first_wrong as first_wrong
 from .signatures import normalise as normalise
 from .tolerances import (
