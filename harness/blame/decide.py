@@ -19,6 +19,7 @@ from harness.execute import OWN_FAULT
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
     R.ALONE,
+    R.PASS,
     R.NODES,
     R.SPECIFICATION,
     R.NARROWED,

@@ -72,6 +72,8 @@ class Role(StrEnum):
     """The ONNX checker and shape inference."""
     UNOPTIMISED = "unoptimised"
     """The failing backend on the export before the exporter's optimiser."""
+    PASS = "pass"
+    """An optimiser, the runtime's or the exporter's, without single passes."""
     CONVERTER = "converter"
     """The failing backend on another converter's export."""
     PYTORCH = "pytorch"

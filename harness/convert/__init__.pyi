@@ -5,6 +5,7 @@ from .converter import (
     Converter as Converter,
     ConvertsParts as ConvertsParts,
     ExportRequest as ExportRequest,
+    HasExporterPasses as HasExporterPasses,
     HasProgram as HasProgram,
     HasUnoptimised as HasUnoptimised,
     PartialResult as PartialResult,

@@ -6,7 +6,7 @@ invocations or batches: the program that it gets may hold one operator call or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -92,6 +92,16 @@ class HasUnoptimised(Protocol):
 
     def unoptimised(self) -> Converter:
         """The same converter without its optimiser."""
+
+
+@runtime_checkable
+class HasExporterPasses(Protocol):
+    """A converter whose optimiser's passes can be left out one by one, which tells which one is wrong."""
+
+    def optimised(
+        self, request: ExportRequest, left_out: Collection[str]
+    ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+        """As `Converter.convert`, without some passes, and the names of those that changed the graph."""
 
 
 @runtime_checkable

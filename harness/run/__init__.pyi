@@ -6,6 +6,7 @@ from .backend import (
     BackendFailure as BackendFailure,
     BackendSession as BackendSession,
     DeviceLost as DeviceLost,
+    HasGraphPasses as HasGraphPasses,
     HasPlacement as HasPlacement,
     HasPlain as HasPlain,
     InvalidModel as InvalidModel,
@@ -14,3 +15,4 @@ from .backend import (
     UnsupportedModel as UnsupportedModel,
     runtime_distributions as runtime_distributions,
 )
+from .cuda import missing_gpu as missing_gpu

@@ -147,6 +147,17 @@ class HasPlain(Protocol):
         """The same runtime on the same device with graph optimisations off."""
 
 
+@runtime_checkable
+class HasGraphPasses(Protocol):
+    """A backend whose graph optimisations can be left out one by one, which tells which one is wrong."""
+
+    def passes(self) -> Sequence[str]:
+        """Their names, those included that change nothing."""
+
+    def without(self, passes: Sequence[str]) -> Backend:
+        """The same runtime on the same device without some of them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackendEntry:
     """A registered backend before anything of it is imported or started.
@@ -173,6 +184,8 @@ class BackendEntry:
         witness: Place among the backends that are asked about another backend's failure, the lowest first;
             None for a backend that is not asked.
         last_witness: Whether it is asked only where the failure cannot be decided without it.
+        resources: What a node of a cluster must have for it beside a CPU, and how much of it one process
+            takes: ``{"GPU": 1}``. Other names are a cluster's own.
     """
 
     name: str
@@ -191,6 +204,7 @@ class BackendEntry:
     variables: tuple[str, ...] = ()
     witness: int | None = None
     last_witness: bool = False
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:

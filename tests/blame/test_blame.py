@@ -152,7 +152,7 @@ def verdicts_of(
 def test_a_graph_whose_nodes_are_all_right_is_the_converters(converter: str) -> None:
     (verdict,) = verdicts_of(average_of(1.0), converter=converter)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "converter")
-    assert "the only one on ort-cpu's own inputs gives what its definition gives" in verdict.evidence
+    assert "With its only node as the operator's definition has it" in verdict.evidence
     assert "onnx-reference gives ort-cpu's result" in verdict.evidence
 
 

@@ -182,7 +182,7 @@ def _widen_attributes(model: onnx.ModelProto) -> None:
     """Dtypes that attributes name, in operators that compute."""
     for node in model.graph.node:
         for attribute in node.attribute:
-            if attribute.name in ("dtype", "stash_type", "softmax_precision") and attribute.i in _NARROW:
+            if attribute.name in ("dtype", "softmax_precision") and attribute.i in _NARROW:
                 attribute.i = TensorProto.DOUBLE
 
 

@@ -146,10 +146,25 @@ def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
     return [(total if keep else np.squeeze(total, over)).astype(x.dtype)]
 
 
+def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
+    """Without the softmax, whose logarithm the evaluator takes: it underflows, and loses digits near 1."""
+    x = call.given(0)
+    assert x is not None
+    if call.opset < 13 or not x.size:
+        return None
+    axis = call.attribute("axis", -1)
+    first = np.expand_dims(np.argmax(x, axis), axis)
+    below = x - np.take_along_axis(x, first, axis)
+    others = np.exp(below)
+    np.put_along_axis(others, first, np.zeros_like(first, dtype=x.dtype), axis)
+    return [below - np.log1p(np.sum(others, axis, keepdims=True))]
+
+
 FORMULAS: dict[str, Formula] = {
     "Erf": _erf,
     "Clip": _clip,
     "ScatterElements": _scatter_elements,
     "CumSum": _cumsum,
+    "LogSoftmax": _log_softmax,
     "ReduceLogSumExp": _reduce_log_sum_exp,
 }

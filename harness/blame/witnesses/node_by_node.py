@@ -95,11 +95,13 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
         if strictly.wrong and not any(_left(trial, question, strictly)):
             yield _wrong_node(trial, strictly.wrong[0])
             return
-    if _left(trial, question, found) == _asked(question):
+    explained = not found.wrong or _gives_the_same(trial, question, found)
+    if explained and _left(trial, question, found) == _asked(question):
         by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
+        nodes = f"each of its {len(graph.steps)} nodes" if len(graph.steps) != 1 else "its only node"
         words = (
-            f"Node by node, {_number(len(graph.steps))} {name}'s own inputs gives what its definition gives, "
-            "and the result is not PyTorch's."
+            f"With {nodes} as the operator's definition has it, on {name}'s own inputs, the graph does not "
+            "give PyTorch's result."
         )
         yield Testimony(Role.NODES, Finding.FORM if by_form else Finding.SAME, words)
 
@@ -133,12 +135,17 @@ def _helps(trial: Trial, question: _Question, found: Walk) -> bool:
     return any(after < before for after, before in zip(left, asked, strict=True))
 
 
+def _gives_the_same(trial: Trial, question: _Question, found: Walk) -> bool:
+    """Whether the definitions give the failing backend's answer."""
+    assert trial.got is not None
+    outputs = list(trial.got)
+    for i, name in zip(question.indices, question.names, strict=True):
+        outputs[i] = found.values[name]
+    return trial.is_same(outputs)
+
+
 #: Operators whose results' shapes hang on values.
 _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "Range", "If", "Loop"})
-
-
-def _number(count: int) -> str:
-    return f"each of {count} on" if count != 1 else "the only one on"
 
 
 def _towards(trial: Trial, outputs: Sequence[str]) -> SteppedGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from harness.convert.converter import (
 )
 from harness.convert.direct_program import can_be_direct, captured_directly, failing_call
 from harness.convert.exporter_check import exporter_check, exporter_notes, kept
+from harness.convert.exporter_passes import passes_left_out
 from harness.convert.kept_constants import OnlyDecomposed
 from harness.convert.known_failures import KnownFailures
 from harness.convert.partial_export import PartialExport
@@ -66,6 +67,13 @@ class DynamoConverter:
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """See `harness.convert.converter.Converter`."""
         return self.program(request).model_proto
+
+    def optimised(
+        self, request: ExportRequest, left_out: Collection[str]
+    ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+        """See `harness.convert.converter.HasExporterPasses`."""
+        with passes_left_out(left_out) as changing:
+            return self.convert(request), tuple(changing)
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
         """As `convert`, with the PyTorch graph that was translated; values have the same names in both.

@@ -29,6 +29,7 @@ from harness.run.backend import (
     register,
     try_negating,
 )
+from harness.run.ort_passes import ORT_PASSES
 
 #: Element types that ONNX Runtime has but does not exchange as NumPy arrays: they cross as raw
 #: bytes in OrtValues.
@@ -151,6 +152,7 @@ class OrtBackend:
         self._provider = provider
         self._providers = [(provider, dict(options))] if choose is None else None
         self._choose = choose
+        self._left_out: tuple[str, ...] = ()
         onnxruntime.set_default_logger_severity(4)
         self._options = self._session_options()
         if provider == _CUDA_PROVIDER:
@@ -165,6 +167,16 @@ class OrtBackend:
         other._options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         return other
 
+    def passes(self) -> Sequence[str]:
+        """See `harness.run.HasGraphPasses`."""
+        return ORT_PASSES
+
+    def without(self, passes: Sequence[str]) -> OrtBackend:
+        """See `harness.run.HasGraphPasses`."""
+        other = copy.copy(self)
+        other._left_out = tuple(passes)
+        return other
+
     def narrows(self, dtype: str) -> str | None:
         """ONNX Runtime keeps every dtype."""
         return None
@@ -175,7 +187,10 @@ class OrtBackend:
 
         try:
             session = onnxruntime.InferenceSession(
-                model.SerializeToString(), self._options, providers=self._providers
+                model.SerializeToString(),
+                self._options,
+                providers=self._providers,
+                disabled_optimizers=self._left_out or None,
             )
         except Exception as error:
             raise _translated(error, model, loading=True) from error

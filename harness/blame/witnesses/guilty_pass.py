@@ -1,0 +1,83 @@
+"""Which pass of an optimiser breaks a graph that is right before it: the runtime's or the exporter's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, witness
+from harness.compare import Outcome
+from harness.convert import HasExporterPasses, HasUnoptimised
+from harness.execute import export_request
+from harness.run import Backend, HasGraphPasses
+
+
+@witness("the runtime's passes", place=125)
+def ask_runtime_passes(trial: Trial) -> Iterator[Testimony]:
+    """Leaves out optimisations where the failing backend is right without any."""
+    accused = trial.accused
+    if trial.complaint.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
+        return
+    if trial.plain is None or trial.find(trial.plain)[0] is not Finding.RIGHT:
+        return
+    guilty = _fewest(accused.passes(), lambda names: _is_right(trial, accused.without(names), trial.model))
+    if guilty:
+        words = f"{trial.complaint.backend} gives PyTorch's result without {_listed(guilty)}."
+        yield Testimony(Role.PASS, Finding.RIGHT, words)
+
+
+@witness("the exporter's passes", place=25, turn=Turn.GRAPH)
+def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
+    """Leaves out passes that change the graph where the export is right without the optimiser."""
+    converter = trial.converter(trial.complaint.converter)
+    if trial.complaint.outcome is Outcome.UNSUPPORTED or not isinstance(converter, HasExporterPasses):
+        return
+    if not isinstance(converter, HasUnoptimised):
+        return
+    if not _is_right(trial, trial.accused, trial.export(converter.unoptimised(), "unoptimised")):
+        return
+    request = export_request([trial.structure], opset=trial.settings.opset, dynamic=trial.settings.dynamic)
+    _, changing = converter.optimised(request, ())
+    guilty = _fewest(
+        changing, lambda names: _is_right(trial, trial.accused, converter.optimised(request, names)[0])
+    )
+    if guilty:
+        words = f"Exported without {_listed(guilty)} of {converter.name}'s optimiser, the graph is right."
+        yield Testimony(Role.PASS, Finding.RIGHT, words)
+
+
+def _is_right(trial: Trial, backend: Backend, model: onnx.ModelProto) -> bool:
+    return trial.find(trial.ask(backend, model))[0] is Finding.RIGHT
+
+
+def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """A name, or the few, without which all is right; none where leaving out all does not help.
+
+    Halves of what helps are tried until neither half helps.
+    """
+    left = tuple(dict.fromkeys(names))
+    if not left or not helps(left):
+        return ()
+    while len(left) > 1:
+        middle = len(left) // 2
+        half = next((part for part in (left[:middle], left[middle:]) if helps(part)), None)
+        if half is None:
+            return _without_needless(left, helps)
+        left = half
+    return left
+
+
+def _without_needless(names: tuple[str, ...], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """The names without those that need not be left out."""
+    for name in names:
+        fewer = tuple(other for other in names if other != name)
+        if helps(fewer):
+            names = fewer
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"its pass {names[0]}" if len(names) == 1 else f"its passes {', '.join(names)}"
