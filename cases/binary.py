@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cases.rules.undefined_elements import overflow_undefined
-from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Judge, Mask
+from cases.rules.undefined_elements import overflowing
+from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Excuse, Judge, Mask
 from harness.core import (
     ALL,
     FLOATS,
@@ -82,7 +82,7 @@ for names, dtypes, exact in (
     (("sub", "subtract"), NUMBERS, _difference),
     (("rsub",), NUMBERS, _reverse_difference),
 ):
-    judge = Judge(signed_zeros=True, undefined=overflow_undefined(exact), terms=_terms(exact))
+    judge = Judge(signed_zeros=True, unsettled=overflowing(exact), terms=_terms(exact))
 
     @ops.case(*(f"{name}.Tensor" for name in names), dtypes=dtypes, judge=judge)
     def add_tensor(d: Draw, dtypes: tuple[str, ...] = dtypes) -> Arguments:
@@ -96,7 +96,7 @@ for names, dtypes, exact in (
         return {"self": tensor, "other": other, "alpha": _multiplier(d, tensor, other)}
 
 
-PRODUCT = Judge(signed_zeros=True, undefined=overflow_undefined(lambda a: a["self"] * a["other"]))
+PRODUCT = Judge(signed_zeros=True, unsettled=overflowing(lambda a: a["self"] * a["other"]))
 ops.simple("mul.Tensor", "multiply.Tensor", dtypes=ALL, promote=ALL, judge=PRODUCT)
 ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRODUCT)
 
@@ -105,7 +105,7 @@ ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRO
     "addcmul",
     dtypes=NUMBERS,
     judge=Judge(
-        undefined=overflow_undefined(lambda a: a["self"] + a.get("value", 1) * a["tensor1"] * a["tensor2"]),
+        unsettled=overflowing(lambda a: a["self"] + a.get("value", 1) * a["tensor1"] * a["tensor2"]),
         terms=lambda a: abs(a["self"]) + abs(a.get("value", 1) * a["tensor1"] * a["tensor2"]),
     ),
 )
@@ -138,7 +138,7 @@ def _lerp_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> 
 
 LERP = Judge(
     terms=lambda a: abs(a["self"]) + abs(a["weight"]) * (abs(a["end"]) + abs(a["self"])),
-    undefined=_lerp_undefined,
+    undefined=Excuse("infinities that lerp's two formulas disagree on", _lerp_undefined),
 )
 ops.simple("lerp.Scalar", dtypes=FLOATS, judge=LERP, weight=lambda d: d.choose(d.float(), d.int()))
 ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
@@ -216,17 +216,17 @@ def _power(base: str, exponent: str) -> Any:
     def exact(a: Any) -> Any:
         return np.frompyfunc(one, 2, 1)(a[base], a[exponent])
 
-    overflown = overflow_undefined(exact)
-
-    def undefined(a: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    def poles(a: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
         # No integer is 0 to a negative power: the reciprocal of zero. Neither PyTorch nor ONNX says a word.
         if expected[0].dtype.kind not in "iu":
             return [None]
-        poles = np.broadcast_to((np.asarray(a[base]) == 0) & (np.asarray(a[exponent]) < 0), expected[0].shape)
-        (outside,) = overflown(a, expected)
-        return [poles if outside is None else poles | outside]
+        return [
+            np.broadcast_to((np.asarray(a[base]) == 0) & (np.asarray(a[exponent]) < 0), expected[0].shape)
+        ]
 
-    return Judge(undefined=undefined)
+    return Judge(
+        undefined=Excuse("a negative power of an integral zero", poles), unsettled=overflowing(exact)
+    )
 
 
 ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=ALL, judge=_power("self", "exponent"))

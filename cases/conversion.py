@@ -11,7 +11,7 @@ from harness.generate import FINITE, OMIT, Arguments, Draw, Family, between
 
 ops = Family("conversion")
 
-CONVERSION = Judge(exact=True, signed_zeros=True, undefined=conversion_undefined)
+CONVERSION = Judge(exact=True, signed_zeros=True, undefined=conversion_undefined())
 CPU = Enumerated("device", "cpu")
 
 
@@ -94,7 +94,7 @@ ops.simple(
 @ops.case(
     "copy",
     dtypes=ALL,
-    judge=Judge(exact=True, undefined=lambda a, e: conversion_undefined(a, e, source="src")),
+    judge=Judge(exact=True, undefined=conversion_undefined("src")),
 )
 def copy(d: Draw) -> Arguments:
     shape = d.shape()

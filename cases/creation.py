@@ -127,9 +127,7 @@ ops.simple("fill.Scalar", dtypes=ALL, judge=EXACT, value=lambda d: d.fitting())
 @ops.case(
     "fill.Tensor",
     dtypes=ALL,
-    judge=Judge(
-        exact=True, signed_zeros=True, undefined=lambda a, e: conversion_undefined(a, e, source="value")
-    ),
+    judge=Judge(exact=True, signed_zeros=True, undefined=conversion_undefined("value")),
 )
 def fill_tensor(d: Draw) -> Arguments:
     return {"self": d.any_tensor(), "value": d.tensor((), d.other_dtype(*ALL))}

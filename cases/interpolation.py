@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Judge, Mask, Tolerance
+from cases.rules.resizing import resized
+from harness.compare import EXACT, Excuse, Judge, Mask
 from harness.core import FLOATS, FULL_FLOATS, INTS, Array
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
@@ -21,13 +22,14 @@ ops = Family("interpolation")
 _SCALES = (2.0, 1.5, 0.5, 3.0, 1.0, 0.7, 2.3, 1 / 3, 1.25, 0.1)
 _AXES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h", "scales_w")}
 
-_PIXELS = {"uint8": Tolerance(rtol=0.0, atol=1.0)}
-_REASON = (
-    "PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits "
-    "it, else in floating point: its own results differ by one between machines"
-)
-#: Cubic and Lanczos weights are of either sign: absolute inputs then give a bound that is too small at worst.
-_WEIGHTED = Judge(accumulates=True, tolerances=_PIXELS, reason=_REASON)
+
+def _smoothed(kind: str) -> Judge:
+    """Cubic and Lanczos weights are of either sign: absolute inputs then give a bound that is too small.
+
+    PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits it, and
+    rounds between the dimensions: its own result may be one beside the real number rounded.
+    """
+    return Judge(accumulates=True, reals=resized(2, _AXES[2], kind, smooth=True))
 
 
 def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) -> tuple[Mask, Mask]:
@@ -60,9 +62,10 @@ def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) ->
     return near & ~doubtful, near
 
 
-def _weighted(dims: int, radius: int) -> Judge:
+def _weighted(dims: int, kind: str) -> Judge:
     """Weights are functions of coordinates, whose rounding changes them by units in the last place of the
     coordinate, not of the weight: what a neighbour contributes by it goes with the neighbour's magnitude."""
+    radius = {"linear": 1, "cubic": 2}[kind]
 
     def window_maximum(arguments: Mapping[str, Any]) -> Array:
         image = arguments["self"] if "self" in arguments else arguments["input"]
@@ -90,7 +93,11 @@ def _weighted(dims: int, radius: int) -> Judge:
             ]
         return [np.asarray(counts[1] > counts[0])]
 
-    return Judge(terms=window_maximum, undefined=zero_times_infinity, tolerances=_PIXELS, reason=_REASON)
+    return Judge(
+        terms=window_maximum,
+        undefined=Excuse("a neighbour of weight zero times infinity", zero_times_infinity),
+        reals=resized(dims, _AXES[dims], kind, smooth=False),
+    )
 
 
 def _resized(d: Draw, dims: int) -> tuple[list[int], list[int], list[float]]:
@@ -142,31 +149,52 @@ def _upsample(name: str, dims: int, dtypes: Sequence[str], judge: Judge, *, alig
 for _dims in (1, 2, 3):
     for _kind in ("upsample_nearest", "_upsample_nearest_exact"):
         _upsample(f"{_kind}{_dims}d", _dims, (*FLOATS, "uint8"), EXACT, align=False)
-_upsample("upsample_linear1d", 1, FLOATS, _weighted(1, 1), align=True)
-_upsample("upsample_bilinear2d", 2, (*FLOATS, "uint8"), _weighted(2, 1), align=True)
-_upsample("upsample_trilinear3d", 3, FLOATS, _weighted(3, 1), align=True)
-_upsample("upsample_bicubic2d", 2, (*FLOATS, "uint8"), _weighted(2, 2), align=True)
-_upsample("_upsample_bilinear2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
-_upsample("_upsample_bicubic2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
-_upsample("_upsample_lanczos2d_aa", 2, (*FULL_FLOATS, "uint8"), _WEIGHTED, align=True)
+_upsample("upsample_linear1d", 1, FLOATS, _weighted(1, "linear"), align=True)
+_upsample("upsample_bilinear2d", 2, (*FLOATS, "uint8"), _weighted(2, "linear"), align=True)
+_upsample("upsample_trilinear3d", 3, FLOATS, _weighted(3, "linear"), align=True)
+_upsample("upsample_bicubic2d", 2, (*FLOATS, "uint8"), _weighted(2, "cubic"), align=True)
+_upsample("_upsample_bilinear2d_aa", 2, (*FULL_FLOATS, "uint8"), _smoothed("linear"), align=True)
+_upsample("_upsample_bicubic2d_aa", 2, (*FULL_FLOATS, "uint8"), _smoothed("cubic"), align=True)
+_upsample("_upsample_lanczos2d_aa", 2, (*FULL_FLOATS, "uint8"), _smoothed("lanczos"), align=True)
 
 _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
 _CUBIC_MODE = 2
 
 
-def _unplaceable(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Coordinates that PyTorch converts to an integer that cannot hold them, which C++ leaves undefined
-    ([conv.fpint]). With border padding they are clipped first, unless the interpolation is cubic."""
+def _far_reflected(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Coordinates so far away that rounding decides where they are reflected to."""
     grid, data = arguments["grid"], arguments["input"]
-    if arguments["padding_mode"] == _BORDER and arguments["interpolation_mode"] != _CUBIC_MODE:
+    if arguments["padding_mode"] != _REFLECTION:
         return [None]
     with np.errstate(all="ignore"):
         reach = np.abs(grid.astype(np.float64)).max(axis=-1, initial=0.0) * max(data.shape[2:], default=1)
     # Output: batch, channels, positions; grid: batch, positions, coordinates.
-    return [np.broadcast_to(~(reach < 2.0**31)[:, None], expected[0].shape)]
+    return [np.broadcast_to((reach >= 2.0**31)[:, None], expected[0].shape)]
 
 
-_SAMPLED = Judge(undefined=_unplaceable)
+def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Coordinates that are not finite, where PyTorch's kernels do not do what its documentation says: NaN is
+    -1, and an infinity is out of bounds or beyond the border. They do so unless they take the weights from
+    them (zeros, and cubic interpolation); where an infinity is reflected to it says nothing of."""
+    grid, padding = arguments["grid"], arguments["padding_mode"]
+    cubic = arguments["interpolation_mode"] == _CUBIC_MODE
+    if cubic or padding == _ZEROS:
+        open_ = ~np.isfinite(grid)
+    elif padding == _REFLECTION:
+        open_ = np.isinf(grid)
+    else:
+        return [None]
+    return [np.broadcast_to(open_.any(axis=-1)[:, None], expected[0].shape)]
+
+
+_SAMPLED = Judge(
+    undefined=Excuse("a coordinate that is reflected from afar", _far_reflected),
+    unsettled=Excuse(
+        "A coordinate is not finite: PyTorch's kernel does not follow its documentation, by which NaN is -1 "
+        "and what lies outside is padded, and ONNX's GridSample says nothing of it.",
+        _without_place,
+    ),
+)
 
 
 def _sampler(dims: int, d: Draw) -> Arguments:

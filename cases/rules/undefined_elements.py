@@ -1,20 +1,25 @@
-"""Which elements of an output PyTorch or C++ leave undefined: functions for `Judge.undefined`."""
+"""Which elements of an output PyTorch or C++ leave undefined, for `Judge.undefined` and `Judge.unsettled`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from harness.compare import Mask
+from harness.compare import Excuse, Mask
 from harness.core import Array
 
 
-def conversion_undefined(arguments: Any, expected: Any, *, source: str = "self") -> list[Mask | None]:
+def conversion_undefined(source: str = "self") -> Excuse:
     """Elements of a float → integer conversion that C++ leaves undefined: NaN, infinities, and values
     whose integral part the target does not hold ([conv.fpint]; PyTorch's documentation of `Tensor.to`
     says the same). For `Judge.undefined`."""
+    return Excuse("a float that the integer cannot hold", partial(_unconvertible, source))
+
+
+def _unconvertible(source: str, arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
     data, result = arguments[source], expected[0]
     if data.dtype.kind in "biuc" or result.dtype.kind not in "iu":
         return [None]
@@ -26,11 +31,18 @@ def conversion_undefined(arguments: Any, expected: Any, *, source: str = "self")
     return [np.broadcast_to(~inside, result.shape)]
 
 
-def overflow_undefined(exact: Callable[[Mapping[str, Any]], Any]) -> Callable[..., list[Mask | None]]:
+#: What overflows wraps in PyTorch's kernels, which nobody has promised.
+WRAPPED = (
+    "An integer leaves the range of its dtype: PyTorch's kernels wrap it, C++ leaves it undefined, and "
+    "neither PyTorch's documentation nor ONNX says a word."
+)
+
+
+def overflowing(exact: Callable[[Mapping[str, Any]], Any]) -> Excuse:
     """Elements whose exact result the int32 or int64 output does not hold: signed overflow is undefined in
     C++ ([expr.pre]/4), in which PyTorch's kernels are written. Narrower integers are computed as `int` and
     converted modulo 2ⁿ ([conv.integral]/3), and unsigned ones wrap ([basic.fundamental]/2). For
-    `Judge.undefined`.
+    `Judge.unsettled`.
 
     Args:
         exact: The result from the arguments, whose integer tensors come as arrays of Python integers,
@@ -46,7 +58,7 @@ def overflow_undefined(exact: Callable[[Mapping[str, Any]], Any]) -> Callable[..
         outside = np.asarray((value < int(limits.min)) | (value > int(limits.max)), dtype=bool)
         return [np.broadcast_to(outside, result.shape)]
 
-    return undefined
+    return Excuse(WRAPPED, undefined)
 
 
 def _unbounded(argument: Any) -> Any:
@@ -58,7 +70,7 @@ def _unbounded(argument: Any) -> Any:
 
 def infinite_mean(
     axes: Callable[[Mapping[str, Any]], tuple[int, ...] | None], *, source: str, output: int
-) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Mask | None]]:
+) -> Excuse:
     """The means of slices that hold an infinity but no NaN. They are infinite, or NaN where both infinities
     occur; PyTorch's kernels for moments update a running mean, and inf − inf on the way makes all of them
     NaN, which `torch.mean` is not. For `Judge.undefined`.
@@ -77,4 +89,4 @@ def infinite_mean(
         marks[output] = np.asarray(open_, dtype=bool).reshape(expected[output].shape)
         return marks
 
-    return undefined
+    return Excuse("the mean of a slice with infinities", undefined)

@@ -6,8 +6,9 @@ what an operator computes in floating point is held to the rules of `harness.com
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,11 @@ from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
 from harness.compare.nearness import Excuses, Oracle, largest_finite, right_elements, tolerance_of, ulp
 from harness.compare.output_comparison import OutputComparison, OutputProblem, distinct, merged
 from harness.compare.problem_kinds import VALUES, ZERO_SIGN, kind_of, showing
-from harness.compare.tolerances import Tolerance, needed_tolerance
+from harness.compare.tolerances import needed_tolerance
 from harness.core import PRECISION, Array
+
+#: How far from a half a real number up to 255 may be and still be rounded either way: float32 coordinates.
+_ROUNDING = 2.0**-6
 
 
 def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:
@@ -79,7 +83,7 @@ def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[
                 wrong, wrong_zero, _ = _wrong(judge, oracle, i, *wide, skip)
             mask = wrong if wrong.any() else wrong_zero
         else:
-            mask = _unequal(e, g, skip, judge.tolerances.get(dtype))
+            mask = _unequal(judge, oracle.arguments, e, g, skip)
         masks.append(mask)
     return tuple(masks)
 
@@ -209,7 +213,7 @@ def _elementwise(
     expected = oracle.expected[output]
     dtype = str(expected.dtype)
     if dtype not in PRECISION:
-        return _equality(output, expected, got, skip, judge.tolerances.get(dtype))
+        return _equality(judge, oracle.arguments, output, expected, got, skip)
     with np.errstate(all="ignore"):
         e, g = expected.astype(np.float64), got.astype(np.float64)
         difference = np.abs(g - e)
@@ -263,12 +267,12 @@ def _wrong(
 
 
 def _equality(
-    output: int, expected: Array, got: Array, skip: Mask | None, tolerance: Tolerance | None = None
+    judge: Judge, arguments: Mapping[str, Any], output: int, expected: Array, got: Array, skip: Mask | None
 ) -> OutputComparison:
-    wrong = _unequal(expected, got, skip, tolerance)
+    wrong = _unequal(judge, arguments, expected, got, skip)
     excused = 0
-    if tolerance is not None:
-        excused = int((_unequal(expected, got, skip, None) & ~wrong).sum())
+    if judge.reals is not None:
+        excused = int((_unequal(CLOSE, arguments, expected, got, skip) & ~wrong).sum())
     error = None
     if expected.dtype.kind in "iu" and expected.size:
         kept = ... if skip is None else ~skip
@@ -280,16 +284,18 @@ def _equality(
         max_abs_error=error,
         mismatched_elements=int(wrong.sum()),
         total_elements=wrong.size if skip is None else int((~skip).sum()),
-        excused=(("a tolerance of the operator's own", excused),) if excused else (),
+        excused=(("the real number rounded otherwise", excused),) if excused else (),
     )
 
 
-def _unequal(expected: Array, got: Array, skip: Mask | None, tolerance: Tolerance | None) -> Mask:
+def _unequal(
+    judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array, skip: Mask | None
+) -> Mask:
     """The wrong elements of an output that is not floating."""
     wrong = np.asarray(expected != got)
-    if tolerance is not None and wrong.any():
-        # A case of its own reason: integers that stand for rounded reals, as pixels do.
-        wrong = np.abs(expected.astype(np.float64) - got.astype(np.float64)) > tolerance.atol
+    if judge.reals is not None and expected.dtype.kind in "iu" and wrong.any():
+        apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))
+        wrong &= (apart > 1) | (np.abs(got - judge.reals(arguments)) > 0.5 + _ROUNDING)
     return wrong if skip is None else wrong & ~skip
 
 

@@ -87,6 +87,8 @@ class Judge:
         unsettled: Marks elements for which no text says what is right, although PyTorch's kernels compute
             the same for them wherever they run (an integer that overflows). They are compared; a difference
             in them is nobody's, and recorded as the specification's.
+        reals: For integers that stand for rounded reals, as pixels do: these reals, from the arguments. A
+            neighbour of PyTorch's integer is right, too, where it is the real number rounded, ties as it may.
         unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
             that PyTorch does not contradict itself where it differs for row-major copies of them.
@@ -101,6 +103,7 @@ class Judge:
     rules: Mapping[int, OutputRule] = field(default_factory=dict)
     undefined: Marks | None = None
     unsettled: Excuse | None = None
+    reals: Callable[[Mapping[str, Any]], Array] | None = None
     unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
     reads_layout: bool = False
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from harness_runs import literal_unit, unary
+from harness_runs import literal_unit, unary, vector
 
 from harness.analyse import failure_groups
 from harness.compare import Outcome, Stage, Verdict
+from harness.core import Invocation
 from harness.execute import Settings, Supervisor
 from harness.plan.unit import run_unit
 from harness.record.schema import to_table
@@ -31,6 +32,8 @@ def abs_(self):
     return op.Ceil(self)
 """
 
+_PAIR = (("self", vector([1, 3], "int32")),)
+
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
@@ -39,14 +42,14 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     settings = Settings(rules=(str(rules),), witnesses=("onnx-reference",), last_witnesses=())
     found = {}
     with Supervisor() as supervisor:
-        for name, dtype, backend in (
-            ("neg", "float32", "ort-cpu"),
-            ("sign", "float32", "ort-cpu"),
-            ("abs", "int64", "onnx-reference"),
-            ("abs", "int64", "ort-cpu"),
+        for name, call, backend in (
+            ("neg", unary("aten.neg.default", [1, -2]), "ort-cpu"),
+            ("sign", unary("aten.sign.default", [1, -2]), "ort-cpu"),
+            ("abs", unary("aten.abs.default", [1, -2], "int64"), "onnx-reference"),
+            ("abs", unary("aten.abs.default", [1, -2], "int64"), "ort-cpu"),
+            ("pow", Invocation("aten.pow.Tensor_Scalar", (*_PAIR, ("exponent", 31))), "ort-cpu"),
         ):
-            calls = [unary(f"aten.{name}.default", [1, -2], dtype)]
-            unit = literal_unit(calls, backends=[backend], settings=settings)
+            unit = literal_unit([call], backends=[backend], settings=settings)
             for some in run_unit(unit, supervisor, print):
                 found.update({f"{name} {backend}": verdict for verdict in some})
     return found
@@ -88,3 +91,10 @@ def test_a_model_that_the_checker_rejects_is_run_where_the_runtime_takes_it(
     assert values["blame"] == "converter"
     found = {group.stage: group.backends for group in failure_groups(to_table([taken], "run"))}
     assert found == {Stage.CHECK: (), Stage.COMPARE: ("onnx-reference",)}
+
+
+def test_a_difference_that_no_text_decides_is_nobodys(verdicts: dict[str, Verdict]) -> None:
+    power = verdicts["pow ort-cpu"]
+    assert (power.outcome, power.blame, power.mismatched_elements) == (Outcome.MISMATCH, "spec", 1)
+    assert power.is_open
+    assert "An integer leaves the range of its dtype" in power.evidence

@@ -1,0 +1,131 @@
+"""What a rule excuses is counted, and none excuses what a text decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from harness_runs import vector
+
+from harness.compare import OutputComparison, compare, excuses_of
+from harness.core import Array, Invocation, Literal, TensorSpec
+from harness.core.invocation import contiguous_strides
+from harness.execute import Reference, run_reference
+from harness.generate import judge_of, load_cases
+
+NAN, INF = float("nan"), float("inf")
+
+
+def tensor(shape: tuple[int, ...], dtype: str, values: Any) -> TensorSpec:
+    literal = Literal(tuple(np.resize(values, int(np.prod(shape))).tolist()))
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, literal)
+
+
+def answer(overload: str, **arguments: Any) -> Reference:
+    load_cases()
+    return run_reference(Invocation(overload, tuple(arguments.items())))
+
+
+def judged(reference: Reference, got: Array) -> OutputComparison:
+    return compare(judge_of(reference.invocation), reference, [got, *reference.expected[1:]])
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.0, 0])
+def test_a_factor_of_zero_hides_no_nan(beta: float) -> None:
+    empty = {"mat": tensor((8, 0), "float16", []), "vec": tensor((0,), "float16", [])}
+    found = answer("aten.addmv.default", self=vector([NAN], "float16"), **empty, beta=beta, alpha=1)
+    # "If beta is 0, then the content of input will be ignored, and nan and inf in it will not be propagated."
+    assert (found.expected[0] == 0).all()
+    wrong = judged(found, np.full(8, NAN, np.float16))
+    assert (wrong.problem, wrong.mismatched_elements, wrong.excused) == ("NaN positions", 8, ())
+
+
+def test_a_rule_that_excuses_is_named_with_the_elements() -> None:
+    big = tensor((2, 2), "float32", [3e38, 3e38, -3e38, -3e38])
+    found = answer("aten.mm.default", self=big, mat2=tensor((2, 2), "float32", [1.0, 1.0, -1.0, 0.5]))
+    got = found.expected[0].copy()
+    got[0, 0] += np.float32(1e31)
+    comparison = judged(found, got)
+    assert comparison.problem is None
+    assert (
+        excuses_of(comparison.excuses) == comparison.excused == (("nearness 4 (the terms' magnitudes)", 1),)
+    )
+
+
+_OPEN: Mapping[str, tuple[str, dict[str, Any], list[int]]] = {
+    "a shift by the width": ("bitwise_left_shift.Tensor", {"other": vector([1, 32], "int32")}, [1]),
+    "a power": ("pow.Tensor_Scalar", {"exponent": 31}, [1]),
+    "a product": ("mul.Scalar", {"other": 2**30}, [1]),
+    "a comparison": ("eq.Scalar", {"other": 2**32 + 1}, [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", _OPEN)
+def test_what_pytorch_computes_and_no_text_says_is_no_pass(name: str) -> None:
+    overload, others, open_ = _OPEN[name]
+    found = answer(f"aten.{overload}", self=vector([1, 3], "int32"), **others)
+    assert judged(found, found.expected[0]).problem is None
+    for place in range(2):
+        got = found.expected[0].copy()
+        got[place] = not got[place] if got.dtype == bool else got[place] + 1
+        comparison = judged(found, got)
+        assert (comparison.problem, comparison.mismatched_elements) == ("values", 1)
+        assert bool(comparison.unsettled) == (place in open_)
+
+
+def test_what_is_somebodys_comes_before_what_is_nobodys() -> None:
+    found = answer("aten.mul.Scalar", self=vector([1, 3], "int32"), other=2**30)
+    comparison = judged(found, found.expected[0] + np.int32(1))
+    assert [bool(problem.unsettled) for problem in comparison.problems] == [False, True]
+    assert comparison.unsettled == ""
+    assert "output 0[0]" in comparison.message
+
+
+@pytest.mark.parametrize(
+    ("mode", "padding", "coordinate", "kept"),
+    [
+        # "NaN values in grid would be interpreted as -1", and so they are beyond borders.
+        (0, 1, NAN, True),
+        (1, 2, NAN, True),
+        # Outside is zero, however far.
+        (0, 0, 1e30, True),
+        (0, 0, NAN, False),
+        (2, 1, INF, False),
+    ],
+)
+def test_coordinates_of_no_place(mode: int, padding: int, coordinate: float, kept: bool) -> None:
+    grid = tensor((1, 1, 2, 2), "float32", [coordinate, 0.0, 0.5, 0.5])
+    found = answer(
+        "aten.grid_sampler_2d.default",
+        input=tensor((1, 1, 3, 3), "float32", np.arange(1.0, 10.0)),
+        grid=grid,
+        interpolation_mode=mode,
+        padding_mode=padding,
+        align_corners=False,
+    )
+    got = found.expected[0].copy()
+    got[0, 0, 0, 0] = 100.0
+    assert bool(judged(found, got).problem)
+    assert bool(judged(found, got).unsettled) is not kept
+
+
+def _resized(overload: str, image: Array, **more: Any) -> Reference:
+    spec = tensor(image.shape, "uint8", image)
+    return answer(overload, self=spec, output_size=[4, 5], align_corners=False, **more)
+
+
+@pytest.mark.parametrize("name", ["upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_bicubic2d"])
+def test_pixels_are_rounded_and_not_cut_off(name: str) -> None:
+    image = np.random.default_rng(0).integers(60, 200, (1, 1, 7, 9))
+    found = _resized(f"aten.{name}.default", image)
+    operator = getattr(torch.ops.aten, name).default
+    real = operator(torch.from_numpy(image).double(), [4, 5], False).numpy()
+    rounded = judged(found, np.round(real).astype(np.uint8))
+    assert (rounded.problem, sum(number for _, number in rounded.excused)) == (
+        None,
+        (np.round(real) != found.expected[0]).sum(),
+    )
+    assert judged(found, np.floor(real).astype(np.uint8)).problem == "values"
