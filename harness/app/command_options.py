@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.analyse import DRAWS
 from harness.execute import load_models
-from harness.plan import Options
+from harness.plan import Options, UsageProblem
+from harness.record import reason
 
 #: What ``run.json`` records of the command line; it keeps no paths of this machine.
 RECORDED = (
@@ -57,6 +61,7 @@ def add(add: Callable[..., None]) -> None:
         help="try the conversion functions in FILE, and compare with and without them; repeatable",
     )
     add("--shard", metavar="I/N", help="run only part I of N: 3/8; `conformance merge` joins the parts")
+    add("--shard-parts", metavar="FILE", help="with --shard: FILE has the operators of every part, as JSON")
     add(
         "--reuse",
         metavar="DIR",
@@ -115,6 +120,20 @@ def add(add: Callable[..., None]) -> None:
             metavar="S",
             help="seconds until a step is stopped (%(default)s)",
         )
+
+
+def shard_parts(file: str | None) -> tuple[tuple[str, ...], ...] | None:
+    """The operators of every part as ``--shard-parts`` gives them; None without it.
+
+    Raises:
+        UsageProblem: the file cannot be read, or has something else.
+    """
+    if file is None:
+        return None
+    try:
+        return msgspec.json.decode(Path(file).read_bytes(), type=tuple[tuple[str, ...], ...])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageProblem(f"--shard-parts {file}: {reason(error)}") from None
 
 
 def model_words(given: Any) -> tuple[str, ...]:

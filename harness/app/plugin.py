@@ -117,6 +117,7 @@ def _options(given: Any) -> Options:
         runs=RUNS if given.case else 1,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         shard=given.shard,
+        parts=command_options.shard_parts(given.shard_parts),
         models=command_options.model_words(given),
         reuses=bool(given.reuse),
     )

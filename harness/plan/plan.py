@@ -20,7 +20,7 @@ from harness.generate import (
 )
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
-from harness.plan.sharding import Shard, distribute
+from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record import ResultsError
 from harness.run import BACKENDS
@@ -116,7 +116,7 @@ def _make_plan(options: Options) -> Plan:
     if not units:
         why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
         raise UsageProblem(f"nothing to run: {why}")
-    whole = _whole(units, shard)
+    whole = _whole(units, shard, options.parts)
     if shard is not None:
         own = whole[shard.index - 1]
         units = tuple(unit for unit in units if unit.overload in own)
@@ -143,12 +143,17 @@ def _shard(text: str | None) -> Shard | None:
         raise UsageProblem(f"--shard {error}") from None
 
 
-def _whole(units: Sequence[Unit], shard: Shard | None) -> tuple[Mapping[str, str], ...]:
+def _whole(
+    units: Sequence[Unit], shard: Shard | None, parts: Sequence[Sequence[str]] | None
+) -> tuple[Mapping[str, str], ...]:
     """The units of every shard as `Plan.whole` has them."""
     words: dict[str, str] = {}
     for unit in units:
         words[unit.overload] = f"{words.get(unit.overload, '')} {unit.word}".strip()
-    parts = distribute(words, shard.count if shard else 1, OPERATOR_CASES)
+    if parts is None:
+        parts = distribute(words, shard.count if shard else 1, OPERATOR_CASES)
+    else:
+        check_parts(parts, shard, words)
     return tuple({overload: words[overload] for overload in part} for part in parts)
 
 

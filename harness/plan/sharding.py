@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from harness.generate import cases_directory
+from harness.plan.options import UsageProblem
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,26 @@ def distribute(overloads: Collection[str], count: int, known: Collection[str]) -
         if name not in known:
             parts[int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % count].append(name)
     return tuple(tuple(sorted(part)) for part in parts)
+
+
+def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, overloads: Collection[str]) -> None:
+    """See that `parts` are a division of a run's operators.
+
+    Raises:
+        UsageProblem: they are not; it says why.
+    """
+    if shard is None or shard.count != len(parts):
+        raise UsageProblem(f"--shard-parts has {len(parts)} parts: give one of them, --shard 1/{len(parts)}")
+    given = Counter(name for part in parts for name in part)
+    wrong = sorted({*(n for n, times in given.items() if times > 1), *(set(given) ^ set(overloads))})
+    if wrong:
+        raise UsageProblem(f"--shard-parts has to have every operator of the run once: {wrong[0]}")
+
+
+def usual_seconds(overload: str) -> float:
+    """About how long an operator takes with 128 cases of one unit."""
+    usual, seconds = _durations()
+    return seconds.get(overload, usual)
 
 
 @cache

@@ -17,5 +17,10 @@ from .defect_catalogue import catalogue as catalogue, markdown as markdown
 from .digest_text import reuse_lines as reuse_lines
 from .reproduce import shown_path as shown_path
 from .run_digest import digest as digest
-from .session_lines import Afterwords as Afterwords, ProgressLine as ProgressLine, header as header
+from .session_lines import (
+    Afterwords as Afterwords,
+    ProgressLine as ProgressLine,
+    duration as duration,
+    header as header,
+)
 from .terminal_summary import print_summary as print_summary

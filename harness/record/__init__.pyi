@@ -8,6 +8,7 @@ from .archive.contents import (
     Aside as Aside,
     DamagedRun as DamagedRun,
 )
+from .archive.place import Location as Location
 from .json_lines import (
     Graph as Graph,
     Minimal as Minimal,

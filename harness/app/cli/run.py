@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
-import harness
 from harness.app.cli._shared import example, print_json
+from harness.app.pytest_session import pytest_main
+from harness.plan import UsageProblem
 from harness.record import layout, newest, read_run_info, store
 
 
@@ -21,6 +22,7 @@ from harness.record import layout, newest, read_run_info, store
         "conformance run",
         "conformance run --op aten::celu --examples 400 -n 2",
         "conformance run --backend onnx-reference --converter torchscript --record-only",
+        "conformance run --on ray --dataset s3://bucket/runs --run tonight",
     )
     + "\n\nExit status: pytest's; 0 for no failure, 1 for failures, 4 for options that cannot be carried "
     "out, 5 if the run drew nothing.",
@@ -33,11 +35,20 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     All options go to pytest: `conformance run -- --help` lists them. Begin with --op, --converter, --backend
     and --examples. The run is written to results/ in the current directory, or to --results-dir.
 
+    \b
+    --on ray               runs on Ray: on the cluster of RAY_ADDRESS, or on all CPUs of this machine
+    --on ray://HOST:10001  runs on another cluster; needs --dataset
+    --dataset DATASET      with --on: where nodes write and the run is kept; a URL of fsspec or a directory
+    --run NAME             with --on: names the run; the same command goes on with one that was ended
+    --shard-seconds S      with --on: work in the smallest shard (60)
+
     With --json, pytest's output goes to stderr and a summary to stdout: exit_status, run, run_id, cases,
     verdicts, outcomes.
     """
     given = list(arguments)
     options = given[: given.index("--")] if "--" in given else given
+    if any(word.partition("=")[0] == "--on" for word in options):
+        ctx.exit(_on_cluster(given))
     if "--json" not in options:
         ctx.exit(pytest_main(given))
     given.remove("--json")
@@ -50,6 +61,22 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     ctx.exit(status)
 
 
+def _on_cluster(given: list[str]) -> int:
+    """`run_on_cluster`, whose problems are one line."""
+    from harness.app.cluster.cluster_run import run_on_cluster
+
+    as_json = "--json" in given
+    stream = sys.stderr if as_json else sys.stdout
+    try:
+        status, run = run_on_cluster([word for word in given if word != "--json"], Console(file=stream))
+    except UsageProblem as error:
+        click.echo(f"Error: {error}", err=True)
+        return 4
+    if as_json:
+        print_json({"exit_status": status, **_summary(run)})
+    return status
+
+
 class _ResultsDirectory:
     """A pytest plug-in that learns where the run is written."""
 
@@ -59,16 +86,6 @@ class _ResultsDirectory:
         """Take note of the option."""
         given = getattr(config.option, "results_dir", None)
         self.path = Path(given) if given else None
-
-
-def pytest_main(arguments: list[str], *plugins: object) -> int:
-    """`pytest harness` in this process; its exit status."""
-    import pytest
-
-    # The settings of the project that it is started in, if any, are for that project's tests.
-    settings = ["-c", os.devnull, "--rootdir", str(Path.cwd()), "--assert=plain"]
-    package = str(Path(harness.__file__).parent)
-    return int(pytest.main([*settings, package, *arguments], plugins=list(plugins)))
 
 
 def _newest() -> Path | None:

@@ -57,7 +57,7 @@ def command(
 
     With --json: worse, versions, goldens, baseline, run, accepted.
     """
-    from harness.app.cli.run import pytest_main
+    from harness.app.pytest_session import pytest_main
     from harness.gate import look, of_run, read_baseline, sweep, updated, write_baseline
     from harness.present import upgrade_report as upgrade
     from harness.record import RunInfo, layout

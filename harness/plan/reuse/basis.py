@@ -189,8 +189,8 @@ def _rules(files: Sequence[str]) -> str:
 
 
 @cache
-def _packages() -> str:
-    """Of the packages that those whose versions a run names depend on."""
+def packages_behind() -> dict[str, str]:
+    """Versions of the packages that may change a verdict: of those that a run names, and what they need."""
     versions: dict[str, str] = {}
     waiting = [*_ROOTS, *runtime_distributions()]
     while waiting:
@@ -205,6 +205,12 @@ def _packages() -> str:
         for requirement in found.requires or ():
             if "extra ==" not in requirement:
                 waiting += re.findall(r"^[\w.-]+", requirement)
+    return versions
+
+
+def _packages() -> str:
+    """Of the packages that those whose versions a run names depend on."""
+    versions = packages_behind()
     named = {name.lower() for name in (*DISTRIBUTIONS, *runtime_distributions())}
     return _digest(f"{name} {versions[name]}" for name in sorted(versions) if name not in named)
 

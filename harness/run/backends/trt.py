@@ -372,6 +372,8 @@ def _register(name: str, summary: str) -> None:
             },
             distributions=_RUNTIMES[name],
             variables=("TRT",),
+            # TensorRT for RTX builds engines without a GPU.
+            resources={"GPU": 1} if name == "trt" else {},
         )
     )
 

@@ -1,0 +1,68 @@
+"""What a run consists of, asked where it will run: the machine of the driver may lack its runtimes.
+
+`python -m harness.app.cluster.describe_run OUT ARGS` collects the items of `pytest harness ARGS` and writes
+them to OUT as JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.app.cluster.node_environment import environment_here
+from harness.app.pytest_session import pytest_main
+from harness.core import as_json
+from harness.plan import Unit, packages_behind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What a run consists of.
+
+    Attributes:
+        units: How many each operator has.
+        examples: Cases of each unit.
+        backends: That take part.
+        environment: Of the node that was asked.
+    """
+
+    units: Mapping[str, int] = field(default_factory=dict)
+    examples: int = 0
+    backends: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Keep the units that are left after all selection."""
+        given: list[Any] = [getattr(item, "callspec", None) for item in session.items]
+        self.units = [one.params["unit"] for one in given if one is not None and "unit" in one.params]
+
+
+def main() -> int:
+    """Write the description; pytest's exit status."""
+    out, *arguments = sys.argv[1:]
+    collector = _Collector()
+    status = pytest_main([*arguments, "--collect-only", "-q"], collector)
+    units = collector.units
+    described = Described(
+        units=Counter(unit.overload for unit in units),
+        examples=max((unit.examples for unit in units), default=0),
+        backends=tuple(dict.fromkeys(name for unit in units for name in unit.backends)),
+        environment=environment_here(packages_behind()),
+    )
+    Path(out).write_text(as_json(described), encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Operators → micro-shards of a balanced cost: large ones first, small ones for the end.
+
+Every shard starts a process, which takes seconds, and the last shards decide how long nodes wait for each
+other. So each round of shards takes half of what is left (S. F. Hummel, E. Schonberg, L. E. Flynn, Factoring,
+Communications of the ACM 35, 1992).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Seconds of work in the smallest and in the largest shard: the one bounds what processes cost to start, the
+#: other what is lost with a node.
+SMALLEST, LARGEST = 60.0, 900.0
+
+
+@dataclass(frozen=True)
+class MicroShard:
+    """Operators that one process runs, in about `seconds`."""
+
+    operators: tuple[str, ...]
+    seconds: float
+
+
+def cut(
+    seconds: Mapping[str, float], slots: int, *, smallest: float = SMALLEST, largest: float = LARGEST
+) -> tuple[MicroShard, ...]:
+    """Put every operator into one shard.
+
+    Args:
+        seconds: By operator.
+        slots: How many shards run at once.
+        smallest: Seconds; an operator that takes less than that does not stand alone if it can be helped.
+        largest: Seconds; an operator that takes longer has a shard to itself.
+
+    Returns:
+        The longest first: in this order they are to be started.
+    """
+    room = [
+        (-size, place) for place, size in enumerate(_sizes(sum(seconds.values()), slots, smallest, largest))
+    ]
+    heapq.heapify(room)
+    operators: list[list[str]] = [[] for _ in room]
+    for name in sorted(seconds, key=lambda name: (-seconds[name], name)):
+        left, place = heapq.heappop(room)
+        operators[place].append(name)
+        heapq.heappush(room, (left + seconds[name], place))
+    shards = [MicroShard(tuple(sorted(some)), sum(seconds[n] for n in some)) for some in operators if some]
+    return tuple(sorted(shards, key=lambda shard: (-shard.seconds, shard.operators)))
+
+
+def _sizes(total: float, slots: int, smallest: float, largest: float) -> list[float]:
+    sizes: list[float] = []
+    left = total
+    while left > 0:
+        size = min(max(left / (2 * slots), smallest), largest)
+        for _ in range(slots):
+            if left <= 0:
+                break
+            # What is too little for a process of its own goes to the shard before.
+            size = left if left < 1.5 * smallest else size
+            sizes.append(min(size, left))
+            left -= size
+    return sizes or [0.0]

@@ -1,0 +1,232 @@
+"""The engine: nodes, tasks and their ends, as Ray has them. The only file that imports Ray.
+
+Ray runs a task again whose worker died, three times by default, and without a limit where the node was out of
+memory. So a crash would be tried until it does not happen. Here Ray retries nothing; `attempts.py` decides.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+# Who runs a conformance test does not mean to send reports of it.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from harness.app.cluster import node_task
+from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.carried_project import copy_project
+from harness.app.cluster.describe_run import Described
+from harness.app.cluster.schedule import Attempt
+from harness.plan import UsageProblem
+
+#: Seconds until a node has to say what it has; it may have to fetch the project first.
+_LOOKING = 300.0
+#: Seconds until a cluster has to accept a connection.
+_KNOCKING = 10.0
+_CLIENT = "ray://"
+_NODE_ID = "ray.io/node-id"
+
+
+def _shard(place: str, name: str, shard: int) -> Report:
+    node = str(ray.get_runtime_context().get_node_id())
+    return replace(node_task.run_shard(place, name, shard), node=node)
+
+
+class RayEngine:
+    """A Ray cluster.
+
+    Args:
+        on: ``ray`` for the one of ``RAY_ADDRESS``, or without that for one that is started on this machine;
+            or an address, ``ray://HOST:PORT``.
+        resources: What an attempt takes of a node beside a CPU.
+
+    Raises:
+        UsageProblem: the cluster cannot be reached, or no node has what is needed.
+    """
+
+    def __init__(self, on: str, resources: Mapping[str, float]) -> None:
+        self._carried = tempfile.TemporaryDirectory(prefix="conformance-")
+        self._resources = dict(resources)
+        self._running: dict[Any, Attempt] = {}
+        self._run = "", ""
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        self._connect(on)
+        if not self.nodes():
+            self.close()
+            named = {"GPU": "a GPU"}
+            lacking = " and ".join(named.get(name, name) for name in resources) or "a CPU"
+            raise UsageProblem(
+                f"no node of the cluster has {lacking}, which the backends need: add one, or choose other "
+                "backends"
+            )
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect(self, on: str) -> None:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        project = {"working_dir": str(copy_project(Path(self._carried.name)))}
+        address = os.environ.get("RAY_ADDRESS", "") if on == "ray" else on
+        if not address:
+            ray.init("local", **quiet)
+            return
+        if address.startswith(_CLIENT) and importlib.util.find_spec("grpc") is None:
+            raise UsageProblem(f"--on {on} needs Ray's client: pip install '.[ray]'")
+        where = f"--on {on}" if on != "ray" else f"RAY_ADDRESS={address}"
+        try:
+            _knock(address)
+            ray.init(address, runtime_env=project, **quiet)
+        except (OSError, RayError, RuntimeError, ValueError) as error:
+            raise UsageProblem(f"{where}: the cluster cannot be reached: {_line(error)}") from None
+
+    @property
+    def dashboard(self) -> str:
+        """The address of Ray's dashboard; "" where it has none."""
+        with suppress(Exception):
+            url = str(ray.worker.get_dashboard_url() or "")
+            return url if not url or "://" in url else f"http://{url}"
+        return ""
+
+    def nodes(self) -> dict[str, str]:
+        """The nodes that can run a shard: id → address."""
+        return {node["NodeID"]: node["NodeManagerAddress"] for node in _nodes() if self._fit(node)}
+
+    def slots(self) -> int:
+        """How many attempts run at once."""
+        return sum(map(self._fit, _nodes()))
+
+    def describe(self, arguments: Sequence[str], directory: str) -> tuple[int, str, Described]:
+        """`node_task.describe` on a node that can run a shard."""
+        found: tuple[int, str, Described] = self._call(
+            ray.remote(node_task.describe).options(max_retries=0, **self._needs), arguments, directory
+        )
+        return found
+
+    def environments(self, packages: Sequence[str]) -> dict[str, dict[str, str]]:
+        """`node_task.look` on every node: address → environment."""
+        asked = {}
+        for node, address in self.nodes().items():
+            strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+            task = ray.remote(node_task.look).options(max_retries=0, num_cpus=0, scheduling_strategy=strategy)
+            asked[f"{address} ({node[:6]})"] = task.remote(packages)
+        return {name: self._get(reference) for name, reference in asked.items()}
+
+    def serve(self, place: str, name: str) -> None:
+        """Attempts are those of the `StagedRun` at `place`."""
+        self._run = place, name
+
+    def start(self, attempt: Attempt) -> None:
+        """Begin an attempt as soon as there is room."""
+        nodes = self.nodes()
+        avoid = sorted(attempt.avoid & set(nodes))
+        options: dict[str, Any] = {}
+        # Where no other node is left, one that lost the shard may try it again.
+        if avoid and len(avoid) < len(nodes):
+            options["label_selector"] = {_NODE_ID: f"!in({', '.join(avoid)})"}
+        task = ray.remote(_shard).options(
+            name=f"shard {attempt.shard}", max_retries=0, **self._needs, **options
+        )
+        self._running[task.remote(*self._run, attempt.shard)] = attempt
+
+    def wait(self, seconds: float) -> list[tuple[Attempt, Report]]:
+        """The attempts that have ended; waits for the first at most so long."""
+        if not self._running:
+            return []
+        first, rest = ray.wait(list(self._running), num_returns=1, timeout=seconds)
+        more = ray.wait(rest, num_returns=len(rest), timeout=0)[0] if first and rest else []
+        ended = []
+        for reference in [*first, *more]:
+            attempt = self._running.pop(reference)
+            ended.append((attempt, self._report(attempt, reference)))
+        return ended
+
+    def stop(self, attempt: Attempt) -> None:
+        """End an attempt; nothing more is heard of it."""
+        for reference, running in list(self._running.items()):
+            if running == attempt:
+                del self._running[reference]
+                with suppress(Exception):
+                    ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        """Leave the cluster; end it where it was started for this run."""
+        for attempt in list(self._running.values()):
+            self.stop(attempt)
+        with suppress(Exception):
+            ray.shutdown()
+        self._carried.cleanup()
+
+    @property
+    def _needs(self) -> dict[str, Any]:
+        own = {name: amount for name, amount in self._resources.items() if name not in ("GPU", "CPU")}
+        return {"num_cpus": 1, "num_gpus": self._resources.get("GPU", 0), "resources": own}
+
+    def _fit(self, node: Mapping[str, Any]) -> int:
+        """How many attempts have room on a node."""
+        if not node["Alive"]:
+            return 0
+        has = node["Resources"]
+        return int(min(has.get(name, 0) / amount for name, amount in {"CPU": 1, **self._resources}.items()))
+
+    def _call(self, task: Any, *arguments: Any) -> Any:
+        return self._get(task.remote(*arguments))
+
+    def _get(self, reference: Any) -> Any:
+        try:
+            return ray.get(reference, timeout=_LOOKING)
+        except RayTaskError as error:
+            raise UsageProblem(f"a node cannot run the harness: {_line(error.cause)}") from None
+        except RayError as error:
+            raise UsageProblem(f"a node does not answer: {_line(error)}") from None
+
+    def _report(self, attempt: Attempt, reference: Any) -> Report:
+        try:
+            found: Report = ray.get(reference)
+        except (RayTaskError, RuntimeEnvSetupError) as error:
+            said = _line(getattr(error, "cause", None) or error)
+            return Report(shard=attempt.shard, fate=Fate.FAILED, said=said)
+        except TaskCancelledError:
+            return Report(shard=attempt.shard, fate=Fate.LOST, said="it was cancelled")
+        except RayError as error:
+            return Report(shard=attempt.shard, fate=Fate.LOST, said=_line(error))
+        return found
+
+
+def _nodes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cast(Any, ray).nodes()
+    return found
+
+
+def _knock(address: str) -> None:
+    """See that somebody listens: Ray itself tries for many minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, _, port = address.removeprefix(_CLIENT).rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=_KNOCKING).close()
+
+
+def _line(error: BaseException) -> str:
+    """An error's first line, without what Ray adds for its developers."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:200]

@@ -1,0 +1,71 @@
+"""The process of one shard: `pytest harness --shard I/N`, on a leash.
+
+`python -m harness.app.cluster.shard_process ACCOUNT ARGS`. Its standard input is a pipe from the task that
+started it. If that ends, with its worker, its node or its driver, this process ends with all that it started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from harness.app.cluster.staged_run import Account
+from harness.app.pytest_session import pytest_main
+from harness.core import as_json
+
+
+class _Accountant:
+    """A pytest plug-in that counts, and takes the time of every operator."""
+
+    def __init__(self) -> None:
+        self._cases = self._failures = 0
+        self._seconds: Counter[str] = Counter()
+        self._problem = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Take note of one item."""
+        properties = dict(report.user_properties)
+        name = report.nodeid.partition("[")[2].rpartition("]")[0].partition("-")[0]
+        self._seconds[name] += report.duration
+        if report.when == "call":
+            self._cases += properties.get("cases", 0)
+            self._failures += properties.get("failures", 0)
+        # An item that got to its end counts its cases, whatever their verdicts are.
+        if report.failed and "cases" not in properties and not self._problem:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
+            self._problem = text.partition("ResultsError: ")[2] or text
+
+    @property
+    def account(self) -> Account:
+        """What is known by now."""
+        seconds = {name: round(value, 3) for name, value in self._seconds.items()}
+        return Account(
+            cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem.split("\n")[0]
+        )
+
+
+def _end_with_task() -> None:
+    while os.read(0, 1):
+        pass
+    # The process of the shard leads a group of its own.
+    os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def main() -> int:
+    """Run the shard; pytest's exit status."""
+    threading.Thread(target=_end_with_task, daemon=True).start()
+    account, *arguments = sys.argv[1:]
+    accountant = _Accountant()
+    status = pytest_main(arguments, accountant)
+    Path(account).write_text(as_json(accountant.account), encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
