@@ -3,6 +3,7 @@
 from . import (
     case_report as case_report,
     digest_text as digest_text,
+    excuses_report as excuses_report,
     gate_report as gate_report,
     generator_report as generator_report,
     minimal_report as minimal_report,

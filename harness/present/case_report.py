@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.analyse import KnownIssue, call, minimal_data
-from harness.compare import Outcome, Verdict
+from harness.compare import Outcome, Verdict, problems_of
 from harness.core import InvalidInvocation, Invocation, plain, shown
 from harness.execute import PREFIX, model_word
 from harness.present.call_text import torch_call
@@ -72,9 +72,10 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
         "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",
         "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
-        "exported_invocation", "placement",
+        "exported_invocation", "placement", "excused",
     )  # fmt: skip
-    return {name: getattr(verdict, name) for name in names}
+    problems = [vars(problem) for problem in problems_of(verdict.problems)]
+    return {**{name: getattr(verdict, name) for name in names}, "problems": problems}
 
 
 def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseView:
@@ -172,7 +173,7 @@ def number(value: float | None) -> str:
 
 
 def _details(verdict: Verdict) -> Iterator[RenderableType]:
-    if not (verdict.message or verdict.evidence or verdict.placement):
+    if not (verdict.message or verdict.evidence or verdict.placement or verdict.excused):
         return
     yield Text()
     yield Text(
@@ -182,10 +183,17 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
     if verdict.placement:
         yield Padding(Text(plain(verdict.placement)), (0, 0, 0, 2))
+    if verdict.excused:
+        yield Padding(shown(f"excused elements: {verdict.excused}"), (0, 0, 0, 2))
     if verdict.blame:
         yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
     if verdict.evidence:
         yield Padding(Group(*map(shown, verdict.evidence.splitlines())), (0, 0, 0, 4))
+    for problem in problems_of(verdict.problems)[1:]:
+        yield Padding(Text(f"also: {problem.outcome} at {problem.stage}"), (1, 0, 0, 2))
+        yield Padding(shown(problem.message, limit=400), (0, 0, 0, 4))
+        yield Padding(Text(f"blame: {problem.blame}", style="bold"), (0, 0, 0, 4))
+        yield Padding(shown(problem.evidence), (0, 0, 0, 6))
     if verdict.exported_invocation:
         yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
 

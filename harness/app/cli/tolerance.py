@@ -21,7 +21,12 @@ from harness.app.cli._shared import (
     statuses,
 )
 from harness.core import plain
-from harness.present import numeric_movement as movement, shown_path, tolerance_report as tolerance
+from harness.present import (
+    excuses_report as excuses,
+    numeric_movement as movement,
+    shown_path,
+    tolerance_report as tolerance,
+)
 from harness.record import Selection, read_run_info
 
 
@@ -65,10 +70,13 @@ def command(
     the smallest (rtol, atol) that accepts them all. Errors are differences from PyTorch in the case's dtype.
     A case that needs more than the default tolerance passed because it is close to the float64 result.
 
+    A second table has the rules that excuse elements which differ by more than the last places from
+    PyTorch's: in how many cases, how many elements and which operators, and a case as an example.
+
     With --compare OTHER_RUN, the command lists cases that pass in both runs with different errors.
 
-    With --json: run, run_id, versions, rows; with --compare: run, other, versions, compared, broken, mended,
-    moved. A row's keys are the columns of the files.
+    With --json: run, run_id, versions, rows, excused; with --compare: run, other, versions, compared, broken,
+    mended, moved. A row's keys are the columns of the files.
     """
     info = read_run_info(run)
     if other is not None:
@@ -91,9 +99,18 @@ def command(
     about = {"run_id": info.run_id, "versions": dict(info.versions)}
     directory = out or (run if selection == Selection() else None)
     files = tolerance.write(rows, directory, about) if directory is not None else []
+    excused = excuses.excuse_counts(
+        selection.read(run, excuses.EXCUSED_COLUMNS, excuses.EXCUSED, encoded=True)
+    )
     if as_json:
-        print_json({"run": str(run), **about, "rows": [dataclasses.asdict(row) for row in rows]})
+        data = {
+            "rows": [dataclasses.asdict(row) for row in rows],
+            "excused": [one.to_data() for one in excused],
+        }
+        print_json({"run": str(run), **about, **data})
         return
     emit(tolerance.render(rows, limit or None))
+    if excused:
+        emit(Text(), excuses.render_excuses(excused))
     if files:
         emit(Text(), line(f"written to {plain(shown_path(files[0]))}, .json and .parquet"))

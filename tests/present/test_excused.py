@@ -1,0 +1,96 @@
+"""What rules excused, and everything that is wrong with a case, as commands print it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from harness_runs import record_of, row_of, unary
+
+from harness.app.cli._group import conformance as group
+from harness.compare import CaseProblem, Outcome, problems_text
+from harness.record import RunInfo, RunWriter, layout, store
+
+_DTYPE = CaseProblem(
+    stage="compare",
+    outcome="mismatch",
+    signature="dtype",
+    message="dtype: 1",
+    blame="converter",
+    evidence="a",
+)
+_VALUES = CaseProblem(
+    stage="compare",
+    outcome="mismatch",
+    signature="values",
+    message="values: 2",
+    blame="backend",
+    evidence="b",
+)
+CALLS = [unary("aten.celu.default", [float(n)]) for n in range(3)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("excused") / "run"
+    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(
+            [
+                row_of(CALLS[0], excused="3: nearness 2 (near the truth); 1: a tie", max_ulp_error=1.0),
+                row_of(CALLS[1], excused="5: a tie"),
+                row_of(
+                    CALLS[2],
+                    outcome=Outcome.MISMATCH,
+                    blame="converter",
+                    signature="dtype",
+                    message="dtype: 1",
+                    problems=problems_text([_DTYPE, _VALUES]),
+                ),
+            ]
+        )
+    store.finish(directory, 0)
+    return directory
+
+
+def typed(*words: str | Path) -> str:
+    done = CliRunner().invoke(group, [str(word) for word in words])
+    assert done.exit_code in (0, 1), done.output
+    return done.output
+
+
+def test_the_tolerance_report_counts_excuses_by_rule(run: Path) -> None:
+    tie, truth = json.loads(typed("tolerance", run, "--json"))["excused"]
+    assert (tie["rule"], tie["cases"], tie["elements"]) == ("a tie", 2, 6)
+    assert tie["example"] == CALLS[1].case_id
+    assert (truth["rule"], truth["elements"]) == ("nearness 2 (near the truth)", 3)
+    assert truth["operators"] == ["aten.celu.default"]
+    assert "2 rules excused elements" in typed("tolerance", run)
+
+
+def test_a_case_shows_its_excuses_and_all_its_problems(run: Path) -> None:
+    assert "excused elements: 5: a tie" in typed("show", CALLS[1].case_id, "--run", run)
+    text = typed("show", CALLS[2].case_id, "--run", run)
+    assert "also: mismatch at compare" in text
+    assert "values: 2" in text
+    [verdict] = json.loads(typed("show", CALLS[2].case_id, "--run", run, "--json"))["verdicts"]
+    assert [problem["blame"] for problem in verdict["problems"]] == ["converter", "backend"]
+
+
+def test_failures_list_each_problem(run: Path) -> None:
+    groups = json.loads(typed("failures", run, "--json"))["failures"]["groups"]
+    assert {(found["cause"], found["blame"]) for found in groups} == {
+        ("dtype", "converter"),
+        ("values", "backend"),
+    }
+
+
+def test_a_record_of_before_has_neither(tmp_path: Path) -> None:
+    record_of(tmp_path, CALLS, outcome=Outcome.MISMATCH, signature="values", blame="backend")
+    path = tmp_path / layout.VERDICTS_FILE
+    rows = store.read(tmp_path).drop_columns(["excused", "problems"])
+    pq.write_table(rows, path)
+    assert json.loads(typed("tolerance", tmp_path, "--json"))["excused"] == []
+    assert len(json.loads(typed("failures", tmp_path, "--json"))["failures"]["groups"]) == 1
