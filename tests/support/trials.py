@@ -37,6 +37,7 @@ def trial_of(
     settings: Settings | None = None,
     converter: str = "dynamo",
     backend: str = "ort-cpu",
+    outcome: Outcome = Outcome.MISMATCH,
 ) -> Trial:
     """The failure of the last call, which is exported as the first; of another graph where one is given."""
     load_cases()
@@ -50,8 +51,8 @@ def trial_of(
         case=len(calls) - 1,
         converter=converter,
         backend=backend,
-        stage=Stage.COMPARE,
-        outcome=Outcome.MISMATCH,
+        stage=Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN,
+        outcome=outcome,
         message="values: planted",
         model=model.SerializeToString(),
         thorough=False,

@@ -1,4 +1,4 @@
-"""The ONNX checker and strict shape inference."""
+"""The ONNX checker, strict shape inference, and what they leave unchecked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import onnx
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
+from harness.core import Array
+
+#: Of the text of ONNX ScatterElements on its updates.
+_SAME_SHAPE = "same rank and shape as indices"
 
 
 @witness("the ONNX checker", place=110)
@@ -16,10 +20,63 @@ def check_validity(trial: Trial) -> Iterator[Testimony]:
     """Whether the model of the one case is valid, with constants propagated into shapes."""
     try:
         onnx.checker.check_model(trial.model, full_check=True)
-        onnx.shape_inference.infer_shapes(trial.model, check_type=True, strict_mode=True, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(
+            trial.model, check_type=True, strict_mode=True, data_prop=True
+        )
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         said = " ".join(str(error).split())[:200]
         yield Testimony(Role.MODEL, Finding.INVALID, f"ONNX's strict shape inference rejects it: {said}.")
+        return
+    unlike = _unlike_inputs(inferred, trial.feeds(trial.model)) or _unlike_updates(inferred)
+    if unlike:
+        yield Testimony(Role.MODEL, Finding.INVALID, unlike)
     else:
         words = "The ONNX checker and strict shape inference accept the model."
         yield Testimony(Role.MODEL, Finding.VALID, words)
+
+
+def _unlike_inputs(model: onnx.ModelProto, feeds: dict[str, Array]) -> str:
+    """Which input the model declares with another shape than the call has; "" for none.
+
+    Onnx's reference evaluator takes any.
+    """
+    for value in model.graph.input:
+        declared, given = _shape(value), feeds[value.name].shape
+        if declared is not None and not _holds(declared, given):
+            return f"The graph declares {value.name} with the shape {_said(declared)}; it has {list(given)}."
+    return ""
+
+
+def _unlike_updates(model: onnx.ModelProto) -> str:
+    """Which node scatters updates of another shape than its indices have; "" for none."""
+    graph = model.graph
+    shapes = {v.name: _shape(v) for v in (*graph.input, *graph.value_info, *graph.output)}
+    shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type not in ("ScatterElements", "Scatter") or node.domain:
+            continue
+        indices, updates = (shapes.get(name) for name in node.input[1:3])
+        if indices and updates and not _holds(indices, updates):
+            return (
+                f"ONNX {node.op_type}: “{_SAME_SHAPE}” are the updates; {node.name} has updates of the shape "
+                f"{_said(updates)} and indices of {_said(indices)}."
+            )
+    return ""
+
+
+def _shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
+    """Sizes, None for those that are not known; None where not even the rank is."""
+    kind = value.type.tensor_type
+    if not kind.HasField("shape"):
+        return None
+    return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim)
+
+
+def _holds(declared: tuple[int | None, ...], shape: tuple[int | None, ...]) -> bool:
+    if len(declared) != len(shape):
+        return False
+    return all(d is None or s is None or d == s for d, s in zip(declared, shape, strict=True))
+
+
+def _said(shape: tuple[int | None, ...]) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
