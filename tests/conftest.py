@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # With `--dist loadfile` pytest-xdist gives it to each new worker, eight times and more.
         config.option.maxworkerrestart = "1"
     config.addinivalue_line("markers", "thorough: takes long and is nearly covered by other tests")
+    config.addinivalue_line("markers", "gpu: needs a GPU and a runtime for it, and is skipped without them")
     config.addinivalue_line("markers", "slowest(place): of a file that takes long, its place among those")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from harness.run import cuda as _cuda
-from harness.run.backend import BACKENDS, Backend
+from harness.run.backend import BACKENDS, Backend, BackendSession, ShapeRange, UnsupportedModel
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 Info = onnx.ValueInfoProto
@@ -51,6 +51,41 @@ def start(name: str) -> Backend:
     problem = entry.probe(argument)
     assert problem is None, problem
     return entry.create(argument)
+
+
+#: Of these a test has the mark ``gpu``: `ci/gpu_check` runs them on machines that have one.
+GPU_BACKENDS = ("ort-cuda", "trt", "trt-rtx")
+ON_GPU = [pytest.param(name, marks=pytest.mark.gpu) for name in GPU_BACKENDS]
+
+
+class _Skipping:
+    """A backend of a GPU; a test of what it does not support is skipped."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self.name, self.device, self.version = inner.name, inner.device, inner.version
+
+    def narrows(self, dtype: str) -> str | None:
+        return self._inner.narrows(dtype)
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        try:
+            return self._inner.load(model, shapes)
+        except UnsupportedModel as error:
+            pytest.skip(f"{self.name} does not support it: {error}")
+
+
+def start_to_run(name: str) -> Backend:
+    """As `start`; a test is skipped where the backend of a GPU is not there, or only builds."""
+    if name not in GPU_BACKENDS:
+        return start(name)
+    entry, argument = BACKENDS.find(name)
+    if problem := entry.probe(argument):
+        pytest.skip(problem.reason)
+    backend = entry.create(argument)
+    if why := getattr(backend, "build_only", None):
+        pytest.skip(f"{name} builds engines and does not run them: {why}")
+    return _Skipping(backend)
 
 
 def run(backend: Backend, model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:

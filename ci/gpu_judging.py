@@ -1,0 +1,107 @@
+"""What the record of the sweep of `ci/gpu_check` says of a backend: a note, or what is wrong is raised."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from harness.record import store
+
+#: Rows of a record.
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+
+#: What runs beside the backends of a GPU, and says whose a failure is.
+BESIDE = "ort-cpu"
+#: Operators whose outputs have sizes that depend on data.
+DEPENDENT = tuple(
+    f"aten.{name}.default" for name in ("nonzero", "masked_select", "_unique2", "unique_consecutive")
+)
+#: The columns that tell the cases of one backend apart.
+_KEY = ("case_id", "exported_invocation", "converter", "shape_mode")
+_NAMES = ("overload", "backend", "stage", "outcome", "blame", "placement", "load_ms", "run_ms")
+_FAILED = ("mismatch", "error", "crash", "timeout")
+
+
+class NotRun(Exception):
+    """Why a check could not be made here."""
+
+
+def verdicts(run: Path) -> Rows:
+    """The rows of a run."""
+    found: Rows = store.read(run, [*_KEY, *_NAMES]).to_pylist()
+    return found
+
+
+def endings(rows: Rows, operators: Collection[str]) -> Mapping[tuple[str, ...], str]:
+    """Case and backend → how it ended."""
+    return {(*_key(row), row["backend"]): row["outcome"] for row in rows if row["overload"] in operators}
+
+
+def right(rows: Rows, name: str, *, builds: bool, mode: str = "", only: Collection[str] = ()) -> str:
+    """How the cases end that the CPU passes: most of what the backend takes has to pass, or to be built.
+
+    Args:
+        rows: Of all backends.
+        name: The backend.
+        builds: Whether it builds here and does not run.
+        mode: Only ``static`` or ``dynamic`` shapes.
+        only: Only these operators.
+    """
+    passed = {_key(row) for row in rows if row["backend"] == BESIDE and row["outcome"] == "pass"}
+    chosen = [row for row in _of(rows, name) if not only or row["overload"] in only]
+    ended = Counter(
+        row["outcome"] for row in chosen if mode in ("", row["shape_mode"]) and _key(row) in passed
+    )
+    note = ", ".join(f"{number:,} {outcome}" for outcome, number in ended.most_common())
+    able = ended.total() - ended["narrowed"] - ended["unsupported"]
+    if not able:
+        raise NotRun(
+            f"it takes none of the {ended.total():,} cases that {BESIDE} passes: {note or 'no case'}"
+        )
+    if 2 * ended["built" if builds else "pass"] < able:
+        raise RuntimeError(f"too few are right: {note}")
+    return f"{note}, of {ended.total():,} that {BESIDE} passes"
+
+
+def blamed(rows: Rows, name: str) -> str:
+    """Whose the failures are; every one has an owner, or says that it has none."""
+    failing = [row for row in _of(rows, name) if row["outcome"] in _FAILED]
+    if lost := [row["case_id"] for row in failing if not row["blame"]]:
+        raise RuntimeError(f"{len(lost)} failures have no blame, such as {lost[0]}")
+    told = Counter(row["blame"] for row in failing)
+    return ", ".join(f"{number:,} {blame}" for blame, number in told.most_common()) or "nothing failed"
+
+
+def placed(rows: Rows, name: str) -> str:
+    """What the backend did not run on its device."""
+    told = Counter(row["placement"] for row in _of(rows, name) if row["stage"] in ("run", "compare"))
+    here = told.pop("", 0)
+    if unknown := sum(number for words, number in told.items() if words.startswith("not known")):
+        raise RuntimeError(f"of {unknown:,} cases nobody knows where they ran")
+    most = "; ".join(f"{number:,} {words}" for words, number in told.most_common(5))
+    return f"{here:,} cases ran wholly on the device" + (f"; {most}" if most else "")
+
+
+def times(rows: Rows, name: str) -> str:
+    """A case's share of its batch, beside the CPU's."""
+    parts = []
+    for backend in (name, BESIDE):
+        for step in ("load", "run"):
+            found = [ms for row in _of(rows, backend) if (ms := row[f"{step}_ms"]) is not None]
+            if found:
+                parts.append(f"{backend} {statistics.median(found):.2f} ms to {step}")
+    return f"median: {', '.join(parts)}"
+
+
+def _of(rows: Rows, name: str) -> Rows:
+    found = [row for row in rows if row["backend"] == name]
+    if not found:
+        raise RuntimeError("the sweep has no verdict of it")
+    return found
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(row[name] for name in _KEY)
