@@ -160,10 +160,36 @@ def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
     return [below - np.log1p(np.sum(others, axis, keepdims=True))]
 
 
+def _conv_transpose(call: NodeCall) -> Sequence[Array] | None:
+    """The output's padding is below the stride or the dilation; the evaluator takes the stride alone."""
+    x, weight, bias = (call.given(i) for i in range(3))
+    assert x is not None
+    assert weight is not None
+    rank = x.ndim - 2
+    if call.attribute("auto_pad", b"NOTSET") != b"NOTSET" or call.attribute("output_shape"):
+        return None
+    ones, zeros = [1] * rank, [0] * rank
+    pads, more = call.attribute("pads", zeros * 2), call.attribute("output_padding", zeros)
+    convolved = getattr(torch.nn.functional, f"conv_transpose{rank}d")(
+        *(torch.from_numpy(array.astype(np.float64)) for array in (x, weight)),
+        stride=tuple(call.attribute("strides", ones)),
+        groups=call.attribute("group", 1),
+        dilation=tuple(call.attribute("dilations", ones)),
+    ).numpy()
+    result = np.pad(convolved, [(0, 0), (0, 0), *((0, size) for size in more)])
+    ends = [size - pad for size, pad in zip(result.shape[2:], pads[rank:], strict=True)]
+    kept: list[Any] = [slice(begin, end) for begin, end in zip(pads[:rank], ends, strict=True)]
+    result = result[(..., *kept)]
+    if bias is not None:
+        result = result + bias.astype(np.float64).reshape(-1, *ones)
+    return [result.astype(x.dtype)]
+
+
 FORMULAS: dict[str, Formula] = {
     "Erf": _erf,
     "Clip": _clip,
     "ScatterElements": _scatter_elements,
+    "ConvTranspose": _conv_transpose,
     "CumSum": _cumsum,
     "LogSoftmax": _log_softmax,
     "ReduceLogSumExp": _reduce_log_sum_exp,
