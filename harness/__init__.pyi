@@ -1,5 +1,6 @@
 # The public names of the harness; `__init__.py` loads each at first use.
 
+from .analyse import is_supported as is_supported
 from .app import Session as Session
 from .compare import Verdict as Verdict
 from .execute import Supervisor as Supervisor

@@ -21,8 +21,6 @@ from .divergence.divergence_task import DivergeTask as DivergeTask
 from .divergence.first_divergence import find_divergence as find_divergence
 from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
-from .explain.model_answer import answers_for as answers_for
-from .explain.of_model import ModelError as ModelError, operators_of as operators_of
 from .explain.render import render as render
 from .failure_key import SPEECHLESS as SPEECHLESS
 from .grouping import (
@@ -57,3 +55,8 @@ from .shrink.shrink_session import (
     shrink_after_run as shrink_after_run,
     shrink_run as shrink_run,
 )
+from .support.is_supported import is_supported as is_supported
+from .support.model_answer import answers_for as answers_for
+from .support.of_model import ModelError as ModelError, operators_of as operators_of
+from .support.support_answer import Standing as Standing, Support as Support
+from .support.support_record import read_support as read_support, write_support as write_support

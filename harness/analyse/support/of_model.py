@@ -14,7 +14,7 @@ from typing import Any
 import onnx
 
 from harness.analyse.explain.known import candidate
-from harness.analyse.explain.model_calls import ModelCall, noted_call, plain_call, program_call, value_types
+from harness.analyse.support.model_calls import ModelCall, noted_call, plain_call, program_call, value_types
 from harness.record import Graph, reason
 
 #: What torch.onnx.export(dynamo=True) notes on each node: the module path down to the ATen operator.
@@ -83,12 +83,19 @@ def operators_of(
 def _of_program(path: Path) -> ModelOperators:
     import torch
 
-    from harness.core import OpOverload
-
     try:
         program = torch.export.load(str(path))
     except Exception as error:
         raise ModelError(f"{path} is no exported program that this PyTorch reads: {reason(error)}") from None
+    return of_program(program)
+
+
+def of_program(program: Any) -> ModelOperators:
+    """The operators of a `torch.export.ExportedProgram`."""
+    import torch
+
+    from harness.core import OpOverload
+
     found: Counter[str] = Counter()
     other: Counter[str] = Counter()
     calls: dict[str, ModelCall] = {}
@@ -112,6 +119,13 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
         raise ModelError(f"{path} is no ONNX model: {reason(error)}") from None
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is no ONNX model: it holds no graph")
+    return of_onnx(model, covered, graphs)
+
+
+def of_onnx(
+    model: onnx.ModelProto, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph] | None = None
+) -> ModelOperators:
+    """The operators of an ONNX model; for `covered` and `graphs` see `operators_of`."""
     noted: dict[str, set[str]] = defaultdict(set)
     plain: Counter[tuple[str, int]] = Counter()
     other: Counter[str] = Counter()
@@ -135,7 +149,7 @@ def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str]
             examples[kind].append(node)
     found = {n: Called(name=n, nodes=len(w), how="node") for n, w in noted.items() if n.startswith("aten.")}
     other.update({n: len(w) for n, w in noted.items() if not n.startswith("aten.")})
-    recorded = _recorded(graphs)
+    recorded = _recorded(graphs or {})
     by_name = _by_name(covered) if plain else {}
     for (node_type, inputs), count in plain.items():
         how = "record" if node_type in recorded else "name"

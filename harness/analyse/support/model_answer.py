@@ -6,21 +6,15 @@ Ordinary cases decide; edge cases do only where there are no others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
-from harness.analyse.explain.model_calls import ModelCall, plain_value
-from harness.analyse.ordinary_use import ORDINARY_COLUMNS, ordinary_rows
-from harness.compare import Outcome
-from harness.core import Argument, Enumerated, Invocation, TensorSpec, count, listed, overload
-from harness.record import store
-
-_COLUMNS = ("case_id", "overload", "converter", "backend", "stage", "outcome", "blame", "signature")
+from harness.analyse.support.call_kinds import CallKind, call_kinds
+from harness.analyse.support.model_calls import ModelCall
+from harness.core import count, listed
 
 
 class Answer(StrEnum):
@@ -130,76 +124,32 @@ def answers_for(calls: Sequence[ModelCall], run: Path) -> list[ModelAnswer]:
     Raises:
         ResultsError: the run cannot be read.
     """
-    names = sorted({call.overload for call in calls})
-    table = store.read(run, [*_COLUMNS, *ORDINARY_COLUMNS], pc.field("overload").isin(names))
-    rows = [
-        {**row, "ordinary": ordinary, "parsed": Invocation.from_json(row["invocation"])}
-        for row, ordinary in zip(table.to_pylist(), ordinary_rows(table).tolist(), strict=True)
-        if row["outcome"] != Outcome.SKIP
-    ]
-    places = sorted({(row["converter"], row["backend"]) for row in rows})
+    places: dict[tuple[str, str], list[CallKind]] = {}
+    for kind in call_kinds(run, sorted({call.overload for call in calls})):
+        places.setdefault((kind.converter, kind.backend), []).append(kind)
     return [
-        ModelAnswer(
-            converter=converter,
-            backend=backend,
-            calls=tuple(
-                _answer(call, [r for r in rows if (r["converter"], r["backend"]) == (converter, backend)])
-                for call in calls
-            ),
-        )
-        for converter, backend in places
+        ModelAnswer(converter=converter, backend=backend, calls=tuple(_answer(call, kinds) for call in calls))
+        for (converter, backend), kinds in sorted(places.items())
     ]
 
 
-def _answer(call: ModelCall, rows: Iterable[Mapping[str, Any]]) -> CallAnswer:
-    alike = [r for r in rows if r["overload"] == call.overload and _same_dtypes(call, r["parsed"])]
-    pool = [row for row in alike if _same_attributes(call, row["parsed"])]
+def _answer(call: ModelCall, kinds: Iterable[CallKind]) -> CallAnswer:
+    alike = [kind for kind in kinds if kind.overload == call.overload and kind.has_dtypes(call)]
+    pool = [kind for kind in alike if kind.has_attributes(call)]
     exact = bool(pool) and call.complete
     pool = pool or alike
-    pool = [row for row in pool if row["ordinary"]] or pool
-    failed = [row for row in pool if Outcome(row["outcome"]).is_failure and row["blame"] != "spec"]
-    if not failed:
+    pool = [kind for kind in pool if kind.ordinary] or pool
+    cases, failures = (sum(getattr(kind, name) for kind in pool) for name in ("cases", "failures"))
+    worst = max(pool, key=lambda kind: kind.failures, default=None)
+    if not failures or worst is None:
         answer = Answer.PASSES if pool else Answer.OPEN
-        return CallAnswer(call=call, answer=answer, exact=exact, cases=len(pool), failures=0)
-    kinds = Counter(f"{row['outcome']} at {row['stage']}: {row['signature']}" for row in failed)
-    how = kinds.most_common(1)[0][0]
+        return CallAnswer(call=call, answer=answer, exact=exact, cases=cases, failures=0)
     return CallAnswer(
         call=call,
-        answer=Answer.FAILS if exact or len(failed) == len(pool) else Answer.OPEN,
+        answer=Answer.FAILS if exact or failures == cases else Answer.OPEN,
         exact=exact,
-        cases=len(pool),
-        failures=len(failed),
-        how=how,
-        case_id=next(
-            r["case_id"] for r in failed if how == f"{r['outcome']} at {r['stage']}: {r['signature']}"
-        ),
+        cases=cases,
+        failures=failures,
+        how=worst.how,
+        case_id=worst.case_id,
     )
-
-
-def _same_dtypes(call: ModelCall, case: Invocation) -> bool:
-    given = dict(case.arguments)
-    return all(next(_dtypes(given.get(name)), "") == dtype for name, dtype in call.dtypes.items())
-
-
-def _dtypes(argument: Argument) -> Iterator[str]:
-    if isinstance(argument, TensorSpec):
-        yield argument.dtype
-    elif isinstance(argument, tuple):
-        for element in argument:
-            yield from _dtypes(element)
-
-
-def _same_attributes(call: ModelCall, case: Invocation) -> bool:
-    given = {name: _value(argument) for name, argument in case.arguments}
-    for argument in overload(call.overload)._schema.arguments:
-        if argument.name in call.attributes and argument.name not in given:
-            given[argument.name] = plain_value(argument.default_value)
-    return all(given.get(name) == value for name, value in call.attributes.items())
-
-
-def _value(argument: Argument) -> Any:
-    if isinstance(argument, Enumerated):
-        return argument.name if argument.kind == "device" else f"torch.{argument.name}"
-    if isinstance(argument, tuple):
-        return [_value(element) for element in argument]
-    return argument

@@ -1,0 +1,162 @@
+"""What a run found of each kind of call: an overload in some dtypes with some attributes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow.compute as pc
+
+from harness.analyse.ordinary_use import ORDINARY_COLUMNS, ordinary_rows
+from harness.analyse.support.model_calls import ModelCall, plain_value
+from harness.compare import SPEC, Outcome
+from harness.core import Argument, Enumerated, Invocation, TensorSpec
+from harness.record import store
+
+_COLUMNS = (
+    *("case_id", "overload", "converter", "backend", "opset"),
+    *("stage", "outcome", "blame", "signature"),
+)
+#: What is neither a pass nor a failure of the converter or the backend.
+_NO_ANSWER = (Outcome.SKIP, Outcome.NARROWED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallKind:
+    """Recorded cases of one kind, with one converter, opset and backend.
+
+    Attributes:
+        opset: Of the emitted models; 0 where none was emitted.
+        dtypes: Argument → dtype of its tensor, or of the first of its tensors.
+        attributes: Argument that is no tensor → value, defaults too; None where several kinds were put
+            together that differ in attributes.
+        ordinary: Whether models could well make these calls (`harness.analyse.ordinary_use`).
+        cases: How many; `failures` of them fail, those not counted that the specification leaves open.
+        how: The commonest failure; "" for none.
+        case_id: A case that fails so.
+    """
+
+    overload: str
+    converter: str
+    backend: str
+    opset: int
+    dtypes: Mapping[str, str] = field(hash=False)
+    attributes: Mapping[str, Any] | None = field(hash=False)
+    ordinary: bool
+    cases: int
+    failures: int
+    how: str = ""
+    case_id: str = ""
+
+    def has_dtypes(self, call: ModelCall) -> bool:
+        """Whether the tensors of `call` have these dtypes, as far as it tells."""
+        return all(self.dtypes.get(name, "") == dtype for name, dtype in call.dtypes.items())
+
+    def has_attributes(self, call: ModelCall) -> bool:
+        """Whether the attributes of `call` are these, as far as it tells."""
+        if self.attributes is None:
+            return not call.attributes
+        return all(self.attributes.get(name) == value for name, value in call.attributes.items())
+
+
+#: What cases of one kind share: overload, converter, backend, opset, dtypes and attributes as JSON, ordinary.
+_Key: TypeAlias = tuple[str, str, str, int, str, str, bool]
+
+
+def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKind]:
+    """What a run found, kind by kind.
+
+    Args:
+        run: The run.
+        overloads: Of these only; None for all.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    where = pc.field("overload").isin(list(overloads)) if overloads is not None else None
+    table = store.read(run, [*_COLUMNS, *ORDINARY_COLUMNS], where)
+    ordinary = ordinary_rows(table).tolist()
+    structures: dict[str, tuple[dict[str, str], dict[str, Any], str, str]] = {}
+    found: dict[_Key, tuple[dict[str, str], dict[str, Any], list[Mapping[str, Any]]]] = {}
+    for row, usual in zip(table.to_pylist(), ordinary, strict=True):
+        if row["outcome"] in _NO_ANSWER:
+            continue
+        # Cases of one structure differ in the values of their tensors only.
+        structure = row["structure_id"] or row["invocation"]
+        if structure not in structures:
+            call = Invocation.from_json(row["invocation"])
+            dtypes, attributes = dtypes_of(call), attributes_of(call)
+            structures[structure] = dtypes, attributes, json.dumps(dtypes), json.dumps(attributes)
+        dtypes, attributes, d, a = structures[structure]
+        key = row["overload"], row["converter"], row["backend"], row["opset"] or 0, d, a, usual
+        found.setdefault(key, (dtypes, attributes, []))[2].append(row)
+    return [_kind(key, *rest) for key, rest in found.items()]
+
+
+def _kind(
+    key: _Key, dtypes: Mapping[str, str], attributes: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> CallKind:
+    failed = [r for r in rows if Outcome(r["outcome"]).is_failure and r["blame"] != SPEC]
+    ways = Counter(map(_way, failed))
+    how = ways.most_common(1)[0][0] if ways else ""
+    name, converter, backend, opset, *_, ordinary = key
+    return CallKind(
+        overload=name,
+        converter=converter,
+        backend=backend,
+        opset=opset,
+        dtypes=dtypes,
+        attributes=attributes,
+        ordinary=ordinary,
+        cases=len(rows),
+        failures=len(failed),
+        how=how,
+        case_id=next((r["case_id"] for r in failed if _way(r) == how), ""),
+    )
+
+
+def _way(row: Mapping[str, Any]) -> str:
+    return f"{row['outcome']} at {row['stage']}: {row['signature']}"
+
+
+def dtypes_of(call: Invocation) -> dict[str, str]:
+    """Argument → dtype of its tensor, or of the first of its tensors."""
+    given = ((name, next(_dtypes(argument), "")) for name, argument in call.arguments)
+    return {name: dtype for name, dtype in given if dtype}
+
+
+def _dtypes(argument: Argument) -> Iterator[str]:
+    if isinstance(argument, TensorSpec):
+        yield argument.dtype
+    elif isinstance(argument, tuple):
+        for element in argument:
+            yield from _dtypes(element)
+
+
+def attributes_of(call: Invocation) -> dict[str, Any]:
+    """Argument that is no tensor → value as JSON has it; defaults where it is omitted."""
+    # A record that holds attributes is read without PyTorch.
+    from harness.core import overload
+
+    given = dict(call.arguments)
+    found = {}
+    for argument in overload(call.overload)._schema.arguments:
+        if "Tensor" in str(argument.type):
+            continue
+        if argument.name in given:
+            found[argument.name] = _value(given[argument.name])
+        elif argument.has_default_value():
+            found[argument.name] = plain_value(argument.default_value)
+    return found
+
+
+def _value(argument: Argument) -> Any:
+    if isinstance(argument, Enumerated):
+        return argument.name if argument.kind == "device" else f"torch.{argument.name}"
+    if isinstance(argument, tuple):
+        return [_value(element) for element in argument]
+    return argument

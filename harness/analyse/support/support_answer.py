@@ -1,0 +1,222 @@
+"""From recorded kinds of calls to an answer: supported, partly, unsupported or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from harness.analyse.support.call_kinds import CallKind
+from harness.analyse.support.model_calls import ModelCall
+from harness.analyse.support.support_record import Provenance, SupportRecord
+from harness.core import count, listed
+
+
+class Standing(StrEnum):
+    """What a record says, the worst first."""
+
+    UNSUPPORTED = "unsupported"
+    """No recorded case of it passes."""
+    PARTLY = "partly"
+    """Some pass and some fail."""
+    UNKNOWN = "unknown"
+    """No case was recorded that would tell."""
+    SUPPORTED = "supported"
+    """All pass. That is evidence and no proof: the number of cases belongs to the answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallSupport:
+    """The answer for one overload, in the dtypes and with the attributes that were asked for.
+
+    Attributes:
+        call: What was asked: of an operator as such, without dtypes and attributes.
+        exact: Whether cases with its attributes decided; others did where no case has these.
+        cases: How many cases decided, ordinary ones where there are any; `failures` of them fail.
+        edge_cases: How many other cases there are; `edge_failures` of them fail.
+        dtypes: Dtypes of the tensors as text → the answer for these.
+        how: The commonest failure; "" for none.
+        case_id: A case of it.
+    """
+
+    call: ModelCall
+    standing: Standing
+    exact: bool
+    cases: int
+    failures: int
+    edge_cases: int
+    edge_failures: int
+    dtypes: Mapping[str, Standing]
+    how: str = ""
+    case_id: str = ""
+
+    @property
+    def said(self) -> str:
+        """One line for people: ``aten.celu.default: partly: 3 of 40 ordinary cases fail; …``."""
+        name = str(self.call) if self.call.dtypes or self.call.attributes else self.call.overload
+        if not self.cases:
+            return f"{name}: unknown: no case of it is in the record"
+        fail = "fails" if self.cases == 1 else "fail"
+        words = [f"{self.failures} of {count(self.cases, 'case')} {fail}"]
+        if not self.exact:
+            words.append("none of them has these attributes")
+        if self.edge_cases:
+            words.append(f"{self.edge_failures} of {count(self.edge_cases, 'edge case')} besides")
+        worse = [name for name, answer in self.dtypes.items() if answer is not Standing.SUPPORTED]
+        if worse and len(self.dtypes) > 1:
+            words.append(f"not wholly in {listed(worse, 6)}")
+        if self.how:
+            words.append(f"{self.how} (case {self.case_id})")
+        return f"{name}: {self.standing}: {'; '.join(words)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """The answer to a question; true only where everything that was asked for is supported.
+
+    Attributes:
+        asked: What was asked, as text.
+        opset: That was asked for; None for whichever was recorded.
+        calls: One or more.
+        unmapped: Parts of a model that are no known ATen operator.
+        provenance: Of the record that answered.
+    """
+
+    asked: str
+    converter: str
+    backend: str
+    opset: int | None
+    calls: tuple[CallSupport, ...]
+    unmapped: tuple[str, ...]
+    provenance: Provenance
+
+    @property
+    def standing(self) -> Standing:
+        """The worst of all calls; unknown where a part of a model is unknown and nothing is worse."""
+        found = [call.standing for call in self.calls] + [Standing.UNKNOWN] * bool(self.unmapped)
+        return min(found or [Standing.UNKNOWN], key=list(Standing).index)
+
+    def __bool__(self) -> bool:
+        return self.standing is Standing.SUPPORTED
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "asked": self.asked,
+            "converter": self.converter,
+            "backend": self.backend,
+            "opset": self.opset,
+            "standing": str(self.standing),
+            "calls": [
+                {
+                    "overload": one.call.overload,
+                    "dtypes": dict(one.call.dtypes),
+                    "attributes": dict(one.call.attributes),
+                    "standing": str(one.standing),
+                    "these_attributes": one.exact,
+                    "cases": one.cases,
+                    "failures": one.failures,
+                    "edge_cases": one.edge_cases,
+                    "edge_failures": one.edge_failures,
+                    "by_dtypes": {name: str(answer) for name, answer in one.dtypes.items()},
+                    "how": one.how,
+                    "case_id": one.case_id,
+                }
+                for one in self.calls
+            ],
+            "unmapped": list(self.unmapped),
+            "record": {
+                "run": self.provenance.run,
+                "recorded": self.provenance.recorded,
+                "versions": dict(self.provenance.versions),
+            },
+        }
+
+
+def support_of(
+    calls: Sequence[ModelCall],
+    record: SupportRecord,
+    *,
+    asked: str,
+    converter: str,
+    backend: str,
+    opset: int | None = None,
+    unmapped: Sequence[str] = (),
+) -> Support:
+    """What a record says of some calls with one converter and one backend.
+
+    Args:
+        calls: What is asked about; dtypes and attributes that a call leaves out may be any.
+        asked: The question as text.
+        opset: Only what was recorded with this one; None for whichever was recorded. Where no model was
+            emitted the record has none, and such failures count for each.
+        unmapped: Parts of a model that are no known operator.
+    """
+    kinds = [
+        kind
+        for kind in record.kinds
+        if (kind.converter, kind.backend) == (converter, backend) and (not opset or kind.opset in (0, opset))
+    ]
+    return Support(
+        asked=asked,
+        converter=converter,
+        backend=backend,
+        opset=opset,
+        calls=tuple(_of_call(call, kinds) for call in calls),
+        unmapped=tuple(unmapped),
+        provenance=record.provenance,
+    )
+
+
+def _of_call(call: ModelCall, kinds: Iterable[CallKind]) -> CallSupport:
+    alike = [kind for kind in kinds if kind.overload == call.overload and kind.has_dtypes(call)]
+    pool = [kind for kind in alike if kind.has_attributes(call)]
+    exact = bool(pool)
+    pool = pool or alike
+    deciding = [kind for kind in pool if kind.ordinary] or pool
+    beside = [kind for kind in pool if kind not in deciding]
+    worst = max(deciding, key=lambda kind: kind.failures, default=None)
+    standing = _standing(deciding)
+    if standing is Standing.PARTLY and not exact:
+        # Whether these attributes are among those that fail is not known.
+        standing = Standing.UNKNOWN
+    return CallSupport(
+        call=call,
+        standing=standing,
+        exact=exact,
+        cases=_cases(deciding),
+        failures=_failures(deciding),
+        edge_cases=_cases(beside),
+        edge_failures=_failures(beside),
+        dtypes=_by_dtypes(pool),
+        how=worst.how if worst else "",
+        case_id=worst.case_id if worst else "",
+    )
+
+
+def _by_dtypes(kinds: Sequence[CallKind]) -> dict[str, Standing]:
+    """The answer for each combination of dtypes, ordinary cases first where there are any."""
+    names = dict.fromkeys(", ".join(dict.fromkeys(kind.dtypes.values())) for kind in kinds)
+    found = {}
+    for name in names:
+        some = [kind for kind in kinds if ", ".join(dict.fromkeys(kind.dtypes.values())) == name]
+        found[name or "no tensors"] = _standing([kind for kind in some if kind.ordinary] or some)
+    return found
+
+
+def _standing(kinds: Sequence[CallKind]) -> Standing:
+    cases, failures = _cases(kinds), _failures(kinds)
+    if not cases:
+        return Standing.UNKNOWN
+    if not failures:
+        return Standing.SUPPORTED
+    return Standing.UNSUPPORTED if failures == cases else Standing.PARTLY
+
+
+def _cases(kinds: Iterable[CallKind]) -> int:
+    return sum(kind.cases for kind in kinds)
+
+
+def _failures(kinds: Iterable[CallKind]) -> int:
+    return sum(kind.failures for kind in kinds)

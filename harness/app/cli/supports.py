@@ -1,0 +1,130 @@
+"""`conformance supports`: whether operators or a model survive the trip, from a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.app.cli._shared import example, json_option, print_json, statuses
+
+if TYPE_CHECKING:
+    from harness.analyse import Support
+
+
+@click.command(
+    epilog=example(
+        "conformance supports aten::celu",
+        "conformance supports 'aten.upsample_*' --dtype bfloat16 --backend ort-cpu",
+        "conformance supports model.onnx --converter torchscript --json",
+        "conformance supports celu --record results/RUN",
+        "conformance supports --record results/RUN --write support.parquet",
+    )
+    + statuses(
+        "0 if all is supported; 1 if something is unsupported, or only partly supported; 3 if nothing "
+        "is, but the record does not tell of everything"
+    )
+)
+@click.argument("asked", nargs=-1, metavar="[OPERATOR|MODEL]...")
+@click.option("--converter", default="dynamo", show_default=True, metavar="NAME", help="That exports.")
+@click.option("--backend", default="ort-cpu", show_default=True, metavar="NAME", help="That runs the model.")
+@click.option("--dtype", metavar="NAME", help="Of the operators' tensors: float16. Default: any.")
+@click.option("--opset", type=int, metavar="N", help="Of the model. Default: whichever was recorded.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    help="A run, or a file that --write made. Default: the record that the package ships.",
+)
+@click.option(
+    "--write",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Make a small record of a run, in this file.",
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    asked: tuple[str, ...],
+    converter: str,
+    backend: str,
+    dtype: str | None,
+    opset: int | None,
+    record: Path | None,
+    write: Path | None,
+    as_json: bool,
+) -> None:
+    """Say whether operators, or all operators of a model, are supported. Nothing is run.
+
+    OPERATOR is a name or a glob: celu, aten::add.Tensor, 'aten.upsample_*'. MODEL is an ONNX file, or an
+    exported program (.pt2). The model's dtypes and attributes are taken from the file.
+
+    The answer comes from recorded cases. Supported: all of them pass. Partly: some pass. Unsupported: none
+    passes. Unknown: no case tells. Ordinary cases decide where there are any, and edge cases are counted
+    beside them. The last lines say which versions the record is of.
+
+    With --json: a list of answers, each with asked, converter, backend, opset, standing, calls, unmapped and
+    record (run, recorded, versions).
+    """
+    from harness.analyse import ModelError, is_supported, read_support, write_support
+    from harness.core import UnknownOperator
+
+    if write is not None:
+        if record is None or asked:
+            raise click.UsageError(
+                "--write makes a file of a run: name the run with --record, and nothing else"
+            )
+        click.echo(
+            f"{write_support(read_support(record), write):,} kinds of calls written to {write}", err=True
+        )
+        return
+    if not asked:
+        raise click.UsageError("name an operator or a model file: conformance supports aten::celu")
+    try:
+        answers = [
+            is_supported(one, converter=converter, backend=backend, dtype=dtype, opset=opset, record=record)
+            for one in asked
+        ]
+    except (ModelError, UnknownOperator, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        print_json([answer.to_data() for answer in answers])
+    else:
+        for answer in answers:
+            _print(answer)
+        _print_provenance(answers[0])
+    ctx.exit(_status(answers))
+
+
+def _status(answers: list[Support]) -> int:
+    if all(answers):
+        return 0
+    return 1 if any(answer.standing in ("unsupported", "partly") for answer in answers) else 3
+
+
+def _print(answer: Support) -> None:
+    for call in answer.calls:
+        click.echo(call.said)
+    for part in answer.unmapped:
+        click.echo(f"{part}: unknown: it is no known ATen operator")
+    if len(answer.calls) + len(answer.unmapped) > 1:
+        click.echo(f"{answer.asked}: {answer.standing} with {answer.converter} → {answer.backend}")
+
+
+def _print_provenance(answer: Support) -> None:
+    """Which versions were recorded, and which are installed where these differ: an answer is of a version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = answer.provenance
+    names = [name for name in ("torch", "onnx", "onnxscript", "onnxruntime") if name in found.versions]
+    words = ", ".join(f"{name} {found.versions[name]}" for name in names)
+    click.echo(f"recorded {found.recorded[:10]} with {words}")
+    for name in names:
+        try:
+            here = version(name)
+        except PackageNotFoundError:
+            continue
+        if here != found.versions[name]:
+            click.echo(
+                f"warning: {name} {here} is installed here; the record is of another version", err=True
+            )

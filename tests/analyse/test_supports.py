@@ -1,0 +1,196 @@
+"""`conformance supports` and `harness.is_supported`: answers from a record, without a run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from harness_runs import environment, row_of, vector
+
+import harness
+from harness.analyse import ModelError, Standing, Support
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
+from harness.core.overloads import UnknownOperator
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+
+
+def supports(*words: str | Path) -> Result:
+    return CliRunner().invoke(conformance, ["supports", *map(str, words)])
+
+
+def celu(dtype: str, alpha: float, value: float = 0.5, **more: Any) -> Verdict:
+    call = Invocation("aten.celu.default", (("self", vector([value, -1.0], dtype)), ("alpha", alpha)))
+    return row_of(call, dtype=dtype, **more)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """celu fails in float16 and, in float32, for an alpha of 3 or an infinity; tanh at opset 21."""
+    wrong: dict[str, Any] = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong"}
+    none: dict[str, Any] = {
+        "outcome": Outcome.UNSUPPORTED,
+        "stage": Stage.CONVERT,
+        "signature": "none",
+        "message": "none",
+    }
+    tanh = Invocation("aten.tanh.default", (("self", vector([0.5])),))
+    directory = tmp_path_factory.mktemp("supports") / "run"
+    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(
+            [
+                celu("float32", 1.0, opset=20),
+                celu("float32", 1.0, float("inf"), opset=20, **wrong),
+                celu("float32", 3.0, opset=20, **wrong),
+                celu("float16", 1.0, opset=20, **wrong),
+                row_of(tanh, opset=20),
+                row_of(tanh, opset=21, **wrong),
+                row_of(tanh, converter="torchscript", **none),
+            ]
+        )
+    store.finish(directory, 1)
+    return directory
+
+
+def asked(record: Path, what: Any, **more: Any) -> Support:
+    return harness.is_supported(what, record=record, **more)
+
+
+def test_cases_of_the_call_decide_by_dtypes_and_attributes(recorded: Path) -> None:
+    whole = asked(recorded, "aten::celu")
+    assert whole.standing is Standing.PARTLY
+    assert not whole
+    (found,) = whole.calls
+    assert found.dtypes == {"float32": Standing.PARTLY, "float16": Standing.UNSUPPORTED}
+    # The infinity is an edge case, which does not decide where there are ordinary ones.
+    assert (found.cases, found.failures, found.edge_cases, found.edge_failures) == (3, 2, 1, 1)
+    assert asked(recorded, "celu", dtype="float16").standing is Standing.UNSUPPORTED
+    assert asked(recorded, "celu", dtype="float64").standing is Standing.UNKNOWN
+    tensor = ("self", vector([0.25], "float32"))
+    assert asked(recorded, Invocation("aten.celu.default", (tensor,)))
+    assert not asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 3.0))))
+    other = asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 2.0))))
+    assert other.standing is Standing.UNKNOWN
+    assert "none of them has these attributes" in other.calls[0].said
+
+
+def test_converter_backend_and_opset_are_those_asked_for(recorded: Path) -> None:
+    assert asked(recorded, "tanh", opset=20)
+    assert asked(recorded, "tanh", opset=21).standing is Standing.UNSUPPORTED
+    assert asked(recorded, "tanh").standing is Standing.PARTLY
+    assert asked(recorded, "tanh", opset=22).standing is Standing.UNKNOWN
+    # Where there is no conversion there is none for any opset.
+    assert asked(recorded, "tanh", opset=22, converter="torchscript").standing is Standing.UNSUPPORTED
+    with pytest.raises(ValueError, match="no verdicts of dynamo → trt; it has dynamo → ort-cpu"):
+        asked(recorded, "tanh", backend="trt")
+
+
+@pytest.mark.parametrize("overload", [torch.ops.aten.celu.default, torch.ops.aten.celu])
+def test_operators_may_be_given_as_pytorch_has_them(recorded: Path, overload: Any) -> None:
+    assert asked(recorded, overload).calls == asked(recorded, "aten::celu").calls
+
+
+def test_modules_programs_and_models_are_asked_about_by_calls(recorded: Path, tmp_path: Path) -> None:
+    module, inputs = torch.nn.Sequential(torch.nn.CELU(1.0), torch.nn.Tanh()).eval(), (torch.randn(2, 3),)
+    answer = asked(recorded, module, args=inputs, opset=20)
+    assert answer
+    assert [call.call.overload for call in answer.calls] == [
+        "aten.celu.default",
+        "aten.tanh.default",
+    ]
+    program = torch.export.export(module, inputs)
+    torch.export.save(program, tmp_path / "model.pt2")
+    exported = torch.onnx.export(program, dynamo=True, verbose=False)
+    assert exported is not None
+    onnx.save(exported.model_proto, tmp_path / "model.onnx")
+    for one in (program, tmp_path / "model.pt2", tmp_path / "model.onnx", exported.model_proto):
+        again = asked(recorded, one, opset=20)
+        assert [call.call.overload for call in again.calls] == ["aten.celu.default", "aten.tanh.default"]
+        assert again
+    assert not asked(recorded, module, args=inputs, opset=21)
+    with pytest.raises(ModelError, match="Sequential cannot be exported with these inputs"):
+        asked(recorded, module)
+
+
+def test_the_command_prints_the_answer_and_of_what_versions_it_is(recorded: Path) -> None:
+    done = supports("celu", "tanh", "--record", recorded)
+    assert done.exit_code == 1
+    first, second, last = done.stdout.splitlines()
+    assert first.startswith("aten.celu.default: partly: 2 of 3 cases fail; 1 of 1 edge case besides")
+    assert second == "aten.tanh.default: partly: 1 of 2 cases fail; " + second.partition("fail; ")[2]
+    assert last.startswith("recorded 20")
+    assert f"torch {torch.__version__}" in last
+    assert supports("tanh", "--opset", "20", "--record", recorded).exit_code == 0
+    assert supports("celu", "--dtype", "float64", "--record", recorded).exit_code == 3
+    data = json.loads(supports("celu", "--json", "--record", recorded).stdout)
+    assert data[0]["standing"] == "partly"
+    assert data[0]["record"]["versions"]["torch"]
+
+
+def test_a_small_record_answers_as_the_run_does(recorded: Path, tmp_path: Path) -> None:
+    small = tmp_path / "support.parquet"
+    assert supports("--record", recorded, "--write", small).exit_code == 0
+    for word in ("celu", "tanh"):
+        assert asked(small, word) == asked(recorded, word)
+    assert asked(small, "celu", dtype="float16") == asked(recorded, "celu", dtype="float16")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuchoperator"], "nosuchoperator: PyTorch has no operator of that name"),
+        ([], "name an operator or a model file"),
+        (["missing.onnx"], "missing.onnx: there is no such file"),
+        (
+            ["celu", "--backend", "nosuch"],
+            "the package ships has no verdicts of dynamo → nosuch",
+        ),
+        (["celu", "--write", "x.parquet"], "name the run with --record"),
+    ],
+)
+def test_bad_questions_get_one_line(words: list[str], said: str) -> None:
+    done = supports(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_a_file_that_is_no_record_is_named(tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    other.write_bytes(b"no parquet")
+    done = supports("celu", "--record", other)
+    assert done.exit_code == 2
+    assert f"{other} is neither a run nor a record of support" in done.stderr
+
+
+def test_the_package_ships_a_record_that_answers_without_pytorch() -> None:
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom harness.app.cli._group import conformance\n"
+        "done = CliRunner().invoke(conformance, ['supports', 'celu', 'aten::add.Tensor'])\n"
+        "assert done.exit_code in (0, 1), done.output\nprint(done.stdout)\n"
+        "assert 'torch' not in sys.modules, 'PyTorch was imported'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "aten.celu.default: " in done.stdout
+    assert "aten.add.Tensor: " in done.stdout
+
+
+def test_an_unknown_name_is_no_answer(recorded: Path) -> None:
+    with pytest.raises(UnknownOperator, match="PyTorch has no operator of that name"):
+        asked(recorded, "nosuchoperator")
+    with pytest.raises(TypeError, match="int is no operator"):
+        asked(recorded, 3)
+    # PyTorch has it; the record does not.
+    assert asked(recorded, "aten::erf").standing is Standing.UNKNOWN
