@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from harness.compare import ACCUMULATES, Judge, anything
-from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED
+from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED, Array
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between, index_into
 
 ops = Family("loss")
@@ -135,7 +137,22 @@ def triplet_margin(d: Draw) -> Arguments:
 # Likelihoods
 
 
-@ops.case("binary_cross_entropy", dtypes=FLOATS)
+def _documented_entropy(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
+    """NaN, where the documented log(1 − x) rounds to zero and is multiplied by an infinite weight. The kernel
+    computes log1p(−x), so that its result is infinite."""
+    given, target, weight = arguments["self"], arguments["target"], arguments.get("weight")
+    if weight is None or not np.isinf(weight).any():
+        return [None]
+    one, least = given.dtype.type(1), given.dtype.type(-100)
+    with np.errstate(all="ignore"):
+        logs = np.maximum(np.log(given), least), np.maximum(np.log(one - given), least)
+        lost = np.isnan(-weight * (target * logs[0] + (one - target) * logs[1]))
+    if arguments.get("reduction", 1):
+        lost = lost.any()
+    return [np.where(np.isinf(expected[0]) & lost, expected[0].dtype.type(np.nan), expected[0])]
+
+
+@ops.case("binary_cross_entropy", dtypes=FLOATS, judge=Judge(others=_documented_entropy))
 def binary_cross_entropy(d: Draw) -> Arguments:
     shape = d.shape()
     return {

@@ -19,27 +19,43 @@ ops = Family("quantization")
 ops.simple("dequantize.self", dtypes=ALL, judge=EXACT)
 
 
-def _open(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Elements whose step is open.
+def _places(arguments: Mapping[str, Any]) -> tuple[Array, Array, Array]:
+    """Where each element lies among the integers of the grid, and scale and zero point, all in float64."""
+    data, axis = arguments["self"], arguments.get("axis")
+    scale, zero = (np.asarray(arguments[name], dtype=np.float64) for name in ("scale", "zero_point"))
+    if axis is not None:
+        shape = [-1 if i == axis % data.ndim else 1 for i in range(data.ndim)]
+        scale, zero = scale.reshape(shape), zero.reshape(shape)
+    scale = scale.astype(np.float32).astype(np.float64)
+    with np.errstate(all="ignore"):
+        return np.asarray(data.astype(np.float64) / scale + zero), scale, zero
+
+
+def _unplaceable(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Beyond int64 and for NaN the conversion to an integer is undefined in C++ ([conv.fpint])."""
+    place, _, _ = _places(arguments)
+    return [np.asarray(~(np.abs(place) < 2.0**31))]
+
+
+def _other_step(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
+    """The neighbour on the other side of a tie.
 
     PyTorch documents nearbyint(x / scale) and computes nearbyint(x · (1 / scale)), in float32: within some
-    units in the last place of a tie either neighbour is right. Beyond int64 and for NaN the conversion to
-    an integer is undefined in C++ ([conv.fpint]).
+    units in the last place of a tie either neighbour is right.
     """
-    data = arguments["self"]
-    wide = data.astype(np.float64)
-    scale, axis = np.asarray(arguments["scale"], dtype=np.float64), arguments.get("axis")
-    if axis is not None:
-        scale = scale.reshape([-1 if i == axis % data.ndim else 1 for i in range(data.ndim)])
+    place, scale, zero = _places(arguments)
+    low, high = arguments["quant_min"], arguments["quant_max"]
+    precision = min(PRECISION[str(arguments["self"].dtype)], PRECISION["float32"])
+    result = expected[0].astype(np.float64)
     with np.errstate(all="ignore"):
-        steps = wide / scale.astype(np.float32).astype(np.float64)
-        precision = min(PRECISION[str(data.dtype)], PRECISION["float32"])
-        slack = (np.abs(steps) + 256.0) * 2.0 ** (2 - precision)
-        tie = np.abs(np.abs(steps - np.floor(steps)) - 0.5) <= slack
-        return [np.asarray(tie | ~(np.abs(steps) < 2.0**31))]
+        slack = (np.abs(place) + 256.0) * 2.0 ** (2 - precision)
+        tie = np.abs(np.abs(place - np.floor(place)) - 0.5) <= slack
+        below, above = ((np.clip(f(place), low, high) - zero) * scale for f in (np.floor, np.ceil))
+        other = np.where(np.abs(result - below) < np.abs(result - above), above, below)
+    return [np.where(tie, other, result).astype(expected[0].dtype)]
 
 
-GRID = Judge(undefined=Excuse("a tie between two steps", _open))
+GRID = Judge(undefined=Excuse("a step that no integer holds", _unplaceable), others=_other_step)
 _RANGES = ((-128, 127), (0, 255), (0, 127), (0, 1), (-8, 7), (-8, 0), (-9, -2), (1, 15))
 
 

@@ -17,11 +17,12 @@ from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
 from harness.compare.nearness import Excuses, Oracle, largest_finite, right_elements, tolerance_of, ulp
 from harness.compare.output_comparison import OutputComparison, OutputProblem, distinct, merged
 from harness.compare.problem_kinds import VALUES, ZERO_SIGN, kind_of, showing
-from harness.compare.tolerances import needed_tolerance
+from harness.compare.tolerances import Tolerance, needed_tolerance
 from harness.core import PRECISION, Array
 
 #: How far from a half a real number up to 255 may be and still be rounded either way: float32 coordinates.
 _ROUNDING = 2.0**-6
+_OTHER = "another of several right answers"
 
 
 def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:
@@ -195,7 +196,7 @@ def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
         wrong, why = placing.wrong, "drawn at random"
         detail = placing.said(got, output) if wrong.any() else ""
     else:
-        wrong, why = rule(evidence, output), "another of several right answers"
+        wrong, why = rule(evidence, output), _OTHER
         detail = _first(wrong, expected, got, output) if wrong.any() else ""
     if rule is anything:
         why = "uninitialised or not asked for"
@@ -259,11 +260,23 @@ def _wrong(
     else:
         right, excused = right_elements(judge, oracle, output, e, g, skip)
     wrong = ~right
+    other = _other(judge, oracle, output) if wrong.any() else None
+    if other is not None:
+        tolerance = Tolerance(0.0, 0.0) if judge.exact else tolerance_of(judge, str(other.dtype))
+        found = wrong & tolerance.accepts(other.astype(np.float64), g)
+        wrong = wrong & ~found
+        number = int((found if skip is None else found & ~skip).sum())
+        excused = {**excused, _OTHER: number} if number else excused
     wrong_zero = np.zeros_like(wrong)
     if judge.exact or judge.signed_zeros:
         wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
     kept = (wrong, wrong_zero) if skip is None else (wrong & ~skip, wrong_zero & ~skip)
     return (*kept, excused)
+
+
+def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:
+    """Another right answer for each element."""
+    return judge.others(oracle.arguments, oracle.expected)[output] if judge.others else None
 
 
 def _equality(

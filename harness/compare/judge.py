@@ -89,6 +89,8 @@ class Judge:
             in them is nobody's, and recorded as the specification's.
         reals: For integers that stand for rounded reals, as pixels do: these reals, from the arguments. A
             neighbour of PyTorch's integer is right, too, where it is the real number rounded, ties as it may.
+        others: Another right answer for each element of an output, in its dtype, where documentation and
+            kernel compute otherwise; PyTorch's where there is none, None for an output without any.
         unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
             that PyTorch does not contradict itself where it differs for row-major copies of them.
@@ -104,6 +106,7 @@ class Judge:
     undefined: Marks | None = None
     unsettled: Excuse | None = None
     reals: Callable[[Mapping[str, Any]], Array] | None = None
+    others: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
     unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
     reads_layout: bool = False
 

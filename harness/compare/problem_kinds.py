@@ -52,6 +52,9 @@ def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g:
     infinite = (np.isinf(e) | np.isinf(g))[wrong]
     if not infinite.any():
         return VALUES
+    if judge.exact:
+        # What is only moved leaves no range.
+        return INFINITIES
     left = np.isinf(g) & np.isfinite(e) & ((e == 0) | (np.sign(e) == np.sign(g)))
     return OVERFLOW if left[wrong].sum() == infinite.sum() else INFINITIES
 

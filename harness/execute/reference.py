@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from harness.compare import SCALES, Sensitivity
 from harness.core import Argument, Array, Invocation, build_tensors, is_float
 from harness.execute import neighbourhood
 from harness.execute.torch_call import call_invocation, in_float64, to_numpy
+from harness.generate import judge_of
 
 
 class NothingToCompare(Exception):
@@ -66,8 +68,19 @@ class Reference:
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The outputs in float64; None for an output, or as a whole, where there is none."""
-        return _in_float64(self.invocation)
+        """The outputs in float64; None for an output, or as a whole, where there is none.
+
+        A sum of products that has an infinity among its factors is decided by their signs, of which float64
+        loses sight where other products overflow on the way.
+        """
+        found = _in_float64(self.invocation)
+        judge = judge_of(self.invocation)
+        if found is None or not judge.accumulates or judge.terms or all(map(_is_finite, found)):
+            return found
+        if all(map(_is_finite, self.feeds)):
+            return found
+        signs = _in_float64(self.invocation, _sign, keep_scales=True)
+        return found if signs is None else tuple(map(_decided, found, signs))
 
     @cached_property
     def magnitude(self) -> tuple[Array | None, ...] | None:
@@ -106,6 +119,21 @@ def _absolute(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if str(tensor.dtype).startswith("torch.uint") else tensor.abs()
 
 
+def _sign(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(tensor.isfinite(), tensor.sign(), tensor)
+
+
+def _is_finite(array: Array | None) -> bool:
+    return array is None or array.dtype.kind not in "fcV" or bool(np.isfinite(array).all())
+
+
+def _decided(found: Array | None, signs: Array | None) -> Array | None:
+    """A float64 result where infinities decide it; `signs` is the same for the signs of finite numbers."""
+    if found is None or signs is None or signs.shape != found.shape:
+        return found
+    return np.where(np.isfinite(signs), found, signs)
+
+
 def _marked(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor.isfinite(), 1, _absolute(tensor))
 
@@ -115,6 +143,7 @@ def _in_float64(
     magnitude: Callable[[torch.Tensor], torch.Tensor] | None = None,
     *,
     least_scale: int = 0,
+    keep_scales: bool = False,
 ) -> tuple[Array | None, ...] | None:
     """The same call with floating tensors in float64, or None where PyTorch has no such call.
 
@@ -123,9 +152,10 @@ def _in_float64(
         magnitude: Applied to the floating inputs; to integer tensors too where no tensor is floating, and
             none is an index therefore. `SCALES` are made positive then.
         least_scale: What these are at least.
+        keep_scales: Whether these stay as they are.
     """
     only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
-    if magnitude:
+    if magnitude and not keep_scales:
         scaled = tuple((n, _scale(n, a, least_scale)) for n, a in invocation.arguments)
         invocation = replace(invocation, arguments=scaled)
     tensors = []

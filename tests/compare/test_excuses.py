@@ -129,3 +129,46 @@ def test_pixels_are_rounded_and_not_cut_off(name: str) -> None:
         (np.round(real) != found.expected[0]).sum(),
     )
     assert judged(found, np.floor(real).astype(np.uint8)).problem == "values"
+
+
+def test_an_infinite_factor_decides_a_sum_of_which_other_terms_overflow() -> None:
+    huge = float(np.finfo(np.float64).max)
+    first, second = tensor((1, 2), "float64", [1e300, 1.0]), tensor((2, 1), "float64", [huge, -INF])
+    found = answer("aten.mm.default", self=first, mat2=second)
+    # +inf, which is no infinity but for the range of float64, and -inf, which is one.
+    assert np.isnan(found.expected[0]).all()
+    assert judged(found, np.array([[-INF]])).problem is None
+    assert judged(found, np.array([[INF]])).problem is not None
+    assert judged(found, np.array([[0.0]])).problem is not None
+
+
+def test_a_subnormal_probability_times_an_infinite_weight_is_lost_as_documented() -> None:
+    # 1 - x is 1 in float32, and its logarithm zero.
+    given = {"target": vector([0.0, 0.0]), "weight": vector([INF, INF]), "reduction": 0}
+    found = answer("aten.binary_cross_entropy.default", self=vector([1e-45, 0.5]), **given)
+    assert judged(found, np.array([NAN, INF], np.float32)).excused == (
+        ("another of several right answers", 1),
+    )
+    assert judged(found, np.array([NAN, NAN], np.float32)).problem == "NaN positions"
+    assert judged(found, np.array([0.0, INF], np.float32)).problem == "infinities"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_tie_between_two_steps_excuses_its_neighbours_alone(dtype: str) -> None:
+    found = answer(
+        "aten.fake_quantize_per_tensor_affine.default",
+        self=vector([0.25, 0.4], dtype),
+        scale=0.5,
+        zero_point=0,
+        quant_min=-128,
+        quant_max=127,
+    )
+    assert found.expected[0].tolist() == [0.0, 0.5]
+    assert judged(found, np.array([0.5, 0.5], dtype)).problem is None
+    assert judged(found, np.array([1.0, 0.5], dtype)).problem == "values"
+    assert judged(found, np.array([0.0, 1.0], dtype)).problem == "values"
+
+
+def test_what_is_moved_does_not_overflow() -> None:
+    found = answer("aten.flip.default", self=vector([1.0, 2.0]), dims=(0,))
+    assert judged(found, np.array([2.0, INF], np.float32)).problem == "infinities"
