@@ -223,12 +223,16 @@ def graph_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in model.graph.input if value.name not in weights]
 
 
-def try_negating(backend: Backend) -> list[Array]:
-    """What a backend makes of -x for x = 1, to learn whether it runs on this machine at all."""
+def negation() -> onnx.ModelProto:
+    """The model -x for one number: what runs it works."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"], name="neg")], "probe", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    return backend.load(model, None).run({"x": np.ones(1, np.float32)})
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def try_negating(session: BackendSession) -> list[Array]:
+    """What `negation`, loaded, makes of 1."""
+    return session.run({"x": np.ones(1, np.float32)})
 
 
 #: Every backend. A new one is one file in `harness/run/backends/` that calls `register` when it is imported,

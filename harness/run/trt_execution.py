@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,20 @@ def make_logger(trt: Any) -> Any:
     return ErrorLog()
 
 
-def _make_allocator(trt: Any, on_host: frozenset[str]) -> Any:
-    """An output allocator for the module `trt`: the sizes of outputs may depend on data."""
+def unknown_gpu(trt: Any) -> str | None:
+    """Why this GPU is none that the module `trt` builds for; None if it is, or if the module lists none."""
+    known = getattr(trt, "ComputeCapability", None)
+    major, minor = torch.cuda.get_device_capability()
+    if known is None or hasattr(known, f"SM{major}{minor}"):
+        return None
+    return f"this GPU has compute capability {major}.{minor}, which the runtime does not know"
+
+
+def make_allocator(trt: Any, on_host: frozenset[str], errors: list[str]) -> Any:
+    """An output allocator for the module `trt`: the sizes of outputs may depend on data.
+
+    Why memory cannot be had is added to `errors`: TensorRT learns no more than that there is none.
+    """
 
     class OutputAllocator(trt.IOutputAllocator):  # type: ignore[misc]
         """Holds a byte tensor and the last shape for each output.
@@ -65,10 +78,13 @@ def _make_allocator(trt: Any, on_host: frozenset[str]) -> Any:
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
             """The address of at least `size` bytes; PyTorch aligns more strictly than is asked."""
             if name not in self.buffers or self.buffers[name].numel() < size:
-                # One byte at least: TensorRT takes a null address for a failed allocation.
-                self.buffers[name] = torch.empty(
-                    max(size, 1), dtype=torch.uint8, device="cpu" if name in on_host else "cuda"
-                )
+                device = "cpu" if name in on_host else "cuda"
+                try:
+                    # One byte at least: TensorRT takes a null address for a failed allocation.
+                    self.buffers[name] = torch.empty(max(size, 1), dtype=torch.uint8, device=device)
+                except RuntimeError as error:
+                    errors.append(f"no memory for the output {name!r}: {error}")
+                    return 0
             return self.buffers[name].data_ptr()
 
         def reallocate_output_async(
@@ -114,7 +130,8 @@ class TrtSession:
         """
         self._logger = logger
         self._outputs = tuple(outputs)
-        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with _device_errors():
+            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._runtime = runtime
         self._engine = runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
@@ -129,7 +146,7 @@ class TrtSession:
         self._on_host = frozenset(
             name for name in names if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST
         )
-        self._allocator = _make_allocator(trt, self._on_host)
+        self._allocator = make_allocator(trt, self._on_host, logger.errors)
         for name in dict.fromkeys(self._outputs):
             if not self._context.set_output_allocator(name, self._allocator):
                 raise self._failure(f"output {name!r} takes no allocator")
@@ -138,19 +155,14 @@ class TrtSession:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         self._logger.errors.clear()
         self._allocator.shapes.clear()
-        try:
-            with torch.cuda.stream(self._stream):
-                # The engine reads these while it runs: they must live until the stream is done.
-                bound = [self._bind(name, feeds[graph]) for graph, name in self._inputs.items()]
-                if not self._context.execute_async_v3(self._stream.cuda_stream):
-                    raise self._failure("the engine did not run")
-                self._stream.synchronize()
-                outputs = [self._fetched(name) for name in self._outputs]
-                del bound
-        except RuntimeError as error:
-            message = str(error)
-            raise (DeviceLost if _cuda.is_sticky(message) else BackendFailure)(message) from error
-        return outputs
+        with _device_errors(), torch.cuda.stream(self._stream):
+            # The engine reads these while it runs: they must live until the stream is done.
+            bound = [self._bind(name, feeds[graph]) for graph, name in self._inputs.items()]
+            if not self._context.execute_async_v3(self._stream.cuda_stream):
+                raise self._failure("the engine did not run")
+            self._stream.synchronize()
+            del bound
+            return [self._fetched(name) for name in self._outputs]
 
     def _bind(self, name: str, array: Array) -> torch.Tensor:
         """Give one input its shape and its address; returns what must be kept alive."""
@@ -190,6 +202,16 @@ class TrtSession:
         except RuntimeError as error:
             return DeviceLost(f"{message}; {error}")
         return DeviceLost(message) if _cuda.is_sticky(message) else BackendFailure(message)
+
+
+@contextlib.contextmanager
+def _device_errors() -> Iterator[None]:
+    """Raises what PyTorch says of the device as the errors of backends."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = str(error)
+        raise (DeviceLost if _cuda.is_sticky(message) else BackendFailure)(message) from error
 
 
 def _torch_dtype(kind: Any) -> torch.dtype:

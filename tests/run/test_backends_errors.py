@@ -7,9 +7,11 @@ import pickle
 import numpy as np
 import pytest
 from backend_models import DET, DET_IO, F32, I64, info, model_of, node, start, unary
+from onnx import helper
 
 from harness.run import cuda as _cuda
-from harness.run.backend import Backend, BackendFailure, InvalidModel, UnsupportedModel
+from harness.run.backend import Backend, BackendFailure, DeviceLost, InvalidModel, UnsupportedModel
+from harness.run.backends.ort import OrtBackend, SplitSession
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +81,32 @@ def test_ort_names_the_node_that_fails_at_run_time(ort: Backend) -> None:
     assert caught.value.nodes == ("shaping",)
     (y, _) = session.run({"x": np.zeros(4, np.float32), "s": np.array([2, 2])})
     assert y.shape == (2, 2)
+
+
+def test_ort_asks_after_a_failure_whether_the_device_still_works() -> None:
+    azure = OrtBackend("azure", "azure", "AzureExecutionProvider")
+    model = model_of(
+        [node("Reshape", ["x", "s"], ["y"], name="shaping")],
+        [info("x", F32, ["n"]), info("s", I64, ["k"])],
+        [info("y", F32, None)],
+    )
+    feeds = {"x": np.zeros(4, np.float32), "s": np.array([3])}
+    session = azure.load(model, None)
+    with pytest.raises(BackendFailure, match="shaping"):
+        session.run(feeds)
+    # What is to work as long as the device does works no more.
+    dead = azure.load(
+        model_of(
+            [node("Reshape", ["x", "s"], ["y"])],
+            [info("x", F32, [1])],
+            [info("y", F32, None)],
+            [helper.make_tensor("s", I64, [1], [2])],
+        ),
+        None,
+    )
+    assert isinstance(session, SplitSession)
+    with pytest.raises(DeviceLost, match=r"shaping.*; then "):
+        SplitSession(session._session, model, dead).run(feeds)
 
 
 def test_ort_prints_nothing_when_it_fails(ort: Backend, capfd: pytest.CaptureFixture[str]) -> None:

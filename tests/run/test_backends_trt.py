@@ -11,6 +11,7 @@ from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, 
 from onnx import TensorProto, helper
 
 from harness.run.backend import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
+from harness.run.trt_execution import make_allocator
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,22 @@ def test_rtx_narrows_float64_only(rtx: Backend) -> None:
     assert network.get_output(1).dtype == trt.DataType.INT64
     assert rtx.narrows("float64") == "float32"
     assert [rtx.narrows(dtype) for dtype in ("int64", "float32", "bfloat16")] == [None] * 3
+
+
+def test_outputs_get_memory_or_a_reason_why_not() -> None:
+    trt = pytest.importorskip("tensorrt_rtx_bindings")
+    errors: list[str] = []
+    allocator = make_allocator(trt, frozenset({"y", "z"}), errors)
+    address = allocator.reallocate_output_async("y", 0, 24, 256, 0)
+    assert address
+    assert allocator.reallocate_output("y", address, 16, 256) == address
+    assert allocator.reallocate_output("z", 0, 0, 256) not in (0, address)
+    allocator.notify_shape("y", trt.Dims([2, 3]))
+    assert allocator.shapes == {"y": (2, 3)}
+    assert errors == []
+    assert allocator.reallocate_output("y", address, 2**62, 256) == 0
+    assert len(errors) == 1
+    assert errors[0].startswith("no memory for the output 'y': ")
 
 
 def test_optimisation_level_is_checked(rtx: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

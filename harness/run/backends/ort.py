@@ -26,6 +26,7 @@ from harness.run.backend import (
     ShapeRange,
     UnsupportedModel,
     graph_inputs,
+    negation,
     register,
     try_negating,
 )
@@ -110,7 +111,23 @@ class OrtSession:
 
 
 class SplitSession(OrtSession):
-    """A model loaded for another provider, which may leave some of its nodes to the CPU's."""
+    """A model loaded for another provider, which may leave some of its nodes to the CPU's.
+
+    `pulse` is a session that works as long as the device does.
+    """
+
+    def __init__(self, session: Any, model: onnx.ModelProto, pulse: OrtSession | None) -> None:
+        super().__init__(session, model)
+        self._pulse = pulse
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """See :meth:`harness.run.backend.BackendSession.run`."""
+        try:
+            return super().run(feeds)
+        except BackendFailure as error:
+            # A library such as cuDNN may report in words of its own that the device has failed.
+            _ask_whether_lost(self._pulse, error)
+            raise
 
     def placed(self) -> Sequence[PlacedNode] | None:
         """See :meth:`harness.run.backend.HasPlacement.placed`; ONNX Runtime tells from 1.24 on."""
@@ -155,8 +172,14 @@ class OrtBackend:
         self._left_out: tuple[str, ...] = ()
         onnxruntime.set_default_logger_severity(4)
         self._options = self._session_options()
-        if provider == _CUDA_PROVIDER:
-            self._start_cuda()
+        #: Of another provider; kept, so that it can be asked when the device may be lost.
+        self._pulse: OrtSession | None = None
+        if provider == _CUDA_PROVIDER and hasattr(onnxruntime, "preload_dlls"):
+            # CUDA's libraries from pip's packages.
+            onnxruntime.preload_dlls()
+        if provider != _CPU_PROVIDER:
+            self._pulse = self.load(negation(), None)
+            try_negating(self._pulse)
 
     def plain(self) -> OrtBackend:
         """See `harness.run.backend.HasPlain`."""
@@ -193,11 +216,14 @@ class OrtBackend:
                 disabled_optimizers=self._left_out or None,
             )
         except Exception as error:
-            raise _translated(error, model, loading=True) from error
+            translated = _translated(error, model, loading=True)
+            if isinstance(translated, BackendFailure):
+                _ask_whether_lost(self._pulse, translated)
+            raise translated from error
         if self._provider == _CPU_PROVIDER:
             return OrtSession(session, model)
         self._check_provider(session)
-        return SplitSession(session, model)
+        return SplitSession(session, model, self._pulse)
 
     def _session_options(self) -> Any:
         import onnxruntime
@@ -212,14 +238,6 @@ class OrtBackend:
             self._choose(options)
         return options
 
-    def _start_cuda(self) -> None:
-        """Load CUDA's libraries from pip's packages, and prove on a small model that it works."""
-        import onnxruntime
-
-        if hasattr(onnxruntime, "preload_dlls"):
-            onnxruntime.preload_dlls()
-        try_negating(self)
-
     def _check_provider(self, session: Any) -> None:
         if self._provider in session.get_providers():
             return
@@ -228,6 +246,16 @@ class OrtBackend:
             f"{self.name}: ONNX Runtime {self.version} could not load its {self._provider}, "
             f"and fell back to the CPU{remedy}"
         )
+
+
+def _ask_whether_lost(pulse: OrtSession | None, error: BackendFailure) -> None:
+    """Raises `DeviceLost` if what works as long as the device does works no more since `error`."""
+    if pulse is None:
+        return
+    try:
+        try_negating(pulse)
+    except Exception as lost:
+        raise DeviceLost(f"{error}; then {lost}") from error
 
 
 def _as_bits(array: Array) -> Array:

@@ -28,6 +28,7 @@ from harness.run.backend import (
     ShapeRange,
     UnsupportedModel,
     graph_inputs,
+    negation,
     register,
     try_negating,
 )
@@ -149,7 +150,7 @@ class TrtBackend:
         Raises:
             Exception: it is not.
         """
-        (output,) = try_negating(self)
+        (output,) = try_negating(self.load(negation(), None))
         if output.tolist() != [-1.0]:
             raise BackendFailure(f"{self.name} computes -1.0 as {output.tolist()}")
 
@@ -310,14 +311,23 @@ def _create(name: str) -> Backend:
     if module is None:
         raise RuntimeError(f"{name}: {_MODULES[name][0]} is not installed ({_INSTALL[name]})")
     backend = TrtBackend(name, module, _cuda.missing_gpu() or _cuda.missing_torch_cuda(), _level())
-    if name == "trt-rtx" and backend.build_only is None:
-        # TensorRT-RTX knows consumer GPUs only; on any other it still builds.
-        try:
+    if backend.build_only is not None:
+        return backend
+    from harness.run import trt_execution
+
+    # TensorRT-RTX knows consumer GPUs only; on any other it still builds.
+    backend.build_only = trt_execution.unknown_gpu(importlib.import_module(module))
+    try:
+        if backend.build_only is None:
             backend.try_running()
-        except DeviceLost:
-            raise
-        except Exception as error:
-            backend.build_only = f"this GPU does not run its engines ({error})"
+    except DeviceLost:
+        raise
+    except Exception as error:
+        why = f"this GPU does not run its engines ({error})"
+        if name == "trt":
+            # Every case would fail for the same reason, which is not the backend's.
+            raise RuntimeError(f"{name}: {why}") from error
+        backend.build_only = why
     return backend
 
 
