@@ -229,22 +229,40 @@ LAYER_NORM = Invocation(
     "aten.layer_norm.default",
     (("input", tensor((1, 3), [0.5, 1.0, 3.0], "float64")), ("normalized_shape", (3,)), ("eps", 0.1)),
 )
+INSTANCE_NORM = Invocation(
+    "aten.instance_norm.default",
+    (
+        ("input", tensor((1, 1, 3), [0.5, 1.0, 3.0], "float64")),
+        *((name, None) for name in ("weight", "bias", "running_mean", "running_var")),
+        *(("use_input_stats", True), ("momentum", 0.1), ("eps", 0.1), ("cudnn_enabled", False)),
+    ),
+)
+ELU = Invocation("aten.elu.default", (("self", tensor((2,), [-0.7, -0.3], "float64")), ("alpha", 0.1)))
 CELU = Invocation("aten.celu.default", (("self", tensor((2,), [-0.7, -0.3], "float64")),))
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "backend", "words"),
     [
-        (LAYER_NORM, "The graph has 0.1 as float32, 0.10000000149011612: with that, PyTorch gives"),
-        (CELU, "ort-cpu's result is that of a cast to float32, which the graph has"),
+        (ELU, "onnx-reference", "has 0.1 as float32, 0.10000000149011612: with that, PyTorch gives"),
+        (CELU, "ort-cpu", "ort-cpu's result is that of a cast to float32, which the graph has"),
     ],
     ids=["a number", "the computation"],
 )
-def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(call: Invocation, words: str) -> None:
+def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(
+    call: Invocation, backend: str, words: str
+) -> None:
     # Both converters emit it, and in float64 nothing confirms PyTorch.
-    (verdict,) = verdicts_of(call)
+    (verdict,) = verdicts_of(call, backends=[backend])
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "converter")
     assert words in verdict.evidence
+
+
+@pytest.mark.parametrize(("call", "backend"), [(LAYER_NORM, "ort-cpu"), (INSTANCE_NORM, "onnx-reference")])
+def test_an_epsilon_that_the_schema_has_in_float32_is_nobodys(call: Invocation, backend: str) -> None:
+    (verdict,) = verdicts_of(call, backends=[backend])
+    assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "spec")
+    assert "Normalization has epsilon as a float32" in verdict.evidence
 
 
 @pytest.mark.parametrize(

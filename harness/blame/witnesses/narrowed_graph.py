@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,8 @@ def look_for_fewer_bits(trial: Trial) -> Iterator[Testimony]:
     """Whether the graph has the call's numbers, or its computation, in fewer bits.
 
     An attribute of ONNX that is a number is a float32 (``AttributeProto.f``), and some operators are there
-    for float32 only: a graph that is built of these cannot give a float64 call's result.
+    for float32 only: a graph that is built of these cannot give a float64 call's result. Where the number is
+    the epsilon of the operator that normalises, which ONNX has for the very call, the schema has no other.
     """
     comparison = trial.comparison
     if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or comparison is None:
@@ -41,6 +42,12 @@ def look_for_fewer_bits(trial: Trial) -> Iterator[Testimony]:
     if rounded and trial.is_same(run_reference(_with(trial.invocation, rounded)).expected):
         said = ", ".join(f"{before!r} as float32, {after!r}" for before, after in rounded.items())
         words = f"The graph has {said}: with that, PyTorch gives {backend}'s result."
+        operators = _with_epsilon(trial.model, rounded.values())
+        if operators:
+            forced = (
+                f"ONNX's schema of {' and '.join(operators)} has epsilon as a float32, whatever the dtype."
+            )
+            yield Testimony(Role.SPECIFICATION, Finding.OPEN, f"{forced} {words}")
         yield Testimony(Role.NARROWED, Finding.SAME, words)
     elif _casts_down(trial.model) and _is_float32(trial):
         words = f"Where it is wrong, {backend}'s result is that of a cast to float32, which the graph has."
@@ -94,6 +101,19 @@ def _held(model: onnx.ModelProto) -> set[float]:
     ]
     small = [t for t in tensors if t.data_type == TensorProto.DOUBLE and math.prod(t.dims) <= _NUMBERS]
     return {number for tensor in small for number in numpy_helper.to_array(tensor).ravel().tolist()}
+
+
+def _with_epsilon(model: onnx.ModelProto, numbers: Iterable[float]) -> list[str]:
+    """The operators that have an epsilon, a float32 in ONNX; none unless all of the numbers are such."""
+    nodes = {
+        (a.f, node.op_type)
+        for node in all_nodes(model)
+        for a in node.attribute
+        if a.name == "epsilon" and a.type == onnx.AttributeProto.FLOAT
+    }
+    if not set(numbers) <= {number for number, _ in nodes}:
+        return []
+    return sorted({operator for _, operator in nodes})
 
 
 def _casts_down(model: onnx.ModelProto) -> bool:
