@@ -14,15 +14,23 @@ from harness.core import Unavailable
 _STICKY = re.compile(
     r"illegal memory access|misaligned address|illegal instruction|invalid address space|invalid pc"
     r"|unspecified launch failure|device-side assert|launch timed out|uncorrectable (?:ECC|NVLink)"
-    r"|hardware stack error|context is destroyed|device (?:is )?lost|fallen off the bus"
+    r"|hardware stack error|context is destroyed|device (?:is )?lost|DEVICE_RESET|fallen off the bus"
     r"|CUDA(?: failure| error)?:? (?:214|220|700|702|709|710|714|715|716|717|718|719)\b",
     re.IGNORECASE,
 )
+
+#: As ONNX Runtime adds it to what CUDA says.
+_HOST = re.compile(r" ; hostname=[^\s;]*")
 
 
 def is_sticky(message: str) -> bool:
     """Whether `message` tells of a CUDA fault that outlives the call that caused it."""
     return _STICKY.search(message) is not None
+
+
+def without_host(message: str) -> str:
+    """A runtime's message without the name of this machine: the same failure is to have the same words."""
+    return _HOST.sub("", message)
 
 
 def missing_gpu() -> str | None:

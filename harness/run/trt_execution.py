@@ -186,13 +186,12 @@ class TrtSession:
             shape = tuple(self._context.get_tensor_shape(name))
         if min(shape, default=0) < 0:
             raise self._failure(f"output {name!r} was left without a shape")
-        size = math.prod(shape) * dtype.itemsize
-        if size == 0:
+        if 0 in shape:
             return _to_numpy(torch.empty(shape, dtype=dtype))
         buffer = self._allocator.buffers.get(name)
         if buffer is None:
             raise self._failure(f"output {name!r} was left without memory")
-        return _to_numpy(buffer[:size].cpu().view(dtype).reshape(shape))
+        return copied(buffer, dtype, shape)
 
     def _failure(self, what: str) -> BackendFailure | DeviceLost:
         """The error that TensorRT's log explains; the GPU is asked whether it still works."""
@@ -220,6 +219,12 @@ def _torch_dtype(kind: Any) -> torch.dtype:
         raise UnsupportedModel(f"graph inputs and outputs of TensorRT's type {kind.name} cannot be exchanged")
     dtype: torch.dtype = getattr(torch, name)
     return dtype
+
+
+def copied(buffer: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Array:
+    """What the first bytes of a buffer hold, wherever it is; the next run may write to the buffer."""
+    size = math.prod(shape) * dtype.itemsize
+    return _to_numpy(buffer[:size].to("cpu", copy=True).view(dtype).reshape(shape))
 
 
 def _to_torch(array: Array) -> torch.Tensor:

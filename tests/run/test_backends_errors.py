@@ -109,6 +109,13 @@ def test_ort_asks_after_a_failure_whether_the_device_still_works() -> None:
         SplitSession(session._session, model, dead).run(feeds)
 
 
+@pytest.mark.parametrize("provider", ["CPUExecutionProvider", "AzureExecutionProvider"])
+def test_ort_is_not_to_repeat_on_the_cpu_what_another_provider_fails_at(provider: str) -> None:
+    session = OrtBackend("ort", "any", provider).load(unary("Relu", F32, [2]), None)
+    # No provider that can be installed everywhere fails so.
+    assert session._session._enable_fallback is False
+
+
 def test_ort_prints_nothing_when_it_fails(ort: Backend, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnsupportedModel):
         ort.load(model_of(DET, *DET_IO), None)
@@ -121,12 +128,24 @@ def test_errors_cross_processes_with_their_nodes() -> None:
     assert (error.nodes, error.reasons) == (("a", "b"), {"a": "because"})
 
 
+def test_cuda_messages_do_not_name_the_machine() -> None:
+    # As ONNX Runtime 1.31 says it without a driver.
+    where = (
+        "file=/onnxruntime_src/cuda_execution_provider.cc ; line=355 ; expr=cudaSetDevice(info_.device_id);"
+    )
+    message = (
+        "CUDA failure 36: API call is not supported in the installed CUDA driver ; GPU=-1 ; hostname=vm ; "
+    )
+    assert _cuda.without_host(message + where) == message.replace(" ; hostname=vm", "") + where
+
+
 @pytest.mark.parametrize(
     ("message", "sticky"),
     [
         ("CUDA failure 700: an illegal memory access was encountered ; GPU=0", True),
         ("CUDA error: unspecified launch failure", True),
         ("CUDA error: device-side assert triggered", True),
+        ("[ONNXRuntimeError] : 20 : DEVICE_RESET : the device was removed", True),
         ("CUDA failure 2: out of memory", False),
         ("Non-zero status code returned while running Reshape node. Name:'700'", False),
     ],

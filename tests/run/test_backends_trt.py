@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 import pytest
+import torch
 from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, node, start, unary
 from onnx import TensorProto, helper
 
 from harness.run.backend import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
-from harness.run.trt_execution import make_allocator
+from harness.run.trt_execution import copied, make_allocator
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,13 @@ def test_outputs_get_memory_or_a_reason_why_not() -> None:
     assert allocator.reallocate_output("y", address, 2**62, 256) == 0
     assert len(errors) == 1
     assert errors[0].startswith("no memory for the output 'y': ")
+
+
+def test_outputs_in_host_memory_do_not_alias_the_next_run() -> None:
+    buffer = torch.zeros(16, dtype=torch.uint8)
+    found = copied(buffer, torch.float32, (3,))
+    buffer.fill_(1)
+    assert found.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_optimisation_level_is_checked(rtx: Backend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,6 +213,8 @@ class OrtBackend:
                 model.SerializeToString(),
                 self._options,
                 providers=self._providers,
+                # Else what the provider fails at is done again on the CPU, which only stdout tells.
+                enable_fallback=False,
                 disabled_optimizers=self._left_out or None,
             )
         except Exception as error:
@@ -277,7 +279,7 @@ def _from_bits(value: Any) -> Array:
 
 def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
     """The exception of our protocol for one of ONNX Runtime's."""
-    message = str(error).strip()
+    message = _cuda.without_host(str(error).strip())
     if _cuda.is_sticky(message):
         return DeviceLost(message)
     nodes = _named_nodes(message, model)
