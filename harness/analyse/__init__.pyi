@@ -4,6 +4,13 @@ from . import grouping as grouping, known_issues as known_issues
 from .argument_coverage.asker import Asker as Asker
 from .argument_coverage.survey import ACCEPTED as ACCEPTED, DRAWS as DRAWS, Survey as Survey, survey as survey
 from .argument_coverage.unreachable import Excuse as Excuse, excuses as excuses
+from .bisect.releases import (
+    NoReleases as NoReleases,
+    install_release as install_release,
+    releases_of as releases_of,
+)
+from .bisect.rerun import Rerun as Rerun
+from .bisect.search import Change as Change, Verdicts as Verdicts, search_releases as search_releases
 from .capture.call_capture import capture_calls as capture_calls
 from .capture.save import entries_of as entries_of, save_directory as save_directory, save_file as save_file
 from .capture.use import (

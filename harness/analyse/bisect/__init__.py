@@ -1,0 +1,1 @@
+"""Which release of a package changed a verdict."""

@@ -1,0 +1,103 @@
+"""`conformance bisect`: which release of a package changed the verdict on a case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, statuses
+
+#: Where releases are kept, below the working directory, beside the corpus of failures.
+_PLACE = Path(".conformance") / "releases"
+
+
+@click.command(
+    epilog=example(
+        "conformance bisect 82129e6a --package onnxruntime",
+        "conformance bisect 82129e6a --run results/RUN --package onnxscript --from 0.5.4",
+        "conformance bisect celu.json --backend ort-cpu --package onnxruntime --from 1.20 --to 1.31 --json",
+    )
+    + statuses("0 if a release changed the verdict; 1 if the verdicts are the same; 3 if no release has one")
+)
+@click.argument("case", metavar="CASE_ID|FILE")
+@click.option(
+    "--package",
+    required=True,
+    type=click.Choice(["onnxruntime", "onnxscript", "onnx", "openvino", "torch"]),
+    help="Whose releases are tried.",
+)
+@click.option("--from", "first", metavar="VERSION", help="The oldest to try. Default: the oldest of all.")
+@click.option("--to", "last", metavar="VERSION", help="The newest to try. Default: the newest of all.")
+@click.option("--run", metavar="DIR", help="The run that has the case. Default: the newest in results/.")
+@names_option("--converter", "converters", "Use this one instead of the recorded one. Repeatable.")
+@names_option("--backend", "backends", "Use this one instead of the recorded one. Repeatable.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    case: str,
+    package: str,
+    first: str | None,
+    last: str | None,
+    run: str | None,
+    converters: tuple[str, ...],
+    backends: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Find the release of a package that changed the verdict on a case.
+
+    CASE_ID is the id of a recorded or minimal case, or the beginning of one. FILE holds an invocation as
+    JSON. The case is rerun with a few releases, by halving: the verdict is taken to change once.
+
+    pip installs each release into .conformance/releases, where it stays. It is used in place of the installed
+    release; all other packages are the installed ones. A release that has no wheel for this Python, or that
+    does not work with the other packages, is passed over. Of torch, pip may download gigabytes.
+
+    With --json: package, tried (release, verdict, missing), before, after, between.
+    """
+    from harness.analyse import NoReleases, Rerun, Verdicts, install_release, releases_of, search_releases
+
+    words = [str(Path(case).resolve()) if Path(case).is_file() else case]
+    if not Path(case).is_file():
+        words += ["--run", str(find_run(run).resolve())]
+    words += [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
+    rerun = Rerun(words, Path.cwd())
+    try:
+        found = releases_of(package, first, last)
+    except NoReleases as error:
+        raise click.UsageError(str(error)) from None
+    click.echo(f"{package}: {len(found)} releases from {found[0]} to {found[-1]}", err=True)
+
+    def ask(release: str) -> Verdicts:
+        installed = install_release(package, release, _PLACE.resolve())
+        answer = Verdicts("", installed.problem)
+        if not installed.problem:
+            answer = rerun.verdicts(package, release, installed.directory)
+        click.echo(f"  {release}: {answer.said or answer.missing}", err=True)
+        return answer
+
+    change = search_releases(found, ask)
+    if as_json:
+        print_json(
+            {
+                "package": package,
+                "tried": [
+                    {"release": release, "verdict": one.said or None, "missing": one.missing or None}
+                    for release, one in change.tried.items()
+                ],
+                "before": change.before or None,
+                "after": change.after or None,
+                "between": list(change.between),
+            }
+        )
+    elif change.after:
+        click.echo(f"{package} {change.after} changed the verdict:")
+        click.echo(f"  {change.before}: {change.tried[change.before].said}")
+        click.echo(f"  {change.after}: {change.tried[change.after].said}")
+        if change.between:
+            click.echo(f"  or one of {', '.join(change.between)}, which could not be tried")
+    else:
+        known = {one.said for one in change.tried.values() if one.said}
+        click.echo(f"The verdict is the same: {known.pop()}" if known else "No release has a verdict.")
+    ctx.exit(0 if change.after else 1 if any(one.said for one in change.tried.values()) else 3)

@@ -1,0 +1,95 @@
+"""`conformance bisect`: which release of a package changed a verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from harness_runs import unary
+from hypothesis import given, settings, strategies as st
+
+from harness.analyse import Verdicts, install_release, search_releases
+from harness.app.cli._group import conformance
+from harness.core import Invocation
+
+OLD, NEW = Verdicts("mismatch"), Verdicts("pass")
+MISSING = Verdicts("", "no wheel")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    missing=st.lists(st.booleans(), min_size=1, max_size=25),
+    at=st.integers(min_value=0, max_value=25),
+)
+def test_the_change_lies_between_the_last_old_and_the_first_new_verdict(missing: list[bool], at: int) -> None:
+    releases = [f"1.{place}" for place in range(len(missing))]
+    truth = [MISSING if m else OLD if i < at else NEW for i, m in enumerate(missing)]
+    asked: list[str] = []
+
+    def ask(release: str) -> Verdicts:
+        asked.append(release)
+        return truth[releases.index(release)]
+
+    found = search_releases(releases, ask)
+    olds = [r for r, one in zip(releases, truth, strict=True) if one is OLD]
+    news = [r for r, one in zip(releases, truth, strict=True) if one is NEW]
+    assert len(asked) == len(set(asked))
+    assert list(found.tried) == [release for release in releases if release in asked]
+    if olds and news:
+        assert (found.before, found.after) == (olds[-1], news[0])
+        # All between them were tried, or they could be the change.
+        assert list(found.between) == releases[releases.index(olds[-1]) + 1 : releases.index(news[0])]
+    else:
+        assert (found.before, found.after, found.between) == ("", "", ())
+
+
+def test_few_releases_are_asked() -> None:
+    releases = [str(number) for number in range(64)]
+    found = search_releases(releases, lambda release: OLD if int(release) < 41 else NEW)
+    assert (found.before, found.after) == ("40", "41")
+    assert len(found.tried) <= 2 + 6
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    call = unary("aten.celu.default", [0.5, -1.0], "float64")
+    path = tmp_path_factory.mktemp("bisect") / "celu.json"
+    path.write_text(Invocation(call.overload, (*call.arguments, ("alpha", 0.3))).json)
+    return path
+
+
+def test_a_case_is_rerun_with_each_release(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(case.parent)
+    words = ["bisect", str(case), "--package", "onnxscript", "--from", "0.7.1", "--to", "0.7.2", "--json"]
+    words += ["--converter", "dynamo", "--backend", "onnx-reference"]
+    done = CliRunner().invoke(conformance, words)
+    assert done.exit_code == 1, done.output
+    said = json.loads(done.stdout)
+    assert [one["release"] for one in said["tried"]] == ["0.7.1", "0.7.2"]
+    for one in said["tried"]:
+        assert one["verdict"].startswith("dynamo → onnx-reference: mismatch at compare: ")
+    # Installed once: what is there is taken again.
+    kept = case.parent / ".conformance" / "releases"
+    assert len(list(kept.glob("onnxscript-0.7.*"))) == 2
+    assert not install_release("onnxscript", "0.7.2", kept).problem
+
+
+def test_a_release_without_a_wheel_is_said_in_words(tmp_path: Path) -> None:
+    found = install_release("onnxruntime", "1.2.0", tmp_path)
+    assert found.problem.startswith("onnxruntime 1.2.0 has no wheel for Python 3.")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from", "99"], "onnxscript has no release from 99 to"),
+        (["--from", "soon"], "'soon' is no version; write one as 1.20.0"),
+    ],
+)
+def test_bad_ranges_get_one_line(case: Path, words: list[str], said: str) -> None:
+    done = CliRunner().invoke(conformance, ["bisect", str(case), "--package", "onnxscript", *words])
+    assert done.exit_code == 2
+    assert said in done.stderr.splitlines()[-1]
