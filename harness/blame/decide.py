@@ -22,6 +22,8 @@ _ORDER = (
     R.PASS,
     R.NODES,
     R.SPECIFICATION,
+    R.CONSTANT,
+    R.IGNORED,
     R.NARROWED,
     R.PYTORCH,
     R.META,
@@ -67,6 +69,8 @@ _SAME: Fact = (R.RUNTIME, F.SAME, _OWN)
 _OTHER: Fact = (R.RUNTIME, F.OTHER, _OWN)
 _REFUSES: Fact = (R.RUNTIME, F.REFUSES, _OWN)
 _DECOMPOSED: Fact = (R.DECOMPOSITION, F.CONTRADICTS)
+#: PyTorch itself defines the call otherwise than its kernel.
+_DEFINED_SO: tuple[Fact, ...] = (_DECOMPOSED, (R.PROGRAM, F.CONTRADICTS))
 #: Something else than the kernel confirms PyTorch's answer.
 _CONFIRMED: tuple[Fact, ...] = tuple((r, F.CONFIRMS) for r in (R.FLOAT64, R.DECOMPOSITION, R.META))
 
@@ -142,6 +146,18 @@ _MISMATCH = (
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
     _Row(BACKEND, "{backend} is right node by node, and wrong with the whole graph.", ((R.NODES, F.RIGHT),)),
     _INVALID,
+    _Row(
+        CONVERTER,
+        "{converter} computes the result itself, for a constant of the graph.",
+        ((R.CONSTANT, F.SAME),),
+        without=_DEFINED_SO,
+    ),
+    _Row(
+        CONVERTER,
+        "The graph that {converter} emits ignores an argument of the call.",
+        ((R.IGNORED, F.SAME),),
+        without=(_RIGHT, *_DEFINED_SO),
+    ),
     _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.SAME), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
     _Row(PYTORCH, _OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS))),
     _Row(UNKNOWN, _BOTH_OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.INEXACT))),

@@ -17,7 +17,8 @@ class Finding(StrEnum):
     answer; `OTHER`, a third one; `REFUSES`, an error; `LACKS`, an admitted gap.
 
     Of the model: `VALID`, `INVALID`; by ONNX's rules for dtypes and shapes also `RIGHT` and `SAME`. Of its
-    precision: `SAME`, the bits that it lacks explain the failing backend's answer.
+    precision, of an argument that it ignores or a result that it has as a constant: `SAME`, that explains the
+    failing backend's answer.
 
     Of PyTorch: `CONFIRMS`, another way of its own gives its answer; `CONTRADICTS`, another way gives the
     backend's answer, or a different one each time; `INEXACT`, it is itself far from the truth, as is the
@@ -88,6 +89,10 @@ class Role(StrEnum):
     """The text of the ONNX operators."""
     NARROWED = "narrowed"
     """The graph, held against the precision that the call has."""
+    IGNORED = "ignored"
+    """PyTorch on the call without one of its arguments."""
+    CONSTANT = "constant"
+    """The graph, which has the result as a constant."""
     ABSENT = "absent"
     """Nobody: the witness raised."""
 
