@@ -28,9 +28,11 @@ def is_sticky(message: str) -> bool:
     return _STICKY.search(message) is not None
 
 
-def without_host(message: str) -> str:
-    """A runtime's message without the name of this machine: the same failure is to have the same words."""
-    return _HOST.sub("", message)
+def words_of(error: Exception) -> str:
+    """What an error says, from now on without the machine's name: the same failure has the same words."""
+    said = _HOST.sub("", str(error)).strip()
+    error.args = (said,)
+    return said
 
 
 def missing_gpu() -> str | None:

@@ -22,7 +22,14 @@ from harness.execute.placement import placement_of, placements
 from harness.execute.reference import run_reference
 from harness.execute.task import Group, Result, Settings, Task
 from harness.execute.worker import WorkerProcess
+from harness.present.dashboard.operator_data import (
+    COLUMNS as OPERATOR_COLUMNS,
+    Beside,
+    decoded,
+    operator_data,
+)
 from harness.present.fallbacks import fallbacks
+from harness.record import store
 from harness.run.backend import BACKENDS, Backend
 
 NOTHING = " (nothing ran on the device)"
@@ -190,6 +197,11 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
         "ort-cpu": "",
         "planted-ort:azure": case["placement"],
     }
+    table = decoded(store.read(run, OPERATOR_COLUMNS))
+    shown_cases = operator_data(case["overload"], table, Beside(), [case["case_id"]])["cases"]
+    assert [one.get("placement", "") for one in shown_cases[0]["rows"]] == [
+        row["placement"] for row in rows(run) if row["case_id"] == case["case_id"]
+    ]
     markdown = CliRunner().invoke(conformance, ["summary", str(run)]).output
     assert f"- {found.sentence}" in markdown
     summed = json.loads(CliRunner().invoke(conformance, ["summary", str(run), "--json"]).output)

@@ -279,7 +279,7 @@ def _from_bits(value: Any) -> Array:
 
 def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
     """The exception of our protocol for one of ONNX Runtime's."""
-    message = _cuda.without_host(str(error).strip())
+    message = _cuda.words_of(error)
     if _cuda.is_sticky(message):
         return DeviceLost(message)
     nodes = _named_nodes(message, model)
