@@ -65,5 +65,5 @@ from .shrink.shrink_session import (
 from .support.is_supported import is_supported as is_supported
 from .support.model_answer import answers_for as answers_for
 from .support.of_model import ModelError as ModelError, operators_of as operators_of
-from .support.support_answer import Standing as Standing, Support as Support
+from .support.support_answer import Support as Support, SupportLevel as SupportLevel
 from .support.support_record import read_support as read_support, write_support as write_support

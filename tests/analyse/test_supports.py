@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from harness_runs import environment, row_of, vector
 
 import harness
-from harness.analyse import ModelError, Standing, Support
+from harness.analyse import ModelError, Support, SupportLevel
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
@@ -68,29 +68,29 @@ def asked(record: Path, what: Any, **more: Any) -> Support:
 
 def test_cases_of_the_call_decide_by_dtypes_and_attributes(recorded: Path) -> None:
     whole = asked(recorded, "aten::celu")
-    assert whole.standing is Standing.PARTLY
+    assert whole.standing is SupportLevel.PARTLY
     assert not whole
     (found,) = whole.calls
-    assert found.dtypes == {"float32": Standing.PARTLY, "float16": Standing.UNSUPPORTED}
+    assert found.dtypes == {"float32": SupportLevel.PARTLY, "float16": SupportLevel.UNSUPPORTED}
     # The infinity is an edge case, which does not decide where there are ordinary ones.
     assert (found.cases, found.failures, found.edge_cases, found.edge_failures) == (3, 2, 1, 1)
-    assert asked(recorded, "celu", dtype="float16").standing is Standing.UNSUPPORTED
-    assert asked(recorded, "celu", dtype="float64").standing is Standing.UNKNOWN
+    assert asked(recorded, "celu", dtype="float16").standing is SupportLevel.UNSUPPORTED
+    assert asked(recorded, "celu", dtype="float64").standing is SupportLevel.UNKNOWN
     tensor = ("self", vector([0.25], "float32"))
     assert asked(recorded, Invocation("aten.celu.default", (tensor,)))
     assert not asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 3.0))))
     other = asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 2.0))))
-    assert other.standing is Standing.UNKNOWN
+    assert other.standing is SupportLevel.UNKNOWN
     assert "none of them has these attributes" in other.calls[0].said
 
 
 def test_converter_backend_and_opset_are_those_asked_for(recorded: Path) -> None:
     assert asked(recorded, "tanh", opset=20)
-    assert asked(recorded, "tanh", opset=21).standing is Standing.UNSUPPORTED
-    assert asked(recorded, "tanh").standing is Standing.PARTLY
-    assert asked(recorded, "tanh", opset=22).standing is Standing.UNKNOWN
+    assert asked(recorded, "tanh", opset=21).standing is SupportLevel.UNSUPPORTED
+    assert asked(recorded, "tanh").standing is SupportLevel.PARTLY
+    assert asked(recorded, "tanh", opset=22).standing is SupportLevel.UNKNOWN
     # Where there is no conversion there is none for any opset.
-    assert asked(recorded, "tanh", opset=22, converter="torchscript").standing is Standing.UNSUPPORTED
+    assert asked(recorded, "tanh", opset=22, converter="torchscript").standing is SupportLevel.UNSUPPORTED
     with pytest.raises(ValueError, match="no verdicts of dynamo → trt; it has dynamo → ort-cpu"):
         asked(recorded, "tanh", backend="trt")
 
@@ -193,4 +193,4 @@ def test_an_unknown_name_is_no_answer(recorded: Path) -> None:
     with pytest.raises(TypeError, match="int is no operator"):
         asked(recorded, 3)
     # PyTorch has it; the record does not.
-    assert asked(recorded, "aten::erf").standing is Standing.UNKNOWN
+    assert asked(recorded, "aten::erf").standing is SupportLevel.UNKNOWN

@@ -13,7 +13,7 @@ from harness.analyse.support.support_record import Provenance, SupportRecord
 from harness.core import count, listed
 
 
-class Standing(StrEnum):
+class SupportLevel(StrEnum):
     """What a record says, the worst first."""
 
     UNSUPPORTED = "unsupported"
@@ -41,13 +41,13 @@ class CallSupport:
     """
 
     call: ModelCall
-    standing: Standing
+    standing: SupportLevel
     exact: bool
     cases: int
     failures: int
     edge_cases: int
     edge_failures: int
-    dtypes: Mapping[str, Standing]
+    dtypes: Mapping[str, SupportLevel]
     how: str = ""
     case_id: str = ""
 
@@ -63,7 +63,7 @@ class CallSupport:
             words.append("none of them has these attributes")
         if self.edge_cases:
             words.append(f"{self.edge_failures} of {count(self.edge_cases, 'edge case')} besides")
-        worse = [name for name, answer in self.dtypes.items() if answer is not Standing.SUPPORTED]
+        worse = [name for name, answer in self.dtypes.items() if answer is not SupportLevel.SUPPORTED]
         if worse and len(self.dtypes) > 1:
             words.append(f"not wholly in {listed(worse, 6)}")
         if self.how:
@@ -92,13 +92,13 @@ class Support:
     provenance: Provenance
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> SupportLevel:
         """The worst of all calls; unknown where a part of a model is unknown and nothing is worse."""
-        found = [call.standing for call in self.calls] + [Standing.UNKNOWN] * bool(self.unmapped)
-        return min(found or [Standing.UNKNOWN], key=list(Standing).index)
+        found = [call.standing for call in self.calls] + [SupportLevel.UNKNOWN] * bool(self.unmapped)
+        return min(found or [SupportLevel.UNKNOWN], key=list(SupportLevel).index)
 
     def __bool__(self) -> bool:
-        return self.standing is Standing.SUPPORTED
+        return self.standing is SupportLevel.SUPPORTED
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
@@ -178,9 +178,9 @@ def _of_call(call: ModelCall, kinds: Iterable[CallKind]) -> CallSupport:
     beside = [kind for kind in pool if kind not in deciding]
     worst = max(deciding, key=lambda kind: kind.failures, default=None)
     standing = _standing(deciding)
-    if standing is Standing.PARTLY and not exact:
+    if standing is SupportLevel.PARTLY and not exact:
         # Whether these attributes are among those that fail is not known.
-        standing = Standing.UNKNOWN
+        standing = SupportLevel.UNKNOWN
     return CallSupport(
         call=call,
         standing=standing,
@@ -195,7 +195,7 @@ def _of_call(call: ModelCall, kinds: Iterable[CallKind]) -> CallSupport:
     )
 
 
-def _by_dtypes(kinds: Sequence[CallKind]) -> dict[str, Standing]:
+def _by_dtypes(kinds: Sequence[CallKind]) -> dict[str, SupportLevel]:
     """The answer for each combination of dtypes, ordinary cases first where there are any."""
     names = dict.fromkeys(", ".join(dict.fromkeys(kind.dtypes.values())) for kind in kinds)
     found = {}
@@ -205,13 +205,13 @@ def _by_dtypes(kinds: Sequence[CallKind]) -> dict[str, Standing]:
     return found
 
 
-def _standing(kinds: Sequence[CallKind]) -> Standing:
+def _standing(kinds: Sequence[CallKind]) -> SupportLevel:
     cases, failures = _cases(kinds), _failures(kinds)
     if not cases:
-        return Standing.UNKNOWN
+        return SupportLevel.UNKNOWN
     if not failures:
-        return Standing.SUPPORTED
-    return Standing.UNSUPPORTED if failures == cases else Standing.PARTLY
+        return SupportLevel.SUPPORTED
+    return SupportLevel.UNSUPPORTED if failures == cases else SupportLevel.PARTLY
 
 
 def _cases(kinds: Iterable[CallKind]) -> int:
