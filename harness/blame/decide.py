@@ -98,6 +98,7 @@ _NONE_RIGHT = "No runtime gets PyTorch's result from {converter}'s graph."
 _BY_OPTIMISATION = "{backend}'s graph optimisation: right with optimisations off."
 
 _FEWER_BITS = "The graph that {converter} emits computes at lower precision than the call."
+_DECOMPOSES = "PyTorch's decomposition, which {converter} translates, gives the backend's result in PyTorch."
 _LEFT_OPEN = "The specification leaves the result open."
 _OFF = "PyTorch is off: the backend has the answer that PyTorch has in float64."
 _BOTH_OFF = "Both the graph and PyTorch are far from float64."
@@ -107,11 +108,7 @@ def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
     """Whose the graph is, where every node is right by its definition and the result is not PyTorch's."""
     return (
         _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
-        _Row(
-            PYTORCH,
-            "PyTorch's decomposition, which {converter} translates, gives the backend's result in PyTorch.",
-            (fact, (R.PROGRAM, F.CONTRADICTS)),
-        ),
+        _Row(PYTORCH, _DECOMPOSES, (fact, (R.PROGRAM, F.CONTRADICTS))),
         _Row(CONVERTER, _OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),
         _Row(CONVERTER, "The graph that {converter} emits asks for something else.", (fact,)),
     )

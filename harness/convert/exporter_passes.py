@@ -14,9 +14,8 @@ from onnxscript import rewriter
 
 
 @contextmanager
-def passes_left_out(names: Collection[str]) -> Iterator[dict[str, None]]:
-    """Leave out passes while the context lasts; gives the names of the others that change something."""
-    changing: dict[str, None] = {}
+def passes_left_out(names: Collection[str], changing: dict[str, None]) -> Iterator[None]:
+    """Leave out passes while the context lasts, and add the names of the others that change something."""
     of_pass, of_rule = onnx_ir.passes.PassBase.__call__, rewriter.RewriteRule.try_rewrite
 
     def call(self: Any, model: Any) -> Any:
@@ -40,7 +39,7 @@ def passes_left_out(names: Collection[str]) -> Iterator[dict[str, None]]:
         _replaced(onnx_ir.passes.PassBase, "__call__", call),
         _replaced(rewriter.RewriteRule, "try_rewrite", try_rewrite),
     ):
-        yield changing
+        yield
 
 
 @contextmanager

@@ -146,6 +146,62 @@ def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
     return [(total if keep else np.squeeze(total, over)).astype(x.dtype)]
 
 
+def _max_pool(call: NodeCall) -> Sequence[Array] | None:
+    """Windows may reach beyond the data on the right where the output's size is rounded up."""
+    x = call.given(0)
+    assert x is not None
+    if call.attribute("auto_pad", b"NOTSET") != b"NOTSET" or call.attribute("storage_order", 0):
+        return None
+    kernel, rank = call.attribute("kernel_shape"), x.ndim - 2
+    strides, dilations = (call.attribute(n, [1] * rank) for n in ("strides", "dilations"))
+    pads = call.attribute("pads", [0] * (2 * rank))
+    up = bool(call.attribute("ceil_mode", 0))
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    sizes, around = [], [(0, 0), (0, 0)]
+    for i, (k, s, d) in enumerate(zip(kernel, strides, dilations, strict=True)):
+        size, before, behind = x.shape[2 + i], pads[i], pads[rank + i]
+        room = size + before + behind - ((k - 1) * d + 1)
+        count = -(-room // s) + 1 if up else room // s + 1
+        if up and (count - 1) * s >= size + before:
+            # A window that begins behind the data is none.
+            count -= 1
+        sizes.append(count)
+        around.append((before, max(behind, (count - 1) * s + (k - 1) * d + 1 - size - before)))
+    padded = np.pad(x, around, constant_values=lowest)
+    places = np.pad(np.arange(x.size).reshape(x.shape), around, constant_values=-1)
+    result, chosen = padded[:0], places[:0]
+    for offset in np.ndindex(*kernel):
+        steps = zip(offset, dilations, strides, sizes, strict=True)
+        cut: Any = (..., *(slice(o * d, o * d + (n - 1) * s + 1, s) for o, d, s, n in steps))
+        if not result.size:
+            result, chosen = padded[cut], places[cut]
+            continue
+        # What is outside of the data is never chosen; of equals the first is.
+        better = (places[cut] >= 0) & ((padded[cut] > result) | (chosen < 0) | np.isnan(padded[cut]))
+        result = np.where(better, padded[cut], result)
+        chosen = np.where(better, places[cut], chosen)
+    return [result, chosen][: len(call.node.output)]
+
+
+def _pad(call: NodeCall) -> Sequence[Array] | None:
+    """Negative amounts remove elements."""
+    x, amounts = call.given(0), call.given(1)
+    if x is None or amounts is None:
+        return None
+    value, axes = call.given(2), call.given(3)
+    mode = call.attribute("mode", b"constant").decode()
+    along = range(x.ndim) if axes is None else [int(a) % x.ndim for a in axes.reshape(-1)]
+    around = [(0, 0)] * x.ndim
+    for i, axis in enumerate(along):
+        around[axis] = int(amounts[i]), int(amounts[len(along) + i])
+    cut = tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(around, x.shape, strict=True))
+    more = [(max(b, 0), max(a, 0)) for b, a in around]
+    if mode == "constant":
+        filler = x.dtype.type(0) if value is None else value.reshape(()).astype(x.dtype)
+        return [np.pad(x[cut], more, constant_values=filler)]
+    return [np.pad(x[cut], more, mode={"reflect": "reflect", "edge": "edge"}.get(mode, "wrap"))]  # type: ignore[call-overload]
+
+
 def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
     """Without the softmax, whose logarithm the evaluator takes: it underflows, and loses digits near 1."""
     x = call.given(0)
@@ -192,5 +248,7 @@ FORMULAS: dict[str, Formula] = {
     "ConvTranspose": _conv_transpose,
     "CumSum": _cumsum,
     "LogSoftmax": _log_softmax,
+    "MaxPool": _max_pool,
+    "Pad": _pad,
     "ReduceLogSumExp": _reduce_log_sum_exp,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 from onnx import helper, numpy_helper
@@ -72,6 +72,10 @@ class SteppedGraph:
         part.graph.node.extend(step.nodes)
         part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in step.outputs)
         return part
+
+    def of(self, step: Step) -> SteppedGraph:
+        """The graph of one step alone."""
+        return replace(self, steps=(step,))
 
     def constant_values(self) -> dict[str, Array]:
         """The constants as arrays."""

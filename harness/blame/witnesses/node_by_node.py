@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
 
+from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.node_verdict import form_of, right_results
 from harness.blame.nodes.steps import SteppedGraph, in_steps
 from harness.blame.nodes.walk import Walk, WrongStep, walk
@@ -18,7 +19,7 @@ from harness.blame.witness import backends_to_ask, witness
 from harness.compare import Mask, Outcome, draws, wrong_elements
 from harness.core import Array
 from harness.execute import emitted_opset, extract
-from harness.run import HasPlain
+from harness.run import Backend, HasPlain
 
 #: Nodes above which a graph is not looked at: a run of each by itself takes its time.
 _MOST_STEPS = 400
@@ -98,28 +99,40 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
     explained = not found.wrong or _gives_the_same(trial, question, found)
     if explained and _left(trial, question, found) == _asked(question):
         by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
-        nodes = f"each of its {len(graph.steps)} nodes" if len(graph.steps) != 1 else "its only node"
-        words = (
-            f"With {nodes} as the operator's definition has it, on {name}'s own inputs, the graph does not "
-            "give PyTorch's result."
+        yield Testimony(
+            Role.NODES, Finding.FORM if by_form else Finding.SAME, _as_defined(len(graph.steps), name)
         )
-        yield Testimony(Role.NODES, Finding.FORM if by_form else Finding.SAME, words)
+
+
+def _as_defined(count: int, backend: str) -> str:
+    if not count:
+        return "The graph has no node that computes the result."
+    nodes = f"each of its {count} nodes" if count != 1 else "its only node"
+    return (
+        f"With {nodes} as the operator's definition has it, on {backend}'s own inputs, the graph does not "
+        "give PyTorch's result."
+    )
 
 
 def _walk(trial: Trial, graph: SteppedGraph, *, corrected: bool = True, strict: bool = False) -> Walk:
+    backend, evaluator = _backends(trial)
+    return walk(graph, trial.feeds(trial.model), backend, evaluator, corrected=corrected, strict=strict)
+
+
+def _backends(trial: Trial) -> tuple[Backend, Backend]:
+    """The failing backend without optimisations, and whoever says what definitions give."""
     accused = trial.accused
     plain = accused.plain() if isinstance(accused, HasPlain) else accused
     # Onnx's evaluator comes first; it is not asked about itself.
     (judge, *_) = (name for name in backends_to_ask() if trial.is_independent(name))
-    evaluator = trial.backend(judge)
-    return walk(graph, trial.feeds(trial.model), plain, evaluator, corrected=corrected, strict=strict)
+    return plain, trial.backend(judge)
 
 
 def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
     node = definition_name(fault.definition)
     said = said_of(fault, right_results(fault.definition))
     by_values = fault.definition.operator in _BY_VALUES
-    opened = _open_question(fault) if fault.is_of_right_form or by_values else None
+    opened = _open_question(trial, fault) if fault.is_of_right_form or by_values else None
     if opened:
         return Testimony(Role.NODES, Finding.OPEN, f"{opened} {node}: {said}.")
     words = (
@@ -173,19 +186,30 @@ def _asked(question: _Question) -> list[int]:
     return [1 if mask is None else int(mask.sum()) for mask in question.masks]
 
 
-def _open_question(fault: WrongStep) -> str | None:
-    """What the specification says, or that it says nothing, of what the node is asked."""
+def _open_question(trial: Trial, fault: WrongStep) -> str | None:
+    """What the specification says, or that it says nothing, of what the node is asked.
+
+    A node that is wrong with inputs that ask for nothing of the kind is wrong all the same.
+    """
     definition = fault.definition
     node, opset = definition.step.node, emitted_opset(definition.graph.model) or 1
     inputs = [definition.inputs.get(n) for n in node.input]
     for question in OPEN_QUESTIONS:
         if node.op_type not in question.operators or question.settled:
             continue
-        if len(definition.step.nodes) == 1 and question.arises(node, inputs, fault.got):
-            words = question.words(node.op_type, opset)
-            if words:
-                return words
+        if not definition.step.is_single or not question.arises(node, inputs, fault.got):
+            continue
+        words = question.words(node.op_type, opset)
+        if words and not (question.calm and _is_wrong_with(trial, definition, question.calm)):
+            return words
     return None
+
+
+def _is_wrong_with(trial: Trial, definition: Definition, calm: Callable[[Array], Array]) -> bool:
+    graph, step = definition.graph, definition.step
+    inputs = {n: a if n in graph.constants else calm(a) for n, a in definition.inputs.items()}
+    backend, evaluator = _backends(trial)
+    return bool(walk(graph.of(step), inputs, backend, evaluator).wrong)
 
 
 def _of_failure(trial: Trial) -> Iterator[Testimony]:

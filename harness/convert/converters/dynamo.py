@@ -6,6 +6,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnx
@@ -56,6 +57,8 @@ class DynamoConverter:
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
         self._optimize = True
+        #: Active while the exporter runs.
+        self._passes: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self._failures = KnownFailures()
 
     def unoptimised(self) -> DynamoConverter:
@@ -72,8 +75,9 @@ class DynamoConverter:
         self, request: ExportRequest, left_out: Collection[str]
     ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         """See `harness.convert.converter.HasExporterPasses`."""
-        with passes_left_out(left_out) as changing:
-            return self.convert(request), tuple(changing)
+        other, changing = copy.copy(self), dict[str, None]()
+        other._passes = partial(passes_left_out, left_out, changing)
+        return other.convert(request), tuple(changing)
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
         """As `convert`, with the PyTorch graph that was translated; values have the same names in both.
@@ -121,17 +125,18 @@ class DynamoConverter:
     def _export(
         self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **more: Any
     ) -> torch.onnx.ONNXProgram:
-        exported = torch.onnx.export(
-            program,
-            inputs,
-            input_names=list(input_names),
-            output_names=list(output_names),
-            custom_translation_table=self._table,
-            dynamo=True,
-            optimize=self._optimize,
-            verbose=False,
-            **more,
-        )
+        with self._passes():
+            exported = torch.onnx.export(
+                program,
+                inputs,
+                input_names=list(input_names),
+                output_names=list(output_names),
+                custom_translation_table=self._table,
+                dynamo=True,
+                optimize=self._optimize,
+                verbose=False,
+                **more,
+            )
         assert exported is not None
         return exported
 

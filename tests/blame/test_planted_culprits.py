@@ -1,0 +1,310 @@
+"""Planted culprits of four kinds: blame names the node, the converter, the decomposition, the pass."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import onnx
+import pytest
+from onnxscript import rewriter
+from planted_culprits import (
+    SLIPS,
+    WrongConversion,
+    WrongDecomposition,
+    WrongKernel,
+    WrongRuntimePass,
+    decompositions,
+    may_end_the_process,
+    slipped,
+)
+
+from harness.blame.examine import examine
+from harness.blame.testimony import Complaint, Decision
+from harness.blame.trial import Trial
+from harness.compare import compare, draws
+from harness.compare.verdict import Outcome, Stage
+from harness.convert import Converter, find_converter
+from harness.core import Array, build_tensors, output_tensors, overload
+from harness.core.invocation import Invocation
+from harness.core.torch_operators import own_definition
+from harness.execute import Exportable, Group, Settings, export_alone, run_reference, to_numpy
+from harness.generate import OPERATOR_CASES, draw_invocations, judge_of, load_cases
+from harness.run import BACKENDS, Backend
+
+#: Of each kind; a third of them is enough unless the variable asks for all.
+PLANTS = 30 if os.environ.get("HARNESS_ALL_PLANTS") else 10
+#: Of each kind, how many may be blamed on somebody else.
+MISSED = PLANTS // 30
+
+
+@cache
+def backend(name: str) -> Backend:
+    entry, argument = BACKENDS.find(name)
+    return entry.create(argument)
+
+
+@cache
+def converter(name: str) -> Converter:
+    return find_converter(name).create(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Honest:
+    """A case that passes, and its graph."""
+
+    call: Invocation
+    converter: str
+    model: onnx.ModelProto
+
+    @property
+    def structure(self) -> Exportable:
+        return Exportable.of(self.call, outputs=len(run_reference(self.call).expected))
+
+    def outcome(self, runtime: Backend, model: onnx.ModelProto) -> Outcome:
+        """What becomes of the case with another model or runtime."""
+        reference = run_reference(self.call)
+        try:
+            got = runtime.load(model, None).run(self.structure.feeds(model, reference.feeds))
+        except Exception:
+            return Outcome.ERROR
+        return Outcome.MISMATCH if self.is_wrong(got) else Outcome.PASS
+
+    def is_wrong(self, got: Sequence[Array]) -> bool:
+        return compare(judge_of(self.call), run_reference(self.call), got).problem is not None
+
+    def decomposed(self, definition: Callable[..., Any]) -> list[Array]:
+        """What PyTorch makes of the call by another definition."""
+        call = self.structure.call.with_target(definition)
+        return [to_numpy(t) for t in output_tensors(call(build_tensors(self.call)))]
+
+    def fails(self, runtime: Backend, model: onnx.ModelProto) -> bool:
+        """Whether the result is wrong."""
+        return self.outcome(runtime, model) is Outcome.MISMATCH
+
+    def blamed(
+        self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None
+    ) -> Decision:
+        """What blame makes of the failure."""
+        complaint = Complaint(
+            index=0,
+            group=Group(0, self.call, ((0, self.call),)),
+            case=0,
+            converter=self.converter,
+            backend="ort-cpu",
+            stage=Stage.COMPARE,
+            outcome=Outcome.MISMATCH,
+            message="values: planted",
+            model=model.SerializeToString(),
+            thorough=True,
+        )
+
+        def start(name: str) -> Backend:
+            return runtime if runtime is not None and name == "ort-cpu" else backend(name)
+
+        def find(name: str) -> Converter:
+            return exporter if exporter is not None and name == self.converter else converter(name)
+
+        settings = Settings(last_witnesses=())
+        return examine(Trial(complaint, settings, find, start, {}), frozenset(), lambda name: None)
+
+
+def honest_cases(seed: int, names: Sequence[str], converters: Sequence[str]) -> Iterator[Honest]:
+    """Cases of many operators that pass, without end."""
+    chance = random.Random(seed)
+    while True:
+        name = chance.choice(names)
+        drawn = draw_invocations(OPERATOR_CASES[name], seed=chance.randrange(10**6), count=6)
+        for call in drawn[1:]:
+            case = _honest(call, chance.choice(converters))
+            if case is not None:
+                yield case
+                break
+
+
+def _honest(call: Invocation, name: str) -> Honest | None:
+    try:
+        reference = run_reference(call)
+        if draws(judge_of(call)) or sum(e.size for e in reference.expected) > 2000:
+            return None
+        structure = Exportable.of(call, outputs=len(reference.expected))
+        model = export_alone(converter(name), structure)
+    except Exception:
+        return None
+    case = Honest(call, name, model)
+    sizes = [e.size for e in reference.expected]
+    is_right = min(sizes, default=0) and case.outcome(backend("ort-cpu"), model) is Outcome.PASS
+    return case if is_right and not may_end_the_process(model) else None
+
+
+def operators(case: Honest) -> list[str]:
+    """Types of the nodes of a graph, in an order that hangs on nothing."""
+    return sorted({n.op_type for n in case.model.graph.node} - {"Constant", "Shape", "Identity"})
+
+
+@pytest.fixture(scope="module")
+def names() -> list[str]:
+    load_cases()
+    return sorted(OPERATOR_CASES)
+
+
+@dataclass
+class Score:
+    """The plants of a kind, and those that are not named."""
+
+    planted: int = 0
+    missed: list[str] = field(default_factory=list)
+
+    def add(self, what: str, decision: Decision, named: bool) -> None:
+        self.planted += 1
+        if not named:
+            self.missed.append(f"{what}: {decision.blame}: {decision.evidence[:500]}")
+
+    def __str__(self) -> str:
+        return "\n\n".join(self.missed)
+
+
+def planted_in_graphs(seed: int, names: Sequence[str], converters: Sequence[str]) -> Iterator[Any]:
+    """A case, the type of a node and a slip that the case shows."""
+    chance = random.Random(seed)
+    for case in honest_cases(seed, names, converters):
+        slips = list(SLIPS)
+        chance.shuffle(slips)
+        kinds = operators(case)
+        chance.shuffle(kinds)
+        for kind in kinds[:2]:
+            for slip in slips:
+                model = slipped(case.model, kind, slip)
+                if model is not None and case.fails(backend("ort-cpu"), model):
+                    yield case, kind, slip, model
+                    break
+            else:
+                continue
+            break
+
+
+def test_wrong_kernels_are_named(names: list[str]) -> None:
+    found = Score()
+    for case, kind, slip, _ in planted_in_graphs(1, names, ("torchscript", "dynamo")):
+        runtime = WrongKernel(backend("ort-cpu"), kind, slip)
+        if not case.fails(runtime, case.model):
+            continue
+        decision = case.blamed(case.model, runtime)
+        named = decision.blame == "backend" and f"computes {kind} (node" in decision.evidence
+        found.add(f"{case.call.overload} {case.converter} {kind} {slip.__name__}", decision, named)
+        if found.planted == PLANTS:
+            break
+    assert len(found.missed) <= MISSED, str(found)
+
+
+def test_wrong_conversions_are_named(names: list[str]) -> None:
+    found = Score()
+    for case, kind, slip, model in planted_in_graphs(2, names, ("torchscript", "dynamo")):
+        decision = case.blamed(model, exporter=WrongConversion(converter(case.converter), kind, slip))
+        named = decision.blame == "converter"
+        found.add(f"{case.call.overload} {case.converter} {kind} {slip.__name__}", decision, named)
+        if found.planted == PLANTS:
+            break
+    assert len(found.missed) <= MISSED, str(found)
+
+
+def test_wrong_decompositions_are_named(names: list[str]) -> None:
+    defined = [name for name in names if own_definition(overload(name)) is not None]
+    chance = random.Random(3)
+    found = Score()
+    for case in honest_cases(3, defined, ("dynamo",)):
+        kernel = overload(case.call.overload)
+        definition = own_definition(kernel)
+        assert definition is not None
+        for wrong in decompositions(definition, chance):
+            exporter = WrongDecomposition(converter("dynamo"), wrong)
+            try:
+                if not case.is_wrong(case.decomposed(wrong)):
+                    continue
+                model = export_alone(exporter, case.structure)
+            except Exception:
+                continue
+            if not case.fails(backend("ort-cpu"), model):
+                continue
+            decision = case.blamed(model, exporter=exporter)
+            named = decision.blame == "pytorch" and "PyTorch decomposes" in decision.evidence
+            found.add(f"{case.call.overload} {wrong.__name__}", decision, named)
+            break
+        if found.planted == PLANTS:
+            break
+    assert len(found.missed) <= MISSED, str(found)
+
+
+PASSES = ("FoldSums", "DropCasts", "MergeShapes", "SinkScales", "HoistSlices", "FuseGates", "ShareWeights")
+
+
+def test_wrong_passes_of_a_runtime_are_named(names: list[str]) -> None:
+    chance = random.Random(4)
+    found = Score()
+    for case, kind, slip, _ in planted_in_graphs(4, names, ("torchscript", "dynamo")):
+        guilty = chance.choice(PASSES)
+        runtime = WrongRuntimePass(backend("ort-cpu"), guilty, PASSES, kind, slip)
+        decision = case.blamed(case.model, runtime)
+        named = decision.blame == "backend" and f"without its pass {guilty}." in decision.evidence
+        found.add(f"{case.call.overload} {guilty} {kind} {slip.__name__}", decision, named)
+        if found.planted == PLANTS // 2:
+            break
+    assert len(found.missed) <= MISSED, str(found)
+
+
+#: What a rule of the exporter's rewriter makes of an operator.
+REWRITES = {
+    "Exp": "Sigmoid",
+    "Sin": "Cos",
+    "Cos": "Sin",
+    "Tanh": "Erf",
+    "Abs": "Neg",
+    "Neg": "Abs",
+    "Floor": "Ceil",
+    "Ceil": "Floor",
+    "Round": "Floor",
+    "Sqrt": "Abs",
+    "Sigmoid": "Tanh",
+    "Erf": "Tanh",
+    "Relu": "Abs",
+    "Softsign": "Tanh",
+    "Sign": "Abs",
+    "Log": "Abs",
+    "Not": "Identity",
+}
+
+
+def rule(operator: str, other: str) -> rewriter.RewriteRule:
+    def before(op: Any, x: Any) -> Any:
+        return getattr(op, operator)(x)
+
+    def after(op: Any, x: Any) -> Any:
+        return getattr(op, other)(x)
+
+    return rewriter.RewriteRule(before, after, name=f"Wrong{operator}")
+
+
+def test_wrong_passes_of_an_exporter_are_named(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Score()
+    rules = [*rewriter._DEFAULT_REWRITE_RULES]
+    for case in honest_cases(5, names, ("dynamo",)):
+        for kind in operators(case):
+            if kind not in REWRITES:
+                continue
+            wrong = rule(kind, REWRITES[kind])
+            monkeypatch.setattr(rewriter, "_DEFAULT_REWRITE_RULES", [*rules, wrong])
+            model = export_alone(converter("dynamo"), case.structure)
+            if case.fails(backend("ort-cpu"), model):
+                decision = case.blamed(model)
+                said = f"Exported without its pass {wrong.name} of dynamo's optimiser"
+                named = decision.blame == "converter" and said in decision.evidence
+                found.add(f"{case.call.overload} {wrong.name}", decision, named)
+            monkeypatch.undo()
+            break
+        if found.planted == PLANTS // 2:
+            break
+    assert len(found.missed) <= MISSED, str(found)
