@@ -28,6 +28,8 @@ from harness.record import ResultsError, RunInfo, read_run_info
 
 #: Seconds between progress lines where the terminal cannot rewrite one.
 _QUIET_INTERVAL = 15.0
+#: How pytest begins what it says of an item that no worker process could run.
+_NOT_STARTED = "WorkerFailed: "
 
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
@@ -243,6 +245,9 @@ class _Follower:
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.notes.update(dict.fromkeys(properties.get("notes", ())))
+        if report.failed and _NOT_STARTED in (said := _raised(report)):
+            # No row of the record says it.
+            self.notes[said.partition(_NOT_STARTED)[2].splitlines()[0]] = None
         self.gate.add(properties)
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
@@ -255,6 +260,11 @@ class _Follower:
         elif self.progress.state.elapsed - self._said >= _QUIET_INTERVAL:
             self._said = self.progress.state.elapsed
             self._reporter.write_line(self.progress.line())
+
+
+def _raised(report: pytest.TestReport) -> str:
+    """The type and words of what an item raised."""
+    return str(getattr(getattr(report.longrepr, "reprcrash", None), "message", ""))
 
 
 @pytest.hookimpl(tryfirst=True)

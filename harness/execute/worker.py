@@ -36,6 +36,10 @@ def start_worker(send: Send) -> Callable[[WorkerTask], None]:
 StartedConverter: TypeAlias = "tuple[Converter, RuleBook | None]"
 
 
+class CannotStart(Exception):
+    """A backend that seemed to be available does not start, in its own words: no case can be run in it."""
+
+
 class WorkerProcess:
     """What a task has of the process that carries it out: started converters and backends, a way back."""
 
@@ -51,6 +55,8 @@ class WorkerProcess:
             getattr(importlib.import_module(module), function)(task, self)
         except DeviceLost as error:
             self.send(Finished(lost=str(error) or "the device was lost"))
+        except CannotStart as error:
+            self.send(Finished(lost=str(error)))
         except Exception as error:
             # What converters, backends and PyTorch raise is caught where they are called.
             where = traceback.extract_tb(error.__traceback__)[-1]
@@ -69,7 +75,12 @@ class WorkerProcess:
         """The backend called `name`, started once."""
         if name not in self._backends:
             entry, argument = BACKENDS.find(name)
-            self._backends[name] = entry.create(argument)
+            try:
+                self._backends[name] = entry.create(argument)
+            except DeviceLost:
+                raise
+            except Exception as error:
+                raise CannotStart(f"{name} does not start: {describe_error(error)}") from error
         return self._backends[name]
 
     def converter(self, name: str, settings: Settings) -> StartedConverter:

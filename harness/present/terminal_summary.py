@@ -83,6 +83,7 @@ def _parts(
     where = shown_path(results_dir, cwd)
     if not rows.num_rows:
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
+        yield from _notes(results_dir)
         return
     yield matrix.render(matrix.matrix(rows), operators)
     yield Text()
@@ -139,14 +140,18 @@ def _parts(
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
         yield known_issues.render(gone)
-    for note in read_run_info(results_dir).notes:
-        yield Text(plain(note), style="yellow", no_wrap=True)
+    yield from _notes(results_dir)
     cases = len(numbered_column(rows["case_id"])[1])
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _notes(results_dir: Path) -> Iterator[Text]:
+    for note in read_run_info(results_dir).notes:
+        yield Text(plain(note), style="yellow", no_wrap=True)
 
 
 def _failing(results_dir: Path, difference: ReportedDifference) -> Mapping[str, Any] | None:

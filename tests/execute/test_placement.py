@@ -162,6 +162,17 @@ def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
     }
 
 
+def test_a_backend_that_does_not_start_is_named_with_its_reason(tmp_path: Path) -> None:
+    done = run_harness(
+        *("--op", "aten::celu", "--backend", "planted-ort:none", "--examples", "2", "--converter", "dynamo"),
+        *("--results-dir", tmp_path / "run"),
+        metadata=BACKENDS_METADATA,
+    )
+    assert done.returncode == 1
+    why = "planted-ort:none does not start: BackendFailure: Unknown Provider Type: NoExecutionProvider"
+    assert f"\nthe worker process ended before it began: {why}\n" in done.stdout
+
+
 def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = run_harness(

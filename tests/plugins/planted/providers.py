@@ -1,6 +1,7 @@
 """Backends: ONNX Runtime with an execution provider other than the CPU's, on machines without any device.
 
 ``planted-ort:azure`` is in every package of ONNX Runtime, and takes no operator of ONNX: all falls back.
+``planted-ort:none`` is in none, and does not start.
 ``planted-ort:openvino`` and ``planted-ort:webgpu`` are libraries of their own, which PyPI has:
 onnxruntime-ep-openvino and onnxruntime-ep-webgpu. OpenVINO's takes most operators. WebGPU's needs Vulkan:
 libvulkan1, and a driver, of which Chromium has one in software (``VK_ICD_FILENAMES`` names it).
@@ -21,7 +22,7 @@ _MODULES = {"openvino": "onnxruntime_ep_openvino", "webgpu": "onnxruntime_ep_web
 
 
 def _probe(argument: str) -> Unavailable | None:
-    if argument == "azure" or importable(_MODULES[argument]):
+    if argument in ("azure", "none") or importable(_MODULES[argument]):
         return None
     package = _MODULES[argument].replace("_", "-")
     return Unavailable(reason=f"{package} is not installed", install=f"pip install {package}")
@@ -30,6 +31,8 @@ def _probe(argument: str) -> Unavailable | None:
 def _create(argument: str) -> OrtBackend:
     if argument == "azure":
         return OrtBackend(f"{_NAME}azure", "azure", "AzureExecutionProvider")
+    if argument == "none":
+        return OrtBackend(f"{_NAME}none", "none", "NoExecutionProvider")
     import onnxruntime
 
     os.environ["ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER"] = "1"
