@@ -61,7 +61,7 @@ def add(add: Callable[..., None]) -> None:
         help="try the conversion functions in FILE, and compare with and without them; repeatable",
     )
     add("--shard", metavar="I/N", help="run only part I of N: 3/8; `conformance merge` joins the parts")
-    add("--shard-parts", metavar="FILE", help="with --shard: FILE has the operators of every part, as JSON")
+    add("--shard-parts", metavar="FILE", help="with --shard: FILE has the units of every part, as JSON")
     add(
         "--reuse",
         metavar="DIR",
@@ -123,7 +123,7 @@ def add(add: Callable[..., None]) -> None:
 
 
 def shard_parts(file: str | None) -> tuple[tuple[str, ...], ...] | None:
-    """The operators of every part as ``--shard-parts`` gives them; None without it.
+    """The units of every part as ``--shard-parts`` gives them; None without it.
 
     Raises:
         UsageProblem: the file cannot be read, or has something else.

@@ -33,7 +33,8 @@ class Options:
         rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
             without `converters` those that they are for.
         shard: ``3/8``: only the operators of that part; None for all.
-        parts: With `shard`: the operators of every part; None to balance them by how long they usually take.
+        parts: With `shard`: the units of every part, ``aten.celu.default dynamo``; None to balance operators
+            by how long they usually take.
         models: Whole models to run in place of operators; none for operators.
         reuses: Whether verdicts of earlier runs are taken over.
         runs: How often a case that draws at random is run at most, to find a failure that is known of.

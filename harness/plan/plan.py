@@ -119,7 +119,7 @@ def _make_plan(options: Options) -> Plan:
     whole = _whole(units, shard, options.parts)
     if shard is not None:
         own = whole[shard.index - 1]
-        units = tuple(unit for unit in units if unit.overload in own)
+        units = tuple(unit for unit in units if unit.word in own.get(unit.overload, "").split())
         # Only rules that are for an operator of the shard are sure to be called.
         rules = [rule for rule in rules if rule.overload in own]
     if options.replay is not None:
@@ -147,14 +147,21 @@ def _whole(
     units: Sequence[Unit], shard: Shard | None, parts: Sequence[Sequence[str]] | None
 ) -> tuple[Mapping[str, str], ...]:
     """The units of every shard as `Plan.whole` has them."""
+    if parts is not None:
+        check_parts(parts, shard, [unit.name for unit in units])
+        return tuple(_words(part) for part in parts)
+    words = _words([unit.name for unit in units])
+    chosen = distribute(words, shard.count if shard else 1, OPERATOR_CASES)
+    return tuple({overload: words[overload] for overload in part} for part in chosen)
+
+
+def _words(names: Sequence[str]) -> dict[str, str]:
+    """Overload → the words of its units, with blanks between."""
     words: dict[str, str] = {}
-    for unit in units:
-        words[unit.overload] = f"{words.get(unit.overload, '')} {unit.word}".strip()
-    if parts is None:
-        parts = distribute(words, shard.count if shard else 1, OPERATOR_CASES)
-    else:
-        check_parts(parts, shard, words)
-    return tuple({overload: words[overload] for overload in part} for part in parts)
+    for name in names:
+        overload, _, word = name.partition(" ")
+        words[overload] = f"{words.get(overload, '')} {word}".strip()
+    return words
 
 
 def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:

@@ -72,8 +72,8 @@ def distribute(overloads: Collection[str], count: int, known: Collection[str]) -
     return tuple(tuple(sorted(part)) for part in parts)
 
 
-def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, overloads: Collection[str]) -> None:
-    """See that `parts` are a division of a run's operators.
+def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, units: Sequence[str]) -> None:
+    """See that `parts` are a division of a run's units, which are given by their names.
 
     Raises:
         UsageProblem: they are not; it says why.
@@ -81,9 +81,9 @@ def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, overloads: 
     if shard is None or shard.count != len(parts):
         raise UsageProblem(f"--shard-parts has {len(parts)} parts: give one of them, --shard 1/{len(parts)}")
     given = Counter(name for part in parts for name in part)
-    wrong = sorted({*(n for n, times in given.items() if times > 1), *(set(given) ^ set(overloads))})
+    wrong = sorted({*(n for n, times in given.items() if times > 1), *(set(given) ^ set(units))})
     if wrong:
-        raise UsageProblem(f"--shard-parts has to have every operator of the run once: {wrong[0]}")
+        raise UsageProblem(f"--shard-parts has to have every unit of the run once: {wrong[0]}")
 
 
 def usual_seconds(overload: str) -> float:

@@ -54,6 +54,11 @@ class Unit:
         """What tells it from the other units of its operator: ``dynamo``, ``dynamo-dynamic``."""
         return self.converter if self.shape_mode == "static" else f"{self.converter}-{self.shape_mode}"
 
+    @property
+    def name(self) -> str:
+        """What tells it from the other units of a run: ``aten.celu.default dynamo``."""
+        return f"{self.overload} {self.word}"
+
 
 def run_unit(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None] = lambda said: None

@@ -211,8 +211,8 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
         # What is missing is no success.
         exit_status=max([*statuses, 0 if whole else 1]),
         shard=None,
-        operators=tuple(sorted(name for part in parts for name in part.operators)),
-        unfinished=tuple(sorted(name for part in parts for name in part.unfinished)),
+        operators=tuple(sorted({name for part in parts for name in part.operators})),
+        unfinished=tuple(sorted({name for part in parts for name in part.unfinished})),
         shards=tuple(parts),
     )
 

@@ -92,12 +92,12 @@ class Completeness:
     @property
     def operators(self) -> tuple[str, ...]:
         """Planned, by name."""
-        return tuple(sorted(name for part in self.parts for name in part.operators))
+        return tuple(sorted({name for part in self.parts for name in part.operators}))
 
     @property
     def unfinished(self) -> tuple[str, ...]:
         """Operators of which verdicts are missing, by name."""
-        return tuple(sorted(name for part in self.parts for name in part.unfinished))
+        return tuple(sorted({name for part in self.parts for name in part.unfinished}))
 
     @property
     def said(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import signal
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +23,11 @@ from harness.app.cluster.micro_shards import cut
 from harness.app.cluster.node_environment import difference
 from harness.app.cluster.schedule import Schedule
 from harness.app.cluster.staged_run import ACCOUNT_FILE, ClusterPlan, StagedRun, read_account
-from harness.app.cluster.unit_times import read_times, write_times
+from harness.app.cluster.unit_times import USUAL_EXAMPLES, read_times, write_times
 from harness.core import count
 from harness.plan import UsageProblem
 from harness.present import print_summary
-from harness.record import Dataset, ResultsError, completeness, layout, merge
+from harness.record import Dataset, ResultsError, ShardState, completeness, layout, merge, write_run_info
 
 if TYPE_CHECKING:
     from harness.app.cluster.on_ray import RayEngine
@@ -61,7 +63,8 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
     # What a CI or a cluster sends to a job that is cancelled.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with RayEngine(given.on, given.resources) as engine:
+        # Ray prints to the terminal what became of its processes; `ClusterProgress` says it in a line.
+        with redirect_stdout(io.StringIO()), RayEngine(given.on, given.resources) as engine:
             plan = _checked(plan, given, engine) if plan else _planned(given, staged, engine)
             status = _carry_out(plan, staged, engine, console)
     finally:
@@ -76,14 +79,13 @@ def _planned(given: ClusterOptions, staged: StagedRun, engine: RayEngine) -> Clu
         raise UsageProblem(said if status != _FINE else "nothing to run: no operator is left")
     _check_nodes(described.environment, engine)
     usual = read_times(given.dataset)
-    amounts = {name: units * described.examples / 128 for name, units in described.units.items()}
-    seconds = {name: amount * usual(name) for name, amount in amounts.items()}
+    seconds = {name: usual(name) * described.examples / USUAL_EXAMPLES for name in described.units}
     shards = cut(seconds, engine.slots(), smallest=given.shard_seconds)
     plan = ClusterPlan(
         arguments=given.arguments,
-        shards=tuple(shard.operators for shard in shards),
+        shards=tuple(shard.units for shard in shards),
         seconds=tuple(shard.seconds for shard in shards),
-        amounts=amounts,
+        examples=described.examples,
         environment=described.environment,
         variables=cluster_options.variables(),
         directory=directory,
@@ -151,7 +153,11 @@ def _conclude(
             times.update(read_account(directory).seconds)
             (directory / ACCOUNT_FILE).unlink(missing_ok=True)
         merged = merge(fetched, Path(scratch) / "merged")
-        statuses += [part.exit_status or 0 for part in merged.info.shards if part.exit_status is not None]
+        statuses += [part.exit_status for part in merged.info.shards if part.exit_status is not None]
+        if all(part.state is ShardState.COMPLETE for part in merged.info.shards):
+            # Nobody needs to know of the shards of a run that lacks none.
+            planned = _planned_units(merged.info.planned)
+            write_run_info(Path(scratch) / "merged", replace(merged.info, shards=(), planned=(planned,)))
         _move(Path(scratch) / "merged", given.results_dir)
     print_summary(console, given.results_dir)
     if status == _INTERRUPTED:
@@ -166,7 +172,8 @@ def _conclude(
         return max(status, _FAILURES)
     if given.dataset:
         Dataset(given.dataset).add(given.results_dir)
-        write_times(given.dataset, {name: taken / plan.amounts[name] for name, taken in times.items()})
+        scale = USUAL_EXAMPLES / max(plan.examples, 1)
+        write_times(given.dataset, {name: taken * scale for name, taken in times.items()})
     staged.remove()
     if not given.dataset:
         with suppress(OSError):
@@ -175,6 +182,14 @@ def _conclude(
     # A shard without a case is none to speak of where others have some.
     drawn = [one for one in statuses if one != 5] or statuses
     return max([status, *drawn])
+
+
+def _planned_units(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    words: dict[str, list[str]] = {}
+    for part in parts:
+        for overload, some in part.items():
+            words.setdefault(overload, []).extend(some.split())
+    return {overload: " ".join(sorted(words[overload])) for overload in sorted(words)}
 
 
 def _move(merged: Path, results_dir: Path) -> None:

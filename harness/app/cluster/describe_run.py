@@ -7,7 +7,6 @@ them to OUT as JSON.
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +25,13 @@ class Described:
     """What a run consists of.
 
     Attributes:
-        units: How many each operator has.
+        units: Their names.
         examples: Cases of each unit.
         backends: That take part.
         environment: Of the node that was asked.
     """
 
-    units: Mapping[str, int] = field(default_factory=dict)
+    units: tuple[str, ...] = ()
     examples: int = 0
     backends: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +54,7 @@ def main() -> int:
     status = pytest_main([*arguments, "--collect-only", "-q"], collector)
     units = collector.units
     described = Described(
-        units=Counter(unit.overload for unit in units),
+        units=tuple(unit.name for unit in units),
         examples=max((unit.examples for unit in units), default=0),
         backends=tuple(dict.fromkeys(name for unit in units for name in unit.backends)),
         environment=environment_here(packages_behind()),

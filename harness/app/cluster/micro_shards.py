@@ -1,4 +1,4 @@
-"""Operators → micro-shards of a balanced cost: large ones first, small ones for the end.
+"""Units → micro-shards of a balanced cost: large ones first, small ones for the end.
 
 Every shard starts a process, which takes seconds, and the last shards decide how long nodes wait for each
 other. So each round of shards takes half of what is left (S. F. Hummel, E. Schonberg, L. E. Flynn, Factoring,
@@ -18,22 +18,22 @@ SMALLEST, LARGEST = 60.0, 900.0
 
 @dataclass(frozen=True)
 class MicroShard:
-    """Operators that one process runs, in about `seconds`."""
+    """Units that one process runs, by name, in about `seconds`."""
 
-    operators: tuple[str, ...]
+    units: tuple[str, ...]
     seconds: float
 
 
 def cut(
     seconds: Mapping[str, float], slots: int, *, smallest: float = SMALLEST, largest: float = LARGEST
 ) -> tuple[MicroShard, ...]:
-    """Put every operator into one shard.
+    """Put every unit into one shard.
 
     Args:
-        seconds: By operator.
+        seconds: By unit.
         slots: How many shards run at once.
-        smallest: Seconds; an operator that takes less than that does not stand alone if it can be helped.
-        largest: Seconds; an operator that takes longer has a shard to itself.
+        smallest: Seconds; a unit that takes less than that does not stand alone if it can be helped.
+        largest: Seconds; a unit that takes longer has a shard to itself.
 
     Returns:
         The longest first: in this order they are to be started.
@@ -42,13 +42,13 @@ def cut(
         (-size, place) for place, size in enumerate(_sizes(sum(seconds.values()), slots, smallest, largest))
     ]
     heapq.heapify(room)
-    operators: list[list[str]] = [[] for _ in room]
+    units: list[list[str]] = [[] for _ in room]
     for name in sorted(seconds, key=lambda name: (-seconds[name], name)):
         left, place = heapq.heappop(room)
-        operators[place].append(name)
+        units[place].append(name)
         heapq.heappush(room, (left + seconds[name], place))
-    shards = [MicroShard(tuple(sorted(some)), sum(seconds[n] for n in some)) for some in operators if some]
-    return tuple(sorted(shards, key=lambda shard: (-shard.seconds, shard.operators)))
+    shards = [MicroShard(tuple(sorted(some)), sum(seconds[n] for n in some)) for some in units if some]
+    return tuple(sorted(shards, key=lambda shard: (-shard.seconds, shard.units)))
 
 
 def _sizes(total: float, slots: int, smallest: float, largest: float) -> list[float]:

@@ -20,6 +20,8 @@ from typing import Any, cast
 
 # Who runs a conformance test does not mean to send reports of it.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# On a cluster of this process's own, shards are what the machine is for.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
 from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
@@ -140,7 +142,8 @@ class RayEngine:
         options: dict[str, Any] = {}
         # Where no other node is left, one that lost the shard may try it again.
         if avoid and len(avoid) < len(nodes):
-            options["label_selector"] = {_NODE_ID: f"!in({', '.join(avoid)})"}
+            # Ray takes a blank behind a comma for a part of the next word.
+            options["label_selector"] = {_NODE_ID: f"!in({','.join(avoid)})"}
         task = ray.remote(_shard).options(
             name=f"shard {attempt.shard}", max_retries=0, **self._needs, **options
         )

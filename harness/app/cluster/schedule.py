@@ -10,7 +10,7 @@ from statistics import median
 from harness.app.cluster.attempts import Attempts, Fate, Report
 
 #: An attempt that takes so many times as long as it should is a straggler.
-_STRAGGLES = 1.5
+_STRAGGLES = 1.25
 #: Seconds that any attempt may take: a process has to start.
 _GRACE = 20.0
 

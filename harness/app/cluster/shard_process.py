@@ -14,13 +14,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.app.cluster.staged_run import Account
 from harness.app.pytest_session import pytest_main
 from harness.core import as_json
+from harness.record import reason
 
 
 class _Accountant:
-    """A pytest plug-in that counts, and takes the time of every operator."""
+    """A pytest plug-in that counts, and takes the time of every unit."""
 
     def __init__(self) -> None:
         self._cases = self._failures = 0
@@ -30,24 +33,23 @@ class _Accountant:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take note of one item."""
         properties = dict(report.user_properties)
-        name = report.nodeid.partition("[")[2].rpartition("]")[0].partition("-")[0]
-        self._seconds[name] += report.duration
+        # `test_conformance[aten.celu.default-dynamo]` is the unit `aten.celu.default dynamo`.
+        overload, _, word = report.nodeid.partition("[")[2].rpartition("]")[0].partition("-")
+        self._seconds[f"{overload} {word}"] += report.duration
         if report.when == "call":
             self._cases += properties.get("cases", 0)
             self._failures += properties.get("failures", 0)
-        # An item that got to its end counts its cases, whatever their verdicts are.
-        if report.failed and "cases" not in properties and not self._problem:
-            crash = getattr(report.longrepr, "reprcrash", None)
-            text = crash.message if crash is not None else str(report.longrepr).strip().rpartition("\n")[2]
-            self._problem = text.partition("ResultsError: ")[2] or text
+
+    def pytest_exception_interact(self, call: pytest.CallInfo[Any]) -> None:
+        """Take note of an item that could not be carried out: that a case fails is another exception."""
+        if call.excinfo is not None and not call.excinfo.errisinstance(pytest.fail.Exception):
+            self._problem = self._problem or reason(call.excinfo.value)
 
     @property
     def account(self) -> Account:
         """What is known by now."""
         seconds = {name: round(value, 3) for name, value in self._seconds.items()}
-        return Account(
-            cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem.split("\n")[0]
-        )
+        return Account(cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem)
 
 
 def _end_with_task() -> None:
@@ -62,9 +64,11 @@ def main() -> int:
     threading.Thread(target=_end_with_task, daemon=True).start()
     account, *arguments = sys.argv[1:]
     accountant = _Accountant()
-    status = pytest_main(arguments, accountant)
-    Path(account).write_text(as_json(accountant.account), encoding="utf-8")
-    return status
+    try:
+        return pytest_main(arguments, accountant)
+    finally:
+        # A session that cannot complete its record ends with an exception.
+        Path(account).write_text(as_json(accountant.account), encoding="utf-8")
 
 
 if __name__ == "__main__":

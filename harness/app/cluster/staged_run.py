@@ -28,9 +28,9 @@ class ClusterPlan:
 
     Attributes:
         arguments: Of `pytest harness`, for every shard.
-        shards: The operators of each shard.
+        shards: The units of each shard, by name.
         seconds: About how long each of them takes.
-        amounts: By operator, how many times 128 cases it has.
+        examples: Cases of each unit.
         environment: What every node must have.
         variables: Environment variables of the driver that runtimes read.
         directory: Where the driver was started.
@@ -39,7 +39,7 @@ class ClusterPlan:
     arguments: tuple[str, ...]
     shards: tuple[tuple[str, ...], ...]
     seconds: tuple[float, ...]
-    amounts: Mapping[str, float]
+    examples: int
     environment: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
@@ -50,7 +50,7 @@ class Account:
     """What a shard's process has to say beside its record.
 
     Attributes:
-        seconds: By operator, of all its units.
+        seconds: By unit.
         problem: Why an item could not be carried out, in one line; "" where all could.
     """
 

@@ -1,0 +1,169 @@
+"""What a run on a cluster starts, tries again and gives up: decided without processes and clocks."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness_runs import ROOT, environment, output, run_harness
+
+from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.cluster_progress import ClusterProgress
+from harness.app.cluster.micro_shards import cut
+from harness.app.cluster.schedule import Attempt, Schedule
+
+
+def report(attempt: Attempt, fate: Fate, node: str = "", said: str = "") -> Report:
+    return Report(shard=attempt.shard, fate=fate, node=node, said=said)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 100])
+def test_every_unit_is_in_one_shard_and_the_last_shards_are_short(slots: int) -> None:
+    chance = random.Random(slots)
+    seconds = {f"unit {n}": chance.expovariate(0.4) for n in range(1000)}
+    shards = cut(seconds, slots, smallest=10, largest=300)
+    assert sorted(name for shard in shards for name in shard.units) == sorted(seconds)
+    assert [s.seconds for s in shards] == sorted((s.seconds for s in shards), reverse=True)
+    assert sum(shard.seconds for shard in shards) == pytest.approx(sum(seconds.values()))
+    assert shards[0].seconds <= 300 + max(seconds.values())
+    # Whoever comes last keeps the others waiting for little, and no process is started for next to nothing.
+    assert shards[-1].seconds <= 20
+    assert all(shard.seconds > 4 for shard in shards)
+
+
+def test_a_unit_that_is_longer_than_a_shard_may_be_has_one_to_itself() -> None:
+    shards = cut({"long": 1000.0, **{f"short {n}": 1.0 for n in range(100)}}, 4, smallest=10, largest=300)
+    assert shards[0].units == ("long",)
+
+
+def test_a_shard_that_is_lost_three_times_is_missing() -> None:
+    schedule = Schedule({1: 10.0, 2: 10.0})
+    (one, two) = schedule.next(2, 0.0)
+    schedule.ended(two, report(two, Fate.DONE), 1.0)
+    for time in (1.0, 2.0):
+        schedule.ended(one, report(one, Fate.LOST), time)
+        assert not schedule.missing
+        (one,) = schedule.next(2, time)
+        assert one.shard == 1
+    schedule.ended(one, report(one, Fate.LOST, said="the node died"), 3.0)
+    assert schedule.over
+    assert schedule.missing == {1: "the node died"}
+    assert list(schedule.done) == [2]
+
+
+def test_a_shard_that_failed_goes_elsewhere_and_its_node_is_left_after_two() -> None:
+    schedule = Schedule({1: 10.0, 2: 10.0, 3: 10.0})
+    one, two = schedule.next(2, 0.0)
+    schedule.ended(one, report(one, Fate.FAILED, "full", "no space"), 1.0)
+    (again,) = schedule.next(2, 1.0)
+    assert (again.shard, set(again.avoid)) == (1, {"full"})
+    schedule.ended(two, report(two, Fate.FAILED, "full", "no space"), 2.0)
+    # Whatever comes now keeps away from it.
+    assert [attempt.avoid for attempt in schedule.next(4, 2.0)] == [{"full"}, {"full"}]
+    assert schedule.no_node_is_left(["full"]) == "no space"
+    assert not schedule.no_node_is_left(["full", "sound"])
+
+
+def test_a_node_that_succeeds_in_between_is_kept() -> None:
+    schedule = Schedule(dict.fromkeys(range(1, 5), 10.0))
+    attempts = schedule.next(3, 0.0)
+    for attempt, fate in zip(attempts, (Fate.FAILED, Fate.DONE, Fate.FAILED), strict=True):
+        schedule.ended(attempt, report(attempt, fate, "node"), 1.0)
+    assert not schedule.no_node_is_left(["node"])
+
+
+def test_other_versions_cost_a_shard_no_attempt() -> None:
+    schedule = Schedule({1: 10.0})
+    for number in range(5):
+        (attempt,) = schedule.next(1, 0.0)
+        schedule.ended(attempt, report(attempt, Fate.UNFIT, f"node {number}"), 0.0)
+    (attempt,) = schedule.next(1, 0.0)
+    assert attempt.avoid == {f"node {number}" for number in range(5)}
+    assert not schedule.missing
+
+
+def test_a_straggler_gets_a_copy_and_the_first_result_counts() -> None:
+    schedule = Schedule({1: 10.0, 2: 10.0})
+    one, two = schedule.next(2, 0.0)
+    schedule.ended(one, report(one, Fate.DONE), 10.0)
+    assert schedule.next(2, 20.0) == []
+    (copy,) = schedule.next(2, 60.0)
+    assert copy.shard == two.shard
+    assert copy.number != two.number
+    # One copy is enough, and a copy that is lost is no loss as long as the other goes on.
+    assert schedule.next(5, 200.0) == []
+    assert schedule.ended(two, report(two, Fate.LOST), 210.0) == []
+    assert not schedule.waiting
+    assert schedule.ended(copy, report(copy, Fate.DONE), 220.0) == []
+    assert schedule.over
+    schedule = Schedule({1: 10.0, 2: 10.0})
+    one, two = schedule.next(2, 0.0)
+    schedule.ended(one, report(one, Fate.DONE), 10.0)
+    (copy,) = schedule.next(2, 60.0)
+    # The loser is stopped, and what it says later counts for nothing.
+    assert schedule.ended(copy, report(copy, Fate.DONE), 70.0) == [two]
+    schedule.ended(two, report(two, Fate.DONE), 71.0)
+    assert len(schedule.done) == 2
+
+
+def test_the_progress_line_says_how_far_it_is() -> None:
+    schedule = Schedule({2: 30.0, 3: 30.0})
+    now = [0.0]
+    said = io.StringIO()
+    progress = ClusterProgress(schedule, 3, said, lambda: now[0])
+    two, three = schedule.next(2, 0.0)
+    now[0] = 60.0
+    done = Report(shard=2, fate=Fate.DONE, cases=1200, failures=7)
+    schedule.ended(two, done, 60.0)
+    schedule.ended(three, report(three, Fate.LOST), 60.0)
+    progress.show(4, 1)
+    assert said.getvalue() == "1,200 cases, 20.0/s, 2/3 shards, 4 nodes, 7 failures, 1 lost, 1:00 left\n"
+
+
+def test_a_part_of_units_is_run_and_a_wrong_division_is_refused(tmp_path: Path) -> None:
+    parts = tmp_path / "parts.json"
+    units = ["aten.celu.default dynamo", "aten.celu.default dynamo-dynamic", "aten.cos.default dynamo"]
+    last = "aten.cos.default dynamo-dynamic"
+    chosen = (
+        "--op",
+        "celu",
+        "--op",
+        "cos",
+        "--shapes",
+        "both",
+        "--shard",
+        "2/2",
+        "--shard-parts",
+        parts,
+        "--co",
+    )
+    parts.write_text(json.dumps([units, [last]]))
+    done = run_harness(*chosen, "-q")
+    assert "[aten.cos.default-dynamo-dynamic]" in done.stdout, output(done)
+    assert "1 test collected" in done.stdout, output(done)
+    for wrong in ([units, []], [units, [last, units[0]]], [[*units, last]]):
+        parts.write_text(json.dumps(wrong))
+        done = run_harness(*chosen)
+        assert done.returncode == 4, output(done)
+        assert "ERROR: --shard-parts has" in done.stderr, output(done)
+
+
+def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "ci" / "cluster_scale.py"), "--out", str(tmp_path), "--run", "1x1"]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == 9
+    speed_ups = [int(row[5]) for row in rows]
+    assert speed_ups[0] > 6
+    assert "the longest unit" in rows[5][-2]
+    # Nothing is missing, whatever is lost.
+    assert all(row[-3].strip() == "0" for row in rows)
+    assert (tmp_path / "cluster_scale.svg").read_text().startswith("<svg")

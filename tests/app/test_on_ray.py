@@ -1,0 +1,263 @@
+"""`conformance run --on ray` on clusters of several nodes, each a group of processes of this machine.
+
+Everything may die but the verdicts: whatever happens, the rows are those of `pytest harness -n 2`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from harness_runs import environment, record_of, rows, run_harness, unary
+
+from harness.app.cli._group import conformance
+from harness.record import completeness
+
+ray_cluster = pytest.importorskip("ray.cluster_utils")
+
+pytestmark = pytest.mark.slowest(4)
+
+#: On it the planted backends crash and hang.
+GUILTY = 13.25
+OPERATORS = ("abs", "celu", "cos", "exp", "neg", "relu", "tanh")
+SEGFAULT, HANG = "onnx-api:planted.segfault", "onnx-api:planted.hang"
+#: What runs differ in: their ids, hosts and times.
+OWN = ("run_id", "convert_ms", "load_ms", "run_ms")
+#: A module that Python imports at its start, on a node where hardly anything can be written.
+FULL_DISK = """
+import resource, sys
+if "harness.app.cluster.shard_process" in sys.orig_argv:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+"""
+
+
+class Nodes:
+    """A cluster whose head runs no shard."""
+
+    def __init__(self) -> None:
+        self.cluster: Any = ray_cluster.Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+
+    def add(self, first_on_path: Path | None = None, **resources: Any) -> Any:
+        path = os.pathsep.join([*([str(first_on_path)] if first_on_path else []), os.environ["PYTHONPATH"]])
+        return self.cluster.add_node(**{"num_cpus": 1, **resources}, env_vars={"PYTHONPATH": path})
+
+    def kill(self, node: Any) -> None:
+        self.cluster.remove_node(node, allow_graceful=False)
+
+    def run(self, calls: Path, *words: str | Path) -> subprocess.Popen[str]:
+        """A driver in a process of its own."""
+        options = ["--on", "ray", "--shard-seconds", "0.01", *arguments(calls), *map(str, words)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness.app.cli", "run", *options],
+            env={**os.environ, "RAY_ADDRESS": self.cluster.address},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def arguments(calls: Path) -> list[str]:
+    backends = ("--backend", "ort-cpu", "--backend", SEGFAULT, "--backend", HANG)
+    return ["--replay", str(calls), "--converter", "dynamo", *backends, "--timeout", "6", "--no-blame"]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    # What Ray keeps for later sessions is not to be found in this user's home.
+    with patch.dict(os.environ, {**environment(), "RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}):
+        found = Nodes()
+        yield found
+        found.cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Recorded calls, one of which crashes and hangs."""
+    values = [[0.5, -2.0], [1.0], [3.0, 4.0, -5.0]]
+    found = [unary(f"aten.{name}.default", value) for name in OPERATORS for value in values]
+    return record_of(tmp_path_factory.mktemp("calls") / "run", [*found, unary("aten.neg.default", [GUILTY])])
+
+
+@pytest.fixture(scope="module")
+def expected(calls: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The rows of the same cases on one machine."""
+    out = tmp_path_factory.mktemp("one") / "run"
+    run_harness(*arguments(calls), "--results-dir", out, "-n", "2", "--shrink", "0")
+    found = comparable(out)
+    assert {row["outcome"] for row in found} == {"pass", "crash", "timeout"}
+    return found
+
+
+def comparable(run: Path) -> list[dict[str, Any]]:
+    """The rows of a run in order, without what differs from run to run."""
+    found = [{name: value for name, value in row.items() if name not in OWN} for row in rows(run)]
+    return sorted(found, key=lambda row: (row["case_id"], row["backend"]))
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 240) -> Any:
+    """What it gives once that is true."""
+    until = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.1)
+    return found
+
+
+def recorded(out: Path, name: str) -> int:
+    """How many shards of a run under way are recorded."""
+    return len(list((out / "running" / name).glob("*/run.json")))
+
+
+def said_by(driver: subprocess.Popen[str]) -> str:
+    return driver.communicate(timeout=400)[0]
+
+
+def shard_processes() -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if "harness.app.cluster.shard_process" in (process.info["cmdline"] or ()):
+            found.append(process)
+    return found
+
+
+def workers_with_a_shard() -> list[psutil.Process]:
+    """Ray's, each with the process of its shard."""
+    return [parent for process in shard_processes() if (parent := process.parent()) and parent.pid != 1]
+
+
+def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
+    nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    full, other = tmp_path / "full", tmp_path / "other" / "hypothesis-0.0.1.dist-info"
+    full.mkdir()
+    other.mkdir(parents=True)
+    (full / "sitecustomize.py").write_text(FULL_DISK)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 0.0.1\n")
+    lost, steady, full_node = nodes.add(), nodes.add(), nodes.add(full)
+    driver = nodes.run(calls, "--run", "faults", "--results-dir", tmp_path / "out")
+    # All three nodes are at work.
+    wait_for(lambda: len(shard_processes()) >= 3)
+    nodes.kill(lost)
+    unfit = nodes.add(other.parent)
+    wait_for(lambda: recorded(tmp_path / "out", "faults"))
+    worker = wait_for(workers_with_a_shard)[0]
+    orphans = worker.children()
+    worker.kill()
+    psutil.wait_procs(orphans, timeout=10)
+    assert not any(process.is_running() for process in orphans)
+    said = said_by(driver)
+    for node in (full_node, unfit):
+        nodes.kill(node)
+    assert driver.returncode == 1, said
+    assert comparable(tmp_path / "out") == expected, said
+    assert completeness(tmp_path / "out").complete
+    assert re.search(r"shard \d lost: .*is run again", said), said
+    assert re.search(r"shard \d failed: .*File too large.*is run again", said), said
+    assert re.search(r"shard \d unfit: .*hypothesis 0.0.1, not .*is run again", said), said
+    # What was only there for the time of the run is gone.
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["run.json", "verdicts.parquet"]
+    assert steady in nodes.cluster.worker_nodes
+
+
+def test_a_driver_that_is_killed_or_interrupted_goes_on(
+    nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    second = nodes.add()
+    out = tmp_path / "out"
+    words = ("--run", "resumed", "--results-dir", out)
+    driver = nodes.run(calls, *words)
+    wait_for(lambda: recorded(out, "resumed") >= 1)
+    driver.kill()
+    driver.communicate()
+    wait_for(lambda: not shard_processes())
+    before = recorded(out, "resumed")
+    driver = nodes.run(calls, *words)
+    wait_for(lambda: recorded(out, "resumed") > before)
+    driver.send_signal(signal.SIGINT)
+    said = said_by(driver)
+    assert driver.returncode == 2, said
+    assert "interrupted" in said
+    assert "--run resumed goes on" in said
+    # The record is sound, and says what it lacks.
+    some = comparable(out)
+    assert some
+    assert all(row in expected for row in some)
+    assert completeness(out).unfinished
+    wait_for(lambda: not shard_processes())
+    driver = nodes.run(calls, *words)
+    said = said_by(driver)
+    assert re.search(r"\d shards, \d of them recorded before", said), said
+    assert comparable(out) == expected, said
+    assert completeness(out).complete
+    # Another run is not overwritten.
+    driver = nodes.run(calls, *words)
+    assert "already holds a run" in said_by(driver)
+    nodes.kill(second)
+
+
+def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
+    other = tmp_path / "hypothesis-0.0.1.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 0.0.1\n")
+    # The run is described on one of them and the others are compared with it.
+    node = nodes.add(tmp_path)
+    driver = nodes.run(calls, "--results-dir", tmp_path / "out")
+    said = said_by(driver)
+    nodes.kill(node)
+    assert driver.returncode == 4, said
+    assert re.search(
+        r"^Error: node [\d.]+ \(\w+\) has hypothesis .*0\.0\.1.* as the run; all nodes", said, re.M
+    )
+    assert not (tmp_path / "out" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--on", "ray", "-n", "2"], "-n does not go with --on: the cluster decides how much runs at once"),
+        (["--on", "slurm"], "--on slurm: give ray, or the address of a Ray cluster, ray://HOST:10001"),
+        (["--on", "ray://127.0.0.1:1"], "--on ray://… needs --dataset"),
+        (
+            ["--on", "ray://127.0.0.1:1", "--dataset", "d"],
+            "--on ray://127.0.0.1:1: the cluster cannot be reached: [Errno 111] Connection refused",
+        ),
+    ],
+)
+def test_what_cannot_be_carried_out_is_one_line(
+    words: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(conformance, ["run", *words, "--op", "celu"])
+    assert done.exit_code == 4
+    assert done.output.startswith(f"Error: {problem}")
+    assert done.output.count("\n") == 1
+
+
+def test_without_ray_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "harness.app.cluster.on_ray", raising=False)
+    done = CliRunner().invoke(conformance, ["run", "--on", "ray", "--op", "celu"])
+    assert done.exit_code == 4
+    assert done.output == "Error: --on ray needs Ray: pip install '.[ray]'\n"
+
+
+def test_a_backend_that_needs_a_gpu_is_refused_without_one(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
+    driver = nodes.run(calls, "--backend", "trt", "--results-dir", tmp_path / "out")
+    said = said_by(driver)
+    assert driver.returncode == 4, said
+    lacking = "no node of the cluster has a GPU, which the backends need"
+    assert said == f"Error: {lacking}: add one, or choose other backends\n"
