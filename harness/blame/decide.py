@@ -99,6 +99,7 @@ _BY_OPTIMISATION = "{backend}'s graph optimisation: right with optimisations off
 
 _FEWER_BITS = "The graph that {converter} emits computes at lower precision than the call."
 _DECOMPOSES = "PyTorch's decomposition, which {converter} translates, gives the backend's result in PyTorch."
+_ASKS_OTHERWISE = "The graph that {converter} emits asks for something else."
 _LEFT_OPEN = "The specification leaves the result open."
 _OFF = "PyTorch is off: the backend has the answer that PyTorch has in float64."
 _BOTH_OFF = "Both the graph and PyTorch are far from float64."
@@ -110,7 +111,7 @@ def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
         _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
         _Row(PYTORCH, _DECOMPOSES, (fact, (R.PROGRAM, F.CONTRADICTS))),
         _Row(CONVERTER, _OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),
-        _Row(CONVERTER, "The graph that {converter} emits asks for something else.", (fact,)),
+        _Row(CONVERTER, _ASKS_OTHERWISE, (fact,)),
     )
 
 
@@ -143,6 +144,8 @@ _MISMATCH = (
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
     _Row(BACKEND, "{backend} is right node by node, and wrong with the whole graph.", ((R.NODES, F.RIGHT),)),
     _INVALID,
+    _Row(PYTORCH, _DECOMPOSES, ((R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS))),
+    _Row(CONVERTER, _OPTIMISED, ((R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT))),
     _Row(
         CONVERTER,
         "{converter} computes the result itself, for a constant of the graph.",
@@ -157,7 +160,8 @@ _MISMATCH = (
     ),
     _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.SAME), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
     _Row(PYTORCH, _OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS))),
-    _Row(UNKNOWN, _BOTH_OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.INEXACT))),
+    _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.SAME), (R.CONVERTER, F.RIGHT))),
+    # Inexact as PyTorch may be, a result is wrong only if it is further from float64 than PyTorch's.
     *_asked_by_graph((R.NODES, F.SAME)),
     _Row(PYTORCH, _DISAGREE, ((R.MODEL, F.SAME), _DECOMPOSED)),
     _Row(CONVERTER, _OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),

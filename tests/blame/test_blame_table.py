@@ -78,6 +78,7 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("converter", [RIGHT, (R.NODES, F.SAME)]),
     ("converter", [SAME, (R.NODES, F.SAME), (R.CONVERTER, F.SAME)]),
     ("pytorch", [(R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS)]),
+    ("converter", [(R.NODES, F.SAME), (R.FLOAT64, F.INEXACT), (R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT)]),
     ("pytorch", [(R.NODES, F.SAME), (R.DECOMPOSITION, F.CONTRADICTS)]),
     ("converter", [(R.NODES, F.SAME), (R.UNOPTIMISED, F.RIGHT)]),
     ("pytorch", [(R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS)]),

@@ -20,6 +20,7 @@ from planted_culprits import (
     WrongRuntimePass,
     decompositions,
     may_end_the_process,
+    rounded,
     slipped,
 )
 
@@ -176,6 +177,9 @@ def planted_in_graphs(seed: int, names: Sequence[str], converters: Sequence[str]
         chance.shuffle(slips)
         kinds = operators(case)
         chance.shuffle(kinds)
+        if "MatMul" in kinds:
+            # ONNX Runtime dies of a Cast between a Transpose and a MatMul.
+            slips = [slip for slip in slips if slip is not rounded]
         for kind in kinds[:2]:
             for slip in slips:
                 model = slipped(case.model, kind, slip)

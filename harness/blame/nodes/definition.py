@@ -90,7 +90,8 @@ class Definition:
     def has_form(self, output: int, array: Array) -> bool:
         """Whether an array may be a result by ONNX's type and shape inference."""
         dtype, shape = self._forms[output]
-        return dtype in (None, array.dtype) and (shape is None or _fits(array.shape, shape))
+        # Not `in`: to NumPy, no dtype is equal to float64.
+        return (dtype is None or dtype == array.dtype) and (shape is None or _fits(array.shape, shape))
 
     def _in_form(
         self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None

@@ -243,6 +243,7 @@ def _conv_transpose(call: NodeCall) -> Sequence[Array] | None:
 
 FORMULAS: dict[str, Formula] = {
     "Erf": _erf,
+    "Gelu": _gelu,
     "Clip": _clip,
     "ScatterElements": _scatter_elements,
     "ConvTranspose": _conv_transpose,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,12 +65,14 @@ def walk(
     *,
     corrected: bool = True,
     strict: bool = False,
+    only: Collection[int] | None = None,
 ) -> Walk:
     """Run every step in `backend`; `evaluator` says what definitions give.
 
     Args:
         corrected: Put the definition's results in place of wrong ones; else judge nothing.
         strict: See `NodeOracle`.
+        only: Indices of the steps whose results are judged; None for all.
     """
     found = Walk({**graph.constant_values(), **feeds})
     for step in graph.steps:
@@ -83,7 +85,7 @@ def walk(
             if isinstance(got, StepFailure):
                 found.failing.append(FailingStep(definition, got))
                 got = right_results(definition)
-            elif corrected:
+            elif corrected and (only is None or step.index in only):
                 wrong = not_as_defined(definition, got, strict=strict)
                 if wrong is not None:
                     found.wrong.append(WrongStep(definition, got, wrong))

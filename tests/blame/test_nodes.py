@@ -1,0 +1,234 @@
+"""A graph node by node: its steps, what definitions give, and where onnx's evaluator is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+
+from harness.blame.nodes.definition import Definition, Undefined
+from harness.blame.nodes.formulas import FORMULAS
+from harness.blame.nodes.node_verdict import not_as_defined, right_results
+from harness.blame.nodes.steps import SteppedGraph, in_steps
+from harness.blame.nodes.walk import walk
+from harness.core import Array
+from harness.run import BACKENDS, Backend
+
+
+def start(name: str) -> Backend:
+    entry, argument = BACKENDS.find(name)
+    return entry.create(argument)
+
+
+EVALUATOR = start("onnx-reference")
+ORT = start("ort-cpu")
+
+
+def graph_of(nodes: list[onnx.NodeProto], feeds: dict[str, Array], outputs: list[str]) -> SteppedGraph:
+    inputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for name, a in feeds.items()
+    ]
+    made = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph(nodes, "nodes", inputs, made)
+    return in_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+
+
+def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Definition:
+    """The definition of one node; None for an input that is left out."""
+    feeds = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs) if x is not None}
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    made = [f"y{i}" for i in range(outputs)]
+    graph = graph_of([helper.make_node(operator, names, made, **attributes)], feeds, made)
+    return Definition(graph, graph.steps[0], feeds, EVALUATOR)
+
+
+def by_evaluator(definition: Definition) -> list[Array]:
+    model = definition.graph.alone(definition.step, definition.inputs)
+    return list(EVALUATOR.load(model, None).run(definition.inputs))
+
+
+F32 = np.float32
+X = np.random.default_rng(1).normal(size=(1, 2, 3, 3, 4)).astype(F32)
+
+
+def pooled() -> list[Array]:
+    largest, where = torch.nn.functional.max_pool3d(torch.from_numpy(X), 2, 1, return_indices=True)
+    # PyTorch counts from the beginning of each channel.
+    return [largest.numpy(), where.numpy() + np.array([0, 36]).reshape(1, 2, 1, 1, 1)]
+
+
+#: A node on which the evaluator departs from the text, and what the text says.
+DEPARTURES: dict[str, tuple[Callable[[], Definition], Callable[[], list[Array]]]] = {
+    "Erf": (
+        lambda: defined("Erf", np.array([0.1, 1.0, 2.5])),
+        lambda: [torch.erf(torch.tensor([0.1, 1.0, 2.5], dtype=torch.float64)).numpy()],
+    ),
+    "Gelu": (
+        lambda: defined("Gelu", np.array([-4.0])),
+        lambda: [np.array([-4.0 * 3.167124183311992e-05])],
+    ),
+    # The default bound is the largest finite number.
+    "Clip": (
+        lambda: defined("Clip", np.array([np.inf], F32), np.array(0.0, F32)),
+        lambda: [np.array([np.finfo(F32).max])],
+    ),
+    "LogSoftmax": (
+        lambda: defined("LogSoftmax", np.array([0.0, -2000.0])),
+        lambda: [np.array([0.0, -2000.0])],
+    ),
+    "CumSum": (
+        lambda: defined("CumSum", np.array([1.0, 2.0], F32), np.array([0], np.int64)),
+        lambda: [np.array([1.0, 3.0], F32)],
+    ),
+    # Indices count through all channels.
+    "MaxPool": (
+        lambda: defined("MaxPool", X, outputs=2, kernel_shape=[2, 2, 2]),
+        pooled,
+    ),
+    "Pad": (
+        lambda: defined("Pad", np.array([1.0, 2.0, 3.0], F32), np.array([-1, 1], np.int64)),
+        lambda: [np.array([2.0, 3.0, 0.0], F32)],
+    ),
+    "ReduceLogSumExp": (
+        lambda: defined("ReduceLogSumExp", np.array([[3, 3]]), np.array([1], np.int64)),
+        lambda: [np.array([[3]])],
+    ),
+}
+
+
+@pytest.mark.parametrize("operator", sorted(DEPARTURES))
+def test_where_the_evaluator_departs_from_the_text_a_formula_does_not(operator: str) -> None:
+    make, expected = DEPARTURES[operator]
+    definition = make()
+    assert operator in FORMULAS
+    for found, right in zip(right_results(definition), expected(), strict=True):
+        assert found.dtype == right.dtype
+        np.testing.assert_allclose(found, right, rtol=1e-14 if right.dtype == np.float64 else 1e-6)
+    try:
+        theirs = by_evaluator(definition)
+    except Exception:
+        return
+    assert not all(np.allclose(a, b, rtol=1e-14, atol=0) for a, b in zip(theirs, expected(), strict=True))
+
+
+def test_updates_of_another_shape_than_the_indices_have_no_definition() -> None:
+    data, indices = np.zeros((3, 3), F32), np.zeros((1, 2), np.int64)
+    definition = defined("ScatterElements", data, indices, np.ones((2, 3), F32))
+    with pytest.raises(Undefined, match="shapes of indices and updates differ"):
+        _ = definition.own
+
+
+def test_every_formula_has_a_departure_that_it_mends() -> None:
+    # Those of transposed convolutions are in `test_shared_limitation`.
+    assert set(FORMULAS) == {*DEPARTURES, "ScatterElements", "ConvTranspose"}
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+def test_the_scatter_of_right_shapes_is_as_onnx_runtime_has_it(reduction: str) -> None:
+    data = np.arange(12.0, dtype=F32).reshape(3, 4)
+    indices = np.array([[2, 0, 1], [0, 0, -1]], np.int64)
+    definition = defined(
+        "ScatterElements", data, indices, np.full((2, 3), 2.5, F32), axis=1, reduction=reduction
+    )
+    model = definition.graph.alone(definition.step, definition.inputs)
+    assert not_as_defined(definition, ORT.load(model, None).run(definition.inputs)) is None
+
+
+# What is judged exactly and what closely
+
+
+def test_a_copy_that_loses_the_sign_of_a_zero_is_wrong() -> None:
+    definition = defined("Identity", np.array([-0.0, 1.0], F32))
+    (mask,) = not_as_defined(definition, [np.array([0.0, 1.0], F32)]) or ()
+    assert mask.tolist() == [True, False]
+    # Which of two zeros is the larger nobody says.
+    either = defined("Max", np.array([-0.0], F32), np.array([0.0], F32))
+    assert not_as_defined(either, [np.array([-0.0], F32)]) is None
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
+def test_a_rounding_is_right_and_more_is_wrong(dtype: str) -> None:
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x = np.array([0.3, -1.7, 4.1]).astype(kind)
+    definition = defined("Exp", x)
+    (right,) = right_results(definition)
+    step = np.nextafter(right.astype(kind), np.array(100.0).astype(kind)).astype(kind)
+    assert not_as_defined(definition, [step]) is None
+    (mask,) = not_as_defined(definition, [(right.astype(np.float64) * 1.5).astype(kind)]) or ()
+    assert mask.all()
+
+
+def test_a_cast_rounds_once() -> None:
+    definition = defined("Cast", np.array([1 / 3], F32), to=TensorProto.FLOAT16)
+    (mask,) = not_as_defined(definition, [np.array([0.3335], np.float16)]) or ()
+    assert mask.all()
+
+
+def test_a_wrong_dtype_or_shape_is_wrong_even_without_elements() -> None:
+    definition = defined("Transpose", np.zeros((0, 3), F32))
+    assert not_as_defined(definition, [np.zeros((3, 0), F32)]) is None
+    assert not_as_defined(definition, [np.zeros((0, 3), F32)]) is not None
+    assert not_as_defined(definition, [np.zeros((3, 0), np.float64)]) is not None
+
+
+def test_numbers_drawn_at_random_are_right_in_the_right_form() -> None:
+    definition = defined("RandomNormalLike", np.zeros(3, F32), dtype=TensorProto.DOUBLE)
+    assert not_as_defined(definition, [np.array([9.0, 9.0, 9.0])]) is None
+    assert not_as_defined(definition, [np.zeros(3, F32)]) is not None
+
+
+# Steps
+
+
+def test_nodes_that_pass_on_sequences_are_one_step() -> None:
+    x = np.arange(6.0, dtype=F32).reshape(3, 2)
+    nodes = [
+        helper.make_node("Neg", ["x"], ["n"]),
+        helper.make_node("SplitToSequence", ["n"], ["s"], axis=0, keepdims=1),
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node("ConcatFromSequence", ["s"], ["c"], axis=1),
+        helper.make_node("Add", ["c", "c"], ["y"]),
+    ]
+    graph = graph_of(nodes, {"x": x}, ["y", "a"])
+    assert [[n.op_type for n in s.nodes] for s in graph.steps] == [
+        ["Neg"],
+        ["SplitToSequence", "Abs", "ConcatFromSequence"],
+        ["Add"],
+    ]
+    found = walk(graph, {"x": x}, ORT, EVALUATOR)
+    assert found.ended
+    assert [found.wrong, found.failing, found.unjudged] == [[], [], []]
+    np.testing.assert_array_equal(found.values["y"], -2 * x.reshape(1, 6))
+    np.testing.assert_array_equal(found.values["a"], x)
+
+
+def test_what_follows_a_wrong_node_is_judged_on_the_definitions_result() -> None:
+    class NegIsAbs:
+        name, device, version = "wrong", "cpu", ""
+
+        def narrows(self, dtype: str) -> str | None:
+            return None
+
+        def load(self, model: onnx.ModelProto, shapes: Any) -> Any:
+            changed = onnx.ModelProto()
+            changed.CopyFrom(model)
+            for node in changed.graph.node:
+                node.op_type = "Abs" if node.op_type == "Neg" else node.op_type
+            return ORT.load(changed, shapes)
+
+    x = np.array([1.0, -2.0], F32)
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
+    found = walk(graph_of(nodes, {"x": x}, ["y"]), {"x": x}, NegIsAbs(), EVALUATOR)
+    (fault,) = found.wrong
+    assert fault.definition.operator == "Neg"
+    assert fault.wrong[0].tolist() == [True, False]
+    with np.errstate(invalid="ignore"):
+        expected = np.sqrt(-x)
+    np.testing.assert_array_equal(found.values["y"], expected)
