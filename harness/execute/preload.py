@@ -12,6 +12,7 @@ import faulthandler
 import gc
 import os
 import sys
+from unittest.mock import patch
 
 #: Whether this process is the fork server; others may import this module.
 _SERVES = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
@@ -63,7 +64,10 @@ def _warm_up() -> None:
                 entry.create(False).convert(export_request([member], opset=None, dynamic=False))
 
 
-_warm_up()
+# The exporter asks PyTorch for GPUs, time and again. To answer, CUDA's driver is started, which then is of no
+# use to any process that is forked from this one.
+with patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0):
+    _warm_up()
 # All of this lives as long as the process: collecting it again and again takes a tenth of an export's time.
 gc.freeze()
 gc.enable()

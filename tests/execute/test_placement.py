@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import onnx
 import pytest
 from backend_models import F32, I64, info, model_of, node, start_to_run
 from click.testing import CliRunner
-from harness_runs import BACKENDS_METADATA, output, rows, run_harness, unary
+from harness_runs import BACKENDS_METADATA, environment, output, rows, run_harness, unary
 from onnx import helper
 
 from harness.app.cli._group import conformance
@@ -105,6 +107,19 @@ def test_one_node_of_a_case_falls_back(provider: str, rest: str) -> None:
         [info("y", F32, [])],
     )
     assert placement_of(backend.load(model, None), model) == f"fell back to CPU: Det{rest}"
+
+
+def test_no_gpu_is_asked_for_before_processes_are_forked() -> None:
+    # CUDA's driver, once started, is of no use to the processes that are forked.
+    program = (
+        "import torch; from collections import Counter; asked = Counter(); kept = torch.cuda.is_available\n"
+        "def available(): asked['asked'] += 1; return kept()\n"
+        "torch.cuda.is_available = available\n"
+        "import harness.execute.preload\n"
+        "print(asked.total(), torch.cuda.is_available is available)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    assert done.stdout == "0 True\n", done.stderr
 
 
 @pytest.mark.gpu

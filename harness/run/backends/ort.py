@@ -243,7 +243,8 @@ class OrtBackend:
     def _check_provider(self, session: Any) -> None:
         if self._provider in session.get_providers():
             return
-        remedy = f"; check its CUDA and cuDNN libraries ({_INSTALL_CUDA})" if self.device == "cuda" else ""
+        libraries = "; check its CUDA and cuDNN libraries (pip install 'onnxruntime-gpu[cuda,cudnn]')"
+        remedy = libraries if self.device == "cuda" else ""
         raise RuntimeError(
             f"{self.name}: ONNX Runtime {self.version} could not load its {self._provider}, "
             f"and fell back to the CPU{remedy}"
