@@ -60,6 +60,7 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("pytorch", [SAME, (R.DECOMPOSITION, F.CONTRADICTS)]),
     ("pytorch", [SAME, (R.FLOAT64, F.CONTRADICTS)]),
     ("unknown", [SAME, (R.FLOAT64, F.INEXACT)]),
+    ("converter", [(R.NODES, F.SAME), SAME, (R.FLOAT64, F.INEXACT)]),
     ("unknown", [SAME, OTHER, (R.FLOAT64, F.CONFIRMS)]),
     ("converter", [SAME, OTHER, (R.CONVERTER, F.RIGHT)]),
     ("unknown", [OTHER, (R.PLAIN, F.SAME)]),
