@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -36,9 +37,18 @@ from harness.plan import UsageProblem
 
 #: Seconds until a node has to say what it has; it may have to fetch the project first.
 _LOOKING = 300.0
+#: Seconds for which a list of nodes holds.
+_LOOK = 1.0
 #: Seconds until a cluster has to accept a connection.
 _KNOCKING = 10.0
 _CLIENT = "ray://"
+#: What Ray's exceptions say of a task, in fewer words.
+_ENDS = {
+    "NodeDiedError": "its node died",
+    "WorkerCrashedError": "its process on the node died",
+    "OutOfMemoryError": "its node was out of memory",
+    "LocalRayletDiedError": "its node died",
+}
 _NODE_ID = "ray.io/node-id"
 
 
@@ -64,6 +74,8 @@ class RayEngine:
         self._resources = dict(resources)
         self._running: dict[Any, Attempt] = {}
         self._run = "", ""
+        self._known: list[dict[str, Any]] = []
+        self._looked = float("-inf")
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._connect(on)
         if not self.nodes():
@@ -109,11 +121,11 @@ class RayEngine:
 
     def nodes(self) -> dict[str, str]:
         """The nodes that can run a shard: id → address."""
-        return {node["NodeID"]: node["NodeManagerAddress"] for node in _nodes() if self._fit(node)}
+        return {node["NodeID"]: node["NodeManagerAddress"] for node in self._seen() if self._fit(node)}
 
     def slots(self) -> int:
         """How many attempts run at once."""
-        return sum(map(self._fit, _nodes()))
+        return sum(map(self._fit, self._seen()))
 
     def describe(self, arguments: Sequence[str], directory: str) -> tuple[int, str, Described]:
         """`node_task.describe` on a node that can run a shard."""
@@ -189,6 +201,12 @@ class RayEngine:
         has = node["Resources"]
         return int(min(has.get(name, 0) / amount for name, amount in {"CPU": 1, **self._resources}.items()))
 
+    def _seen(self) -> list[dict[str, Any]]:
+        """All nodes, as they were a moment ago: the list of many takes Ray a while."""
+        if time.monotonic() - self._looked > _LOOK:
+            self._known, self._looked = cast(Any, ray).nodes(), time.monotonic()
+        return self._known
+
     def _call(self, task: Any, *arguments: Any) -> Any:
         return self._get(task.remote(*arguments))
 
@@ -209,13 +227,9 @@ class RayEngine:
         except TaskCancelledError:
             return Report(shard=attempt.shard, fate=Fate.LOST, said="it was cancelled")
         except RayError as error:
-            return Report(shard=attempt.shard, fate=Fate.LOST, said=_line(error))
+            said = _ENDS.get(type(error).__name__) or _line(error)
+            return Report(shard=attempt.shard, fate=Fate.LOST, said=said)
         return found
-
-
-def _nodes() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cast(Any, ray).nodes()
-    return found
 
 
 def _knock(address: str) -> None:
