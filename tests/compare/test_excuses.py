@@ -172,3 +172,9 @@ def test_a_tie_between_two_steps_excuses_its_neighbours_alone(dtype: str) -> Non
 def test_what_is_moved_does_not_overflow() -> None:
     found = answer("aten.flip.default", self=vector([1.0, 2.0]), dims=(0,))
     assert judged(found, np.array([2.0, INF], np.float32)).problem == "infinities"
+
+
+def test_a_float64_beside_zero_has_the_last_places_of_float64() -> None:
+    found = answer("aten.log1p.default", self=vector([2.0**-1022, 1e-60], "float64"))
+    assert judged(found, np.zeros(2)).mismatched_elements == 2
+    assert judged(found, found.expected[0] * (1 + 2.0**-50)).problem is None
