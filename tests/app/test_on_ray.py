@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slowest(4)
 
 #: On it the planted backends crash and hang.
 GUILTY = 13.25
-OPERATORS = ("abs", "celu", "cos", "exp", "neg")
+OPERATORS = ("abs", "celu", "cos", "exp", "neg", "relu", "tanh")
 SEGFAULT, HANG = "onnx-api:planted.segfault", "onnx-api:planted.hang"
 #: What runs differ in: their ids, hosts and times.
 OWN = ("run_id", "convert_ms", "load_ms", "run_ms")
@@ -45,7 +46,9 @@ if "harness.app.cluster.shard_process" in sys.orig_argv:
 class Nodes:
     """A cluster whose head runs no shard."""
 
-    def __init__(self) -> None:
+    def __init__(self, logs: Path) -> None:
+        self.logs = logs
+        self.said: dict[int, Path] = {}
         self.cluster: Any = ray_cluster.Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
         )
@@ -60,13 +63,22 @@ class Nodes:
     def run(self, calls: Path, *words: str | Path) -> subprocess.Popen[str]:
         """A driver in a process of its own."""
         options = ["--on", "ray", "--shard-seconds", "0.01", *arguments(calls), *map(str, words)]
-        return subprocess.Popen(
-            [sys.executable, "-m", "harness.app.cli", "run", *options],
-            env={**os.environ, "RAY_ADDRESS": self.cluster.address},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        with tempfile.NamedTemporaryFile("w", dir=self.logs, delete=False) as log:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "harness.app.cli", "run", *options],
+                env={**os.environ, "RAY_ADDRESS": self.cluster.address},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        self.said[driver.pid] = Path(log.name)
+        return driver
+
+    def said_by(self, driver: subprocess.Popen[str], *, wait: bool = True) -> str:
+        """What a driver printed, in the end or up to now."""
+        if wait:
+            driver.wait(400)
+        return self.said[driver.pid].read_text()
 
 
 def arguments(calls: Path) -> list[str]:
@@ -75,10 +87,10 @@ def arguments(calls: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     # What Ray keeps for later sessions is not to be found in this user's home.
     with patch.dict(os.environ, {**environment(), "RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}):
-        found = Nodes()
+        found = Nodes(tmp_path_factory.mktemp("drivers"))
         yield found
         found.cluster.shutdown()
 
@@ -121,10 +133,6 @@ def recorded(out: Path, name: str) -> int:
     return len(list((out / "running" / name).glob("*/run.json")))
 
 
-def said_by(driver: subprocess.Popen[str]) -> str:
-    return driver.communicate(timeout=400)[0]
-
-
 def shard_processes() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
@@ -151,16 +159,19 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     lost, steady, full_node = nodes.add(), nodes.add(), nodes.add(full)
     runs = tmp_path / "runs"
     driver = nodes.run(calls, "--run", "faults", "--results-dir", tmp_path / "out", "--dataset", runs)
-    # All three nodes are at work. No shard meets more than two of what follows: three would be too many.
+    # All three nodes are at work.
     wait_for(lambda: len(shard_processes()) >= 3)
+    unfit = nodes.add(other.parent)
+    wait_for(lambda: "unfit" in nodes.said_by(driver, wait=False))
+    # Two at once: no shard meets more than one of them, and none is lost three times.
+    wait_for(lambda: workers_with_a_shard(steady) and workers_with_a_shard(lost))
     (worker,) = workers_with_a_shard(steady)
     orphans = worker.children()
     worker.kill()
     nodes.kill(lost)
-    unfit = nodes.add(other.parent)
     psutil.wait_procs(orphans, timeout=30)
     assert not any(process.is_running() for process in orphans)
-    said = said_by(driver)
+    said = nodes.said_by(driver)
     for node in (full_node, unfit):
         nodes.kill(node)
     assert driver.returncode == 1, said
@@ -186,13 +197,13 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
     driver = nodes.run(calls, *words)
     wait_for(lambda: recorded(out, "resumed") >= 1)
     driver.kill()
-    driver.communicate()
+    driver.wait()
     wait_for(lambda: not shard_processes())
     before = recorded(out, "resumed")
     driver = nodes.run(calls, *words)
     wait_for(lambda: recorded(out, "resumed") > before)
     driver.send_signal(signal.SIGINT)
-    said = said_by(driver)
+    said = nodes.said_by(driver)
     assert driver.returncode == 2, said
     assert "interrupted" in said
     assert "--run resumed goes on" in said
@@ -203,13 +214,13 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
     assert completeness(out).unfinished
     wait_for(lambda: not shard_processes())
     driver = nodes.run(calls, *words)
-    said = said_by(driver)
+    said = nodes.said_by(driver)
     assert re.search(r"\d shards, \d of them recorded before", said), said
     assert comparable(out) == expected, said
     assert completeness(out).complete
     # Another run is not overwritten.
     driver = nodes.run(calls, *words)
-    assert "already holds a run" in said_by(driver)
+    assert "already holds a run" in nodes.said_by(driver)
     nodes.kill(second)
 
 
@@ -220,7 +231,7 @@ def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_pa
     # The run is described on one of them and the others are compared with it.
     node = nodes.add(tmp_path)
     driver = nodes.run(calls, "--results-dir", tmp_path / "out")
-    said = said_by(driver)
+    said = nodes.said_by(driver)
     nodes.kill(node)
     assert driver.returncode == 4, said
     assert re.search(
@@ -262,7 +273,7 @@ def test_without_ray_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pyte
 
 def test_a_backend_that_needs_a_gpu_is_refused_without_one(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
     driver = nodes.run(calls, "--backend", "trt", "--results-dir", tmp_path / "out")
-    said = said_by(driver)
+    said = nodes.said_by(driver)
     assert driver.returncode == 4, said
     lacking = "no node of the cluster has a GPU, which the backends need"
     assert said == f"Error: {lacking}: add one, or choose other backends\n"

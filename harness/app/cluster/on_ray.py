@@ -12,7 +12,7 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,8 @@ from harness.plan import UsageProblem
 _LOOKING = 300.0
 #: Seconds for which a list of nodes holds.
 _LOOK = 1.0
+#: Seconds after which what a node could not begin is begun again.
+_AGAIN = 3.0
 #: Seconds until a cluster has to accept a connection.
 _KNOCKING = 10.0
 _CLIENT = "ray://"
@@ -52,9 +54,14 @@ _ENDS = {
 _NODE_ID = "ray.io/node-id"
 
 
-def _shard(place: str, name: str, shard: int) -> Report:
-    node = str(ray.get_runtime_context().get_node_id())
-    return replace(node_task.run_shard(place, name, shard), node=node)
+def _shard_task(generation: int) -> Callable[[str, str, int], Report]:
+    """What a worker runs for a shard. That of another generation is another function for Ray."""
+
+    def run(place: str, name: str, shard: int, generation: int = generation) -> Report:
+        node = str(ray.get_runtime_context().get_node_id())
+        return replace(node_task.run_shard(place, name, shard), node=node)
+
+    return run
 
 
 class RayEngine:
@@ -73,7 +80,9 @@ class RayEngine:
         self._carried = tempfile.TemporaryDirectory(prefix="conformance-")
         self._resources = dict(resources)
         self._running: dict[Any, Attempt] = {}
+        self._context: Any = None
         self._run = "", ""
+        self._generation = 0
         self._known: list[dict[str, Any]] = []
         self._looked = float("-inf")
         logging.getLogger("ray").setLevel(logging.ERROR)
@@ -97,27 +106,25 @@ class RayEngine:
 
     def _connect(self, on: str) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        project = {"working_dir": str(copy_project(Path(self._carried.name)))}
         address = os.environ.get("RAY_ADDRESS", "") if on == "ray" else on
         if not address:
-            ray.init("local", **quiet)
+            self._context = ray.init("local", **quiet)
             return
         if address.startswith(_CLIENT) and importlib.util.find_spec("grpc") is None:
             raise UsageProblem(f"--on {on} needs Ray's client: pip install '.[ray]'")
         where = f"--on {on}" if on != "ray" else f"RAY_ADDRESS={address}"
         try:
             _knock(address)
-            ray.init(address, runtime_env=project, **quiet)
+            project = {"working_dir": str(copy_project(Path(self._carried.name)))}
+            self._context = ray.init(address, runtime_env=project, **quiet)
         except (OSError, RayError, RuntimeError, ValueError) as error:
             raise UsageProblem(f"{where}: the cluster cannot be reached: {_line(error)}") from None
 
     @property
     def dashboard(self) -> str:
         """The address of Ray's dashboard; "" where it has none."""
-        with suppress(Exception):
-            url = str(ray.worker.get_dashboard_url() or "")
-            return url if not url or "://" in url else f"http://{url}"
-        return ""
+        url = str(getattr(self._context, "dashboard_url", None) or "")
+        return url if not url or "://" in url else f"http://{url}"
 
     def nodes(self) -> dict[str, str]:
         """The nodes that can run a shard: id → address."""
@@ -156,7 +163,7 @@ class RayEngine:
         if avoid and len(avoid) < len(nodes):
             # Ray takes a blank behind a comma for a part of the next word.
             options["label_selector"] = {_NODE_ID: f"!in({','.join(avoid)})"}
-        task = ray.remote(_shard).options(
+        task = ray.remote(_shard_task(self._generation)).options(
             name=f"shard {attempt.shard}", max_retries=0, **self._needs, **options
         )
         self._running[task.remote(*self._run, attempt.shard)] = attempt
@@ -222,8 +229,13 @@ class RayEngine:
         try:
             found: Report = ray.get(reference)
         except (RayTaskError, RuntimeEnvSetupError) as error:
-            said = _line(getattr(error, "cause", None) or error)
-            return Report(shard=attempt.shard, fate=Fate.FAILED, said=said)
+            # The task did not begin: a node may be about to get the project. A worker never tries again to
+            # import a function that it could not import, and would spoil one shard after the other.
+            self._generation += 1
+            time.sleep(_AGAIN)
+            lines = str(getattr(error, "cause", None) or error).strip().splitlines()
+            said = f"a node cannot run the harness: {lines[-1][:200]}"
+            return Report(shard=attempt.shard, fate=Fate.LOST, said=said)
         except TaskCancelledError:
             return Report(shard=attempt.shard, fate=Fate.LOST, said="it was cancelled")
         except RayError as error:
