@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,10 +36,8 @@ from harness.execute import Exportable, Group, Settings, export_alone, run_refer
 from harness.generate import OPERATOR_CASES, draw_invocations, judge_of, load_cases
 from harness.run import BACKENDS, Backend
 
-#: Of each kind; a third of them is enough unless the variable asks for all.
-PLANTS = 30 if os.environ.get("HARNESS_ALL_PLANTS") else 10
-#: Of each kind, how many may be blamed on somebody else.
-MISSED = PLANTS // 30
+#: Of each kind; with ``--thorough`` all are planted, else a third.
+ALL, THIRD = 30, 10
 
 
 @cache
@@ -148,6 +145,12 @@ def operators(case: Honest) -> list[str]:
 
 
 @pytest.fixture(scope="module")
+def plants(request: pytest.FixtureRequest) -> int:
+    """How many are planted."""
+    return ALL if request.config.getoption("--thorough") else THIRD
+
+
+@pytest.fixture(scope="module")
 def names() -> list[str]:
     load_cases()
     return sorted(OPERATOR_CASES)
@@ -191,7 +194,7 @@ def planted_in_graphs(seed: int, names: Sequence[str], converters: Sequence[str]
             break
 
 
-def test_wrong_kernels_are_named(names: list[str]) -> None:
+def test_wrong_kernels_are_named(names: list[str], plants: int) -> None:
     found = Score()
     for case, kind, slip, _ in planted_in_graphs(1, names, ("torchscript", "dynamo")):
         runtime = WrongKernel(backend("ort-cpu"), kind, slip)
@@ -200,23 +203,25 @@ def test_wrong_kernels_are_named(names: list[str]) -> None:
         decision = case.blamed(case.model, runtime)
         named = decision.blame == "backend" and f"computes {kind} (node" in decision.evidence
         found.add(f"{case.call.overload} {case.converter} {kind} {slip.__name__}", decision, named)
-        if found.planted == PLANTS:
+        if found.planted == plants:
             break
-    assert len(found.missed) <= MISSED, str(found)
+    # 29 of 30 are to be named.
+    assert len(found.missed) <= plants // ALL, str(found)
 
 
-def test_wrong_conversions_are_named(names: list[str]) -> None:
+def test_wrong_conversions_are_named(names: list[str], plants: int) -> None:
     found = Score()
     for case, kind, slip, model in planted_in_graphs(2, names, ("torchscript", "dynamo")):
         decision = case.blamed(model, exporter=WrongConversion(converter(case.converter), kind, slip))
         named = decision.blame == "converter"
         found.add(f"{case.call.overload} {case.converter} {kind} {slip.__name__}", decision, named)
-        if found.planted == PLANTS:
+        if found.planted == plants:
             break
-    assert len(found.missed) <= MISSED, str(found)
+    # 29 of 30 are to be named.
+    assert len(found.missed) <= plants // ALL, str(found)
 
 
-def test_wrong_decompositions_are_named(names: list[str]) -> None:
+def test_wrong_decompositions_are_named(names: list[str], plants: int) -> None:
     defined = [name for name in names if own_definition(overload(name)) is not None]
     chance = random.Random(3)
     found = Score()
@@ -238,26 +243,28 @@ def test_wrong_decompositions_are_named(names: list[str]) -> None:
             named = decision.blame == "pytorch" and "PyTorch decomposes" in decision.evidence
             found.add(f"{case.call.overload} {wrong.__name__}", decision, named)
             break
-        if found.planted == PLANTS:
+        if found.planted == plants:
             break
-    assert len(found.missed) <= MISSED, str(found)
+    # 29 of 30 are to be named.
+    assert len(found.missed) <= plants // ALL, str(found)
 
 
 PASSES = ("FoldSums", "DropCasts", "MergeShapes", "SinkScales", "HoistSlices", "FuseGates", "ShareWeights")
 
 
-def test_wrong_passes_of_a_runtime_are_named(names: list[str]) -> None:
-    chance = random.Random(4)
+def test_wrong_passes_of_a_runtime_are_named(names: list[str], plants: int) -> None:
+    chance = random.Random(6)
     found = Score()
-    for case, kind, slip, _ in planted_in_graphs(4, names, ("torchscript", "dynamo")):
+    for case, kind, slip, _ in planted_in_graphs(6, names, ("torchscript", "dynamo")):
         guilty = chance.choice(PASSES)
         runtime = WrongRuntimePass(backend("ort-cpu"), guilty, PASSES, kind, slip)
         decision = case.blamed(case.model, runtime)
         named = decision.blame == "backend" and f"without its pass {guilty}." in decision.evidence
         found.add(f"{case.call.overload} {guilty} {kind} {slip.__name__}", decision, named)
-        if found.planted == PLANTS // 2:
+        if found.planted == plants // 2:
             break
-    assert len(found.missed) <= MISSED, str(found)
+    # 29 of 30 are to be named.
+    assert len(found.missed) <= plants // ALL, str(found)
 
 
 #: What a rule of the exporter's rewriter makes of an operator.
@@ -292,7 +299,9 @@ def rule(operator: str, other: str) -> rewriter.RewriteRule:
     return rewriter.RewriteRule(before, after, name=f"Wrong{operator}")
 
 
-def test_wrong_passes_of_an_exporter_are_named(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_passes_of_an_exporter_are_named(
+    names: list[str], plants: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = Score()
     rules = [*rewriter._DEFAULT_REWRITE_RULES]
     for case in honest_cases(5, names, ("dynamo",)):
@@ -309,6 +318,7 @@ def test_wrong_passes_of_an_exporter_are_named(names: list[str], monkeypatch: py
                 found.add(f"{case.call.overload} {wrong.name}", decision, named)
             monkeypatch.undo()
             break
-        if found.planted == PLANTS // 2:
+        if found.planted == plants // 2:
             break
-    assert len(found.missed) <= MISSED, str(found)
+    # 29 of 30 are to be named.
+    assert len(found.missed) <= plants // ALL, str(found)

@@ -184,7 +184,7 @@ def _max_pool(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _pad(call: NodeCall) -> Sequence[Array] | None:
-    """Negative amounts remove elements."""
+    """Negative amounts remove elements; whether before or after others are reflected, nobody says."""
     x, amounts = call.given(0), call.given(1)
     if x is None or amounts is None:
         return None
@@ -194,6 +194,10 @@ def _pad(call: NodeCall) -> Sequence[Array] | None:
     around = [(0, 0)] * x.ndim
     for i, axis in enumerate(along):
         around[axis] = int(amounts[i]), int(amounts[len(along) + i])
+    if mode == "reflect" and any(
+        min(b, a) < 0 or max(b, a) >= max(n, 1) for (b, a), n in zip(around, x.shape, strict=True)
+    ):
+        raise ValueError("a reflection of what is removed, or beyond the data")
     cut = tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(around, x.shape, strict=True))
     more = [(max(b, 0), max(a, 0)) for b, a in around]
     if mode == "constant":
@@ -212,7 +216,8 @@ def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
     first = np.expand_dims(np.argmax(x, axis), axis)
     below = x - np.take_along_axis(x, first, axis)
     others = np.exp(below)
-    np.put_along_axis(others, first, np.zeros_like(first, dtype=x.dtype), axis)
+    largest = np.take_along_axis(below, first, axis)
+    np.put_along_axis(others, first, np.where(np.isnan(largest), largest, 0), axis)
     return [below - np.log1p(np.sum(others, axis, keepdims=True))]
 
 
