@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import overflowing
-from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Excuse, Judge, Mask
+from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Allowance, Judge, Mask
 from harness.core import (
     ALL,
     FLOATS,
@@ -138,7 +138,7 @@ def _lerp_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> 
 
 LERP = Judge(
     terms=lambda a: abs(a["self"]) + abs(a["weight"]) * (abs(a["end"]) + abs(a["self"])),
-    undefined=Excuse("infinities that lerp's two formulas disagree on", _lerp_undefined),
+    undefined=Allowance("infinities that lerp's two formulas disagree on", _lerp_undefined),
 )
 ops.simple("lerp.Scalar", dtypes=FLOATS, judge=LERP, weight=lambda d: d.choose(d.float(), d.int()))
 ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
@@ -225,7 +225,7 @@ def _power(base: str, exponent: str) -> Any:
         ]
 
     return Judge(
-        undefined=Excuse("a negative power of an integral zero", poles), unsettled=overflowing(exact)
+        undefined=Allowance("a negative power of an integral zero", poles), unsettled=overflowing(exact)
     )
 
 

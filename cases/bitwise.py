@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Excuse, Judge, Mask
+from harness.compare import EXACT, Allowance, Judge, Mask
 from harness.core import INT_RANGE, INTEGRAL, INTS, Array
 from harness.generate import ANY, Arguments, Draw, Family, between
 
@@ -52,7 +52,7 @@ def _shift_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) ->
 
 SHIFT = Judge(
     exact=True,
-    unsettled=Excuse(
+    unsettled=Allowance(
         'A shift by less than zero, or by the width or more: "the behavior is undefined" says PyTorch\'s '
         "documentation of shifts, though its kernels fill with the sign.",
         _shift_undefined,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EQUAL, EXACT, Excuse, Judge, Mask
+from harness.compare import EQUAL, EXACT, Allowance, Judge, Mask
 from harness.core import ALL, NUMBERS, WIDE_UNSIGNED, Array, is_float
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
@@ -35,7 +35,7 @@ def _wrapped(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Ma
 _ORDERED = Judge(
     exact=True,
     signed_zeros=True,
-    unsettled=Excuse(
+    unsettled=Allowance(
         "A Scalar or 0-d tensor holds an integer that the dtype of the other operand does not: kernels wrap "
         "it, and PyTorch's documentation says nothing of it.",
         _wrapped,
@@ -87,7 +87,7 @@ def _within_rounding(arguments: Mapping[str, Any], expected: Sequence[Array]) ->
 @ops.case(
     "isclose",
     dtypes=ALL,
-    judge=Judge(exact=True, undefined=Excuse("closeness that rounding decides", _within_rounding)),
+    judge=Judge(exact=True, undefined=Allowance("closeness that rounding decides", _within_rounding)),
 )
 def isclose(d: Draw) -> Arguments:
     operands = d.operands("self", "other")

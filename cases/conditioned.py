@@ -9,7 +9,7 @@ import numpy as np
 
 from cases.rules import matrix_factors as rules
 from cases.rules.matrix_factors import wide
-from harness.compare import Excuse, Judge, Mask
+from harness.compare import Allowance, Judge, Mask
 from harness.core import FLOATS, FULL_FLOATS, INTS, UNSIGNED, Array, TensorSpec
 from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
 
@@ -74,7 +74,7 @@ def _near_threshold(name: str, threshold: Callable[[Mapping[str, Any], Array, Ar
         # The default threshold is about as large as the rounding errors of a singular matrix.
         return [np.broadcast_to(open_, expected[0].shape)]
 
-    return Judge(undefined=Excuse("a singular value beside the threshold", undefined))
+    return Judge(undefined=Allowance("a singular value beside the threshold", undefined))
 
 
 def _expand(tolerance: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, Excuse, Judge, Mask
+from harness.compare import ACCUMULATES, Allowance, Judge, Mask
 from harness.core import FLOATS, INTS, Array, TensorSpec
 from harness.generate import OMIT, Arguments, Draw, Family
 
@@ -133,7 +133,7 @@ def _padding_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Arr
 
 
 _PADDING = "padding times infinity"
-_CONVOLVED = Judge(accumulates=True, undefined=Excuse(_PADDING, _padding_times_infinity))
+_CONVOLVED = Judge(accumulates=True, undefined=Allowance(_PADDING, _padding_times_infinity))
 
 
 def _tbc_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
@@ -216,7 +216,7 @@ ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(
 @ops.case(
     "conv_tbc",
     dtypes=FLOATS + INTS,
-    judge=Judge(accumulates=True, undefined=Excuse(_PADDING, _tbc_times_infinity)),
+    judge=Judge(accumulates=True, undefined=Allowance(_PADDING, _tbc_times_infinity)),
 )
 def conv_tbc(d: Draw) -> Arguments:
     kernel, pad = d.choose(3, 1, 2, 4), d.choose(OMIT, 0, 1, 2)

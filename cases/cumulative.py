@@ -9,7 +9,7 @@ import numpy as np
 
 from cases.rules.right_answers import equal, running_index
 from cases.rules.undefined_elements import WRAPPED
-from harness.compare import ACCUMULATES, Excuse, Judge, Mask
+from harness.compare import ACCUMULATES, Allowance, Judge, Mask
 from harness.core import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, Array, is_float
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
@@ -102,7 +102,7 @@ def _trapezoid_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]
 @ops.case(
     *("trapezoid.x", "cumulative_trapezoid.x", "trapz.x"),
     dtypes=NUMBERS,
-    judge=Judge(unsettled=Excuse(WRAPPED, _trapezoid_undefined)),
+    judge=Judge(unsettled=Allowance(WRAPPED, _trapezoid_undefined)),
 )
 def trapezoid_over(d: Draw) -> Arguments:
     shape = d.shape(1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cases.rules.resizing import resized
-from harness.compare import EXACT, Excuse, Judge, Mask
+from harness.compare import EXACT, Allowance, Judge, Mask
 from harness.core import FLOATS, FULL_FLOATS, INTS, Array
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
@@ -95,7 +95,7 @@ def _weighted(dims: int, kind: str) -> Judge:
 
     return Judge(
         terms=window_maximum,
-        undefined=Excuse("a neighbour of weight zero times infinity", zero_times_infinity),
+        undefined=Allowance("a neighbour of weight zero times infinity", zero_times_infinity),
         reals=resized(dims, _AXES[dims], kind, smooth=False),
     )
 
@@ -188,8 +188,8 @@ def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
 
 
 _SAMPLED = Judge(
-    undefined=Excuse("a coordinate that is reflected from afar", _far_reflected),
-    unsettled=Excuse(
+    undefined=Allowance("a coordinate that is reflected from afar", _far_reflected),
+    unsettled=Allowance(
         "A coordinate is not finite: PyTorch's kernel does not follow its documentation, by which NaN is -1 "
         "and what lies outside is padded, and ONNX's GridSample says nothing of it.",
         _without_place,

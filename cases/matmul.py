@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, EXACT, Excuse, Judge, Mask
+from harness.compare import ACCUMULATES, EXACT, Allowance, Judge, Mask
 from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, Array, TensorSpec, is_float
 from harness.generate import OMIT, Arguments, Draw, Family
 
@@ -264,7 +264,7 @@ def _cross(default: int | None) -> Judge:
 
     return Judge(
         terms=lambda a: np.asarray(products(a).sum(axis=0)),
-        undefined=Excuse("a product that overflows before the difference", undefined),
+        undefined=Allowance("a product that overflows before the difference", undefined),
     )
 
 

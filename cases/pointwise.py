@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import overflowing
-from harness.compare import EQUAL, EXACT, IEEE, Excuse, Judge, Mask
+from harness.compare import EQUAL, EXACT, IEEE, Allowance, Judge, Mask
 from harness.core import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS, Array
 from harness.generate import OMIT, Draw, Family
 
@@ -106,5 +106,5 @@ def _frexp_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) ->
 ops.simple(
     "frexp.Tensor",
     dtypes=FLOATS,
-    judge=Judge(exact=True, undefined=Excuse("the exponent of an infinity or NaN", _frexp_undefined)),
+    judge=Judge(exact=True, undefined=Allowance("the exponent of an infinity or NaN", _frexp_undefined)),
 )

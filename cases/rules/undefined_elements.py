@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import Excuse, Mask
+from harness.compare import Allowance, Mask
 from harness.core import Array
 
 
-def conversion_undefined(source: str = "self") -> Excuse:
+def conversion_undefined(source: str = "self") -> Allowance:
     """Elements of a float → integer conversion that C++ leaves undefined: NaN, infinities, and values
     whose integral part the target does not hold ([conv.fpint]; PyTorch's documentation of `Tensor.to`
     says the same). For `Judge.undefined`."""
-    return Excuse("a float that the integer cannot hold", partial(_unconvertible, source))
+    return Allowance("a float that the integer cannot hold", partial(_unconvertible, source))
 
 
 def _unconvertible(source: str, arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
@@ -38,7 +38,7 @@ WRAPPED = (
 )
 
 
-def overflowing(exact: Callable[[Mapping[str, Any]], Any]) -> Excuse:
+def overflowing(exact: Callable[[Mapping[str, Any]], Any]) -> Allowance:
     """Elements whose exact result the int32 or int64 output does not hold: signed overflow is undefined in
     C++ ([expr.pre]/4), in which PyTorch's kernels are written. Narrower integers are computed as `int` and
     converted modulo 2ⁿ ([conv.integral]/3), and unsigned ones wrap ([basic.fundamental]/2). For
@@ -58,7 +58,7 @@ def overflowing(exact: Callable[[Mapping[str, Any]], Any]) -> Excuse:
         outside = np.asarray((value < int(limits.min)) | (value > int(limits.max)), dtype=bool)
         return [np.broadcast_to(outside, result.shape)]
 
-    return Excuse(WRAPPED, undefined)
+    return Allowance(WRAPPED, undefined)
 
 
 def _unbounded(argument: Any) -> Any:
@@ -70,7 +70,7 @@ def _unbounded(argument: Any) -> Any:
 
 def infinite_mean(
     axes: Callable[[Mapping[str, Any]], tuple[int, ...] | None], *, source: str, output: int
-) -> Excuse:
+) -> Allowance:
     """The means of slices that hold an infinity but no NaN. They are infinite, or NaN where both infinities
     occur; PyTorch's kernels for moments update a running mean, and inf − inf on the way makes all of them
     NaN, which `torch.mean` is not. For `Judge.undefined`.
@@ -89,4 +89,4 @@ def infinite_mean(
         marks[output] = np.asarray(open_, dtype=bool).reshape(expected[output].shape)
         return marks
 
-    return Excuse("the mean of a slice with infinities", undefined)
+    return Allowance("the mean of a slice with infinities", undefined)

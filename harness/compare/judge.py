@@ -44,7 +44,7 @@ Marks: TypeAlias = Callable[[Mapping[str, Any], Sequence[Array]], Sequence["Mask
 
 
 @dataclass(frozen=True)
-class Excuse:
+class Allowance:
     """Marks, with what they excuse, for the record.
 
     Attributes:
@@ -82,8 +82,8 @@ class Judge:
         rules: Output index → a rule that accepts exactly the right answers, for operators that
             have several (unstable sort, ties of top-k, random, empty).
         undefined: Marks, per output, elements that PyTorch or C++ leave undefined (a float out of
-            range cast to an integer); they are not compared, and counted where they differ. An `Excuse` says
-            why.
+            range cast to an integer); they are not compared, and counted where they differ. An `Allowance`
+            says why.
         unsettled: Marks elements for which no text says what is right, although PyTorch's kernels compute
             the same for them wherever they run (an integer that overflows). They are compared; a difference
             in them is nobody's, and recorded as the specification's.
@@ -104,7 +104,7 @@ class Judge:
     reason: str = ""
     rules: Mapping[int, OutputRule] = field(default_factory=dict)
     undefined: Marks | None = None
-    unsettled: Excuse | None = None
+    unsettled: Allowance | None = None
     reals: Callable[[Mapping[str, Any]], Array] | None = None
     others: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
     unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None

@@ -68,7 +68,8 @@ def search_releases(releases: Sequence[str], ask: Callable[[str], Verdicts]) -> 
         return found()
     while True:
         # The middle first, then what is nearest to it.
-        inner = sorted(range(low + 1, high), key=lambda place: abs(2 * place - low - high))
+        ends = low + high
+        inner = sorted(range(low + 1, high), key=lambda place, ends=ends: abs(2 * place - ends))  # type: ignore[misc]
         middle = next((place for place in inner if not verdicts(place).missing), None)
         if middle is None:
             return found((low, high))
