@@ -131,7 +131,7 @@ _MISMATCH = (
         without=((R.SPECIFICATION, F.INVENTED),),
     ),
     _Row(PYTORCH, "PyTorch contradicts itself.", ((R.PYTORCH, F.CONTRADICTS),)),
-    _NO_REPEAT,
+    _Row(BACKEND, "{backend} gives the same nodes another result beside others.", ((R.ALONE, F.RIGHT),)),
     _Row(
         PYTORCH,
         "PyTorch's kernel contradicts PyTorch's own shape and dtype rules.",
@@ -160,6 +160,7 @@ _MISMATCH = (
     ),
     _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.SAME), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
     _Row(PYTORCH, _OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS))),
+    _Row(PYTORCH, "PyTorch leaves the range of its dtype on the way.", ((R.NODES, F.INEXACT),)),
     _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.SAME), (R.CONVERTER, F.RIGHT))),
     # Inexact as PyTorch may be, a result is wrong only if it is further from float64 than PyTorch's.
     *_asked_by_graph((R.NODES, F.SAME)),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import onnx
-
 from harness.blame.decide import decide
 from harness.blame.testimony import (
     COULD_NOT_BE_ASKED,
@@ -21,7 +19,7 @@ from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.repeated_call import repeat_call
-from harness.compare import CONVERTER, UNKNOWN, Outcome
+from harness.compare import CONVERTER, UNKNOWN, Outcome, draws
 from harness.convert import Converter
 from harness.execute import WorkerProcess
 from harness.run import DeviceLost
@@ -38,6 +36,8 @@ def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None])
         return Decision(UNKNOWN, "Running the case again ended the process.")
     heard: list[Testimony] = []
     if _passes_alone(trial):
+        if draws(trial.judge):
+            return Decision(UNKNOWN, "The failure does not repeat: its numbers are drawn at random.")
         words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
         heard += _hear([repeat_call], trial, dead, announce)
         return decide(complaint, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
@@ -84,7 +84,7 @@ def _hear(
 
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
     """Hear the witnesses of each complaint in a worker, and send what comes of it."""
-    exports: dict[tuple[int, str], onnx.ModelProto | Exception] = {}
+    exports: dict[tuple[int, str], object] = {}
 
     def converter(name: str) -> Converter:
         return worker.converter(name, task.settings)[0]

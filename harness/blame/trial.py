@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import TypeVar, cast
 
 import numpy as np
 import onnx
@@ -41,6 +42,8 @@ from harness.execute import (
 from harness.generate import judge_of
 from harness.run import BACKENDS, Backend, HasPlain
 
+T = TypeVar("T")
+
 #: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
 _STAND_INS = tuple(1 + 0.25 * n for n in range(13))
 
@@ -68,7 +71,7 @@ class Trial:
         settings: Settings,
         converter: Callable[[str], Converter],
         backend: Callable[[str], Backend],
-        exports: dict[tuple[int, str], onnx.ModelProto | Exception],
+        exports: dict[tuple[int, str], object],
     ) -> None:
         self.complaint = complaint
         self.settings = settings
@@ -178,21 +181,25 @@ class Trial:
         return [invocation for _, invocation in self.complaint.group.cases]
 
     def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
-        """The export of this case's structure alone; made once for all trials of the structure.
+        """The export of this case's structure alone; see `kept`."""
+        opset, dynamic = self.settings.opset, self.settings.dynamic
+        return self.kept(kind, lambda: export_alone(converter, self.structure, opset=opset, dynamic=dynamic))
 
-        `kind` tells the exports of one structure apart. What the converter raises is raised each time.
+    def kept(self, kind: str, make: Callable[[], T]) -> T:
+        """What comes of this case's structure, made once for all trials of the structure.
+
+        `kind` tells such things of one structure apart. What `make` raises is raised each time.
         """
         key = self.complaint.group.index, kind
         if key not in self._exports:
-            opset, dynamic = self.settings.opset, self.settings.dynamic
             try:
-                self._exports[key] = export_alone(converter, self.structure, opset=opset, dynamic=dynamic)
+                self._exports[key] = make()
             except Exception as error:
                 self._exports[key] = error
         found = self._exports[key]
         if isinstance(found, Exception):
             raise found
-        return found
+        return cast(T, found)
 
     def feeds(self, model: onnx.ModelProto, reference: Reference | None = None) -> dict[str, Array]:
         """Input name → array, for the inputs that `model` has."""

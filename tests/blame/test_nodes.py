@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 
 from harness.blame.nodes.definition import Definition, Undefined
 from harness.blame.nodes.formulas import FORMULAS
+from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.node_verdict import not_as_defined, right_results
-from harness.blame.nodes.steps import SteppedGraph, in_steps
 from harness.blame.nodes.walk import walk
 from harness.core import Array
 from harness.run import BACKENDS, Backend

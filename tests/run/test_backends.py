@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from backend_models import (
     F32,
@@ -204,3 +205,16 @@ def test_statements_about_narrowing_are_true(backend: Backend, dtype: str) -> No
         return
     kept = np.array_equal(y, x + one) and np.array_equal(greater, x > one)
     assert kept == (backend.narrows(dtype) is None)
+
+
+def test_an_input_of_openvino_that_becomes_an_output_is_fed() -> None:
+    # In OpenVINO's model the tensor bears the output's name alone.
+    pytest.importorskip("openvino")
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["": 20]> g (bool[2, 64] x) => (bool[2, 64] y) {'
+        " s = SequenceConstruct (x)\n i = Constant <value = int64 {0}> ()\n y = SequenceAt (s, i) }"
+    )
+    entry, argument = BACKENDS.find("openvino")
+    session = entry.create(argument).load(model, None)
+    for x in (np.ones((2, 64), bool), np.zeros((2, 64), bool)):
+        np.testing.assert_array_equal(session.run({"x": x})[0], x)

@@ -16,9 +16,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from harness.blame.nodes.formulas import FORMULAS, NodeCall
+from harness.blame.nodes.formulas import FORMULAS
+from harness.blame.nodes.node_call import NodeCall
+from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
 from harness.blame.nodes.operator_kinds import ACCUMULATING, COPIES, EXACT, RANDOM
-from harness.blame.nodes.steps import Step, SteppedGraph
 from harness.core import PRECISION, Array
 from harness.execute import emitted_opset
 from harness.run import Backend
@@ -40,7 +41,7 @@ class Definition:
     """
 
     graph: SteppedGraph
-    step: Step
+    step: NodeStep
     inputs: Mapping[str, Array]
     evaluator: Backend
 
@@ -76,9 +77,14 @@ class Definition:
         """The results in the node's dtypes; raises `Undefined`.
 
         The dtypes are those of ONNX's type inference: the evaluator does not keep to them everywhere. Where
-        it departs from ONNX's shape inference nobody knows what is right.
+        it departs from ONNX's shape inference nobody knows what is right. Of results without elements the
+        inference says all that there is to say.
         """
-        found, forms = self._evaluated(self.inputs), self._forms
+        forms = self._forms
+        empty = [_empty(*form) for form in forms]
+        if forms and all(array is not None for array in empty):
+            return tuple(array for array in empty if array is not None)
+        found = self._evaluated(self.inputs)
         if len(found) != len(forms):
             raise Undefined(f"{self.operator}: {len(found)} results in place of {len(forms)}")
         return tuple(self._in_form(array, *form) for array, form in zip(found, forms, strict=True))
@@ -152,6 +158,14 @@ class Definition:
             _widen_attributes(model)
         feeds = {v.name: inputs[v.name] for v in model.graph.input}
         return tuple(self.evaluator.load(model, None).run(feeds))
+
+
+def _empty(dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array | None:
+    """The one array of this form, if that has no elements."""
+    sizes = [size for size in shape or () if size is not None]
+    if dtype is None or shape is None or len(sizes) < len(shape) or 0 not in sizes:
+        return None
+    return np.zeros(sizes, dtype)
 
 
 def _fits(shape: tuple[int, ...], inferred: tuple[int | None, ...]) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from harness.blame.nodes.definition import Definition, Undefined
+from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
 from harness.blame.nodes.node_verdict import form_of, not_as_defined, right_results
-from harness.blame.nodes.steps import Step, SteppedGraph
 from harness.compare import Mask
 from harness.core import Array
 from harness.execute import StepFailure, outputs_or_failure
@@ -53,7 +53,7 @@ class Walk:
     values: dict[str, Array]
     wrong: list[WrongStep] = field(default_factory=list)
     failing: list[FailingStep] = field(default_factory=list)
-    unjudged: list[tuple[Step, str]] = field(default_factory=list)
+    unjudged: list[tuple[NodeStep, str]] = field(default_factory=list)
     ended: bool = False
 
 

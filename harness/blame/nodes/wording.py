@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from harness.blame.nodes.definition import Definition
-from harness.blame.nodes.steps import Step
+from harness.blame.nodes.node_steps import NodeStep
 from harness.blame.nodes.walk import WrongStep
 from harness.core import Array
 
@@ -16,7 +16,7 @@ from harness.core import Array
 _FEW = 6
 
 
-def name_of(step: Step, inputs: Mapping[str, Array]) -> str:
+def name_of(step: NodeStep, inputs: Mapping[str, Array]) -> str:
     """Operator, place, dtypes and attributes: ``Clip (node 3, float32, float32; min=0)``."""
     node = step.node
     dtypes = ", ".join(str(inputs[n].dtype) for n in step.inputs)

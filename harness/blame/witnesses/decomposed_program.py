@@ -29,8 +29,9 @@ def ask_decomposed_program(trial: Trial) -> Iterator[Testimony]:
         return
     if trial.got is None:
         return
-    request = export_request([trial.structure], opset=trial.settings.opset, dynamic=trial.settings.dynamic)
-    program = converter.program(request).exported_program
+    opset, dynamic = trial.settings.opset, trial.settings.dynamic
+    request = export_request([trial.structure], opset=opset, dynamic=dynamic)
+    program = trial.kept("program", lambda: converter.program(request).exported_program)
     if program is None:
         return
     inputs = tuple(t.clone() for t in build_tensors(trial.invocation))

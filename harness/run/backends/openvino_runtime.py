@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,23 @@ _INVALID = re.compile(r"OpConversionFailure|not found in graph cache|onnx/fronte
 
 
 class OpenVinoSession:
-    """A model compiled by OpenVINO."""
+    """A model compiled by OpenVINO.
+
+    Args:
+        compiled: The compiled model.
+        names: Of the ONNX graph's inputs.
+    """
 
     runnable = True
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: Any, names: Sequence[str]) -> None:
         self._request = compiled.create_infer_request()
         # Inputs that no node reads are absent from the compiled model.
         self._inputs = {name: port for port in compiled.inputs for name in port.get_names()}
+        if len(compiled.inputs) == len(names):
+            # An input that is passed on as an output bears the output's name alone.
+            for name, port in zip(names, compiled.inputs, strict=True):
+                self._inputs.setdefault(name, port)
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
@@ -95,7 +104,8 @@ class OpenVinoBackend:
         """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
         try:
             network = self._core.read_model(model.SerializeToString())
-            return OpenVinoSession(self._core.compile_model(network, "CPU", _CONFIG))
+            compiled = self._core.compile_model(network, "CPU", _CONFIG)
+            return OpenVinoSession(compiled, [value.name for value in model.graph.input])
         except RuntimeError as error:
             raise _translated(error, model) from error
 

@@ -14,7 +14,7 @@ from harness.execute import outer_names
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class NodeStep:
     """Nodes that are run together.
 
     Attributes:
@@ -50,10 +50,10 @@ class SteppedGraph:
     """
 
     model: onnx.ModelProto
-    steps: tuple[Step, ...]
+    steps: tuple[NodeStep, ...]
     constants: Mapping[str, onnx.TensorProto]
 
-    def alone(self, step: Step, values: Mapping[str, Array]) -> onnx.ModelProto:
+    def alone(self, step: NodeStep, values: Mapping[str, Array]) -> onnx.ModelProto:
         """A model of one step, which is fed with what is no constant."""
         part = self._bare(step)
         part.graph.initializer.extend(self.constants[n] for n in step.inputs if n in self.constants)
@@ -64,7 +64,7 @@ class SteppedGraph:
                 part.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
         return _with_types(part)
 
-    def _bare(self, step: Step) -> onnx.ModelProto:
+    def _bare(self, step: NodeStep) -> onnx.ModelProto:
         part = onnx.ModelProto()
         part.ir_version = self.model.ir_version
         part.opset_import.extend(self.model.opset_import)
@@ -73,7 +73,7 @@ class SteppedGraph:
         part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in step.outputs)
         return part
 
-    def of(self, step: Step) -> SteppedGraph:
+    def of(self, step: NodeStep) -> SteppedGraph:
         """The graph of one step alone."""
         return replace(self, steps=(step,))
 
@@ -96,7 +96,7 @@ def in_steps(model: onnx.ModelProto) -> SteppedGraph:
             constants[tensor.name] = tensor
     read_later = _last_reads(nodes, model)
     no_tensors = _no_tensors(model)
-    steps: list[Step] = []
+    steps: list[NodeStep] = []
     start = 0
     while start < len(nodes):
         end = _end(start, nodes, read_later, no_tensors)
@@ -111,11 +111,11 @@ def _step(
     read_later: Mapping[str, int],
     no_tensors: frozenset[str],
     end: int,
-) -> Step:
+) -> NodeStep:
     made = [name for node in nodes for name in node.output if name]
     taken = dict.fromkeys(name for node in nodes for name in outer_names(node) if name not in made)
     given = [n for n in made if n not in no_tensors and (len(nodes) == 1 or read_later.get(n, -1) > end)]
-    return Step(start, tuple(nodes), tuple(taken), tuple(given))
+    return NodeStep(start, tuple(nodes), tuple(taken), tuple(given))
 
 
 def _end(
