@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import onnx
@@ -101,12 +102,22 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
     assert all(by_overload[overload][:2] == (Stage.COMPARE, Outcome.PASS) for overload in free)
 
 
+#: Excuses for elements whose values are chance. How many of them happen to be PyTorch's differs from run to
+#: run, even of the same model.
+BY_CHANCE = {"drawn at random", "uninitialised or not asked for"}
+
+
 def ending(result: Result) -> tuple[object, ...]:
     """What the verdict is made of; of an error's words what groups it with others, since they may name
     values of the batch."""
+    comparison = result.comparison
+    if comparison is not None:
+        excused = tuple((why, number) for why, number in comparison.excused if why not in BY_CHANCE)
+        comparison = replace(comparison, excused=excused)
+    further = tuple(ending(other) for other in result.further)
     # As text, in which NaN equals NaN.
-    comparison = repr(result.comparison)
-    return result.stage, result.outcome, result.blame, result.opset, comparison, normalise(result.message)
+    words = (repr(comparison), normalise(result.message), result.placement, result.outputs, further)
+    return result.stage, result.outcome, result.blame, result.opset, *words
 
 
 def exportable(index: int, invocation: Invocation) -> Exportable:

@@ -18,8 +18,10 @@ class NodeStep:
     """Nodes that are run together.
 
     Attributes:
-        index: Of the first node in the graph.
+        index: Of the first node in the graph, without ``Constant`` nodes.
         nodes: One, but for nodes that exchange sequences or optional values: no runtime is fed with these.
+            Each has its place for a name, so that a runtime says the same of it whatever the graph's names:
+            an exporter gives other ones to a case in a batch than to the same case alone.
         inputs: Names of the tensors that they take.
         outputs: Names of the tensors that they give, to whomever.
     """
@@ -91,7 +93,7 @@ def in_steps(model: onnx.ModelProto) -> SteppedGraph:
     for node in model.graph.node:
         tensor = _constant(node)
         if tensor is None:
-            nodes.append(node)
+            nodes.append(_named(node, len(nodes)))
         else:
             constants[tensor.name] = tensor
     read_later = _last_reads(nodes, model)
@@ -103,6 +105,13 @@ def in_steps(model: onnx.ModelProto) -> SteppedGraph:
         steps.append(_step(start, nodes[start : end + 1], read_later, no_tensors, end))
         start = end + 1
     return SteppedGraph(model, tuple(steps), constants)
+
+
+def _named(node: onnx.NodeProto, place: int) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.name = f"node_{place}"
+    return copy
 
 
 def _step(

@@ -17,11 +17,14 @@ _FEW = 6
 
 
 def name_of(step: NodeStep, inputs: Mapping[str, Array]) -> str:
-    """Operator, place, dtypes and attributes: ``Clip (node 3, float32, float32; min=0)``."""
+    """Operator, place, dtypes and attributes: ``Clip (node 3; float32, float32; min=0)``.
+
+    The graph's own name for the node is left out, as it depends on the batch that was exported.
+    """
     node = step.node
     dtypes = ", ".join(str(inputs[n].dtype) for n in step.inputs)
     attributes = ", ".join(f"{a.name}={_attribute(a)}" for a in node.attribute)
-    place = f"node {step.index} {node.name}".strip()
+    place = f"node {step.index}"
     return f"{node.op_type} ({'; '.join(part for part in (place, dtypes, attributes) if part)})"
 
 
