@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from harness.blame.nodes.definition import Definition, Undefined
+from harness.blame.nodes.elementwise import ELEMENTWISE
 from harness.blame.nodes.formulas import FORMULAS
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.node_verdict import not_as_defined, right_results
@@ -127,7 +128,61 @@ def test_updates_of_another_shape_than_the_indices_have_no_definition() -> None:
 
 def test_every_formula_has_a_departure_that_it_mends() -> None:
     # Those of transposed convolutions are in `test_shared_limitation`.
-    assert set(FORMULAS) == {*DEPARTURES, "ScatterElements", "ConvTranspose"}
+    assert set(FORMULAS) == {*DEPARTURES, *ELEMENTWISE, "ScatterElements", "ConvTranspose"}
+
+
+#: Of 0.75, by mpmath with 30 digits.
+EXACTLY = {
+    "Cos": "0.7316888688738208863118388",
+    "Exp": "2.11700001661267466854537",
+    "HardSwish": "0.46875",
+    "Log": "-0.287682072451780927439219",
+    "Reciprocal": "1.333333333333333333333333",
+    "Sigmoid": "0.6791786991753929731596801",
+    "Sin": "0.681638760023334166733242",
+    "Softplus": "1.13687100611489994366984",
+    "Sqrt": "0.8660254037844386467637232",
+    "Tanh": "0.6351489523872873192144344",
+}
+
+
+@pytest.mark.parametrize("operator", sorted(ELEMENTWISE.keys() - {"Gemm", "MatMul", "PRelu"}))
+def test_elements_are_computed_by_nobodys_kernel_to_the_last_digits(operator: str) -> None:
+    exact = np.longdouble(EXACTLY[operator])
+    (found,) = defined(operator, np.array([0.75])).truth or ()
+    assert found is not None
+    assert found.dtype == np.longdouble
+    assert abs(found[0] - exact) <= 4 * np.finfo(np.longdouble).eps * abs(exact)
+    (narrow,) = right_results(defined(operator, np.array([0.75], F32)))
+    assert narrow[0] == F32(exact)
+
+
+def test_sigmoid_keeps_subnormals_that_a_runtime_loses() -> None:
+    (found,) = right_results(defined("Sigmoid", np.array([-742.2027])))
+    assert found[0] == 4.4e-323
+
+
+def test_integers_are_multiplied_in_their_own_dtype_and_a_slope_leaves_zero_alone() -> None:
+    a, b = np.array([[2**62, 3]]), np.array([[2], [5]])
+    assert right_results(defined("MatMul", a, b))[0] == [[-(2**63) + 15]]
+    assert right_results(defined("Gemm", a, b.T, np.array([1]), transB=1))[0] == [[-(2**63) + 16]]
+    slope = np.array([np.inf, 2.0], F32)
+    assert right_results(defined("PRelu", np.array([0.0, -1.0], F32), slope))[0].tolist() == [0.0, -2.0]
+
+
+def test_a_result_without_elements_is_defined_whatever_the_evaluator_does() -> None:
+    size = numpy_helper.from_array(np.array([2, 1, 0, 3]))
+    nodes = [
+        helper.make_node("Constant", [], ["size"], value=size),
+        helper.make_node("AffineGrid", ["x", "size"], ["y"]),
+    ]
+    feeds = {"x": np.zeros((2, 2, 3))}
+    graph = graph_of(nodes, feeds, ["y"])
+    definition = Definition(graph, graph.steps[0], {**feeds, **graph.constant_values()}, EVALUATOR)
+    with pytest.raises(ValueError, match="arange"):
+        by_evaluator(definition)
+    (found,) = right_results(definition)
+    assert found.shape == (2, 0, 3, 2)
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])

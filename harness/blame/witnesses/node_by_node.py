@@ -173,12 +173,12 @@ _PYTORCH_LEAVES = (
 
 
 def _leaves_range(trial: Trial, question: _Question, found: Walk) -> bool:
-    """Whether it is PyTorch that leaves the range of float64 on its way, in all elements in question.
+    """Whether it is PyTorch that leaves the range of its dtype on its way, in all elements in question.
 
-    In narrower dtypes PyTorch in float64 is asked. The graph's result must be finite and so large or small
-    that a step more leaves the range, and PyTorch's must have left it.
+    The graph's result must be finite and so large or small that a step more leaves the range, and PyTorch's
+    must have left it.
     """
-    if question.of_form or any(str(e.dtype) != "float64" for e in question.expected):
+    if question.of_form or any(e.dtype not in (np.float32, np.float64) for e in question.expected):
         return False
     feeds = [a for a in trial.reference.feeds if str(a.dtype) in PRECISION]
     for e, name, mask in zip(question.expected, question.names, question.masks, strict=True):
@@ -188,14 +188,16 @@ def _leaves_range(trial: Trial, question: _Question, found: Walk) -> bool:
             return False
         final = np.abs(found.values[name][mask])
         left = ~np.isfinite(e[mask]) | (e[mask] == 0)
-        at_end = np.isfinite(final) & (final != 0) & ((final < _SMALL) | (final > _LARGE))
+        limits = np.finfo(e.dtype)
+        low, high = limits.tiny * _NEAR_END, limits.max / _NEAR_END
+        at_end = np.isfinite(final) & (final != 0) & ((final < low) | (final > high))
         if not (left & at_end).all():
             return False
     return True
 
 
-#: Where a product with a number of everyday size leaves the range of float64: within five digits of its ends.
-_SMALL, _LARGE = 1e-303, 1e303
+#: Within this factor of the ends of a dtype's range, a step with a number of everyday size leaves it.
+_NEAR_END = 64
 
 
 def _decisive(trial: Trial, question: _Question, graph: SteppedGraph, found: Walk) -> WrongStep:
