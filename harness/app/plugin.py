@@ -26,10 +26,10 @@ from harness.present import (
 )
 from harness.record import ResultsError, RunInfo, read_run_info
 
-#: Seconds between progress lines where the terminal cannot rewrite one.
-_QUIET_INTERVAL = 15.0
 #: How pytest begins what it says of an item that no worker process could run.
 _NOT_STARTED = "WorkerFailed: "
+#: Seconds between progress lines where the terminal cannot rewrite one.
+_QUIET_INTERVAL = 15.0
 
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
@@ -239,15 +239,13 @@ class _Follower:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one item."""
+        self.notes.update(dict.fromkeys(_raised(report)))
         if report.when != "call":
             return
         properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.notes.update(dict.fromkeys(properties.get("notes", ())))
-        if report.failed and _NOT_STARTED in (said := _raised(report)):
-            # No row of the record says it.
-            self.notes[said.partition(_NOT_STARTED)[2].splitlines()[0]] = None
         self.gate.add(properties)
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
@@ -262,9 +260,16 @@ class _Follower:
             self._reporter.write_line(self.progress.line())
 
 
-def _raised(report: pytest.TestReport) -> str:
-    """The type and words of what an item raised."""
-    return str(getattr(getattr(report.longrepr, "reprcrash", None), "message", ""))
+def _raised(report: pytest.TestReport) -> list[str]:
+    """What ended an item before its time, in a line: no row of the record says it. Else empty."""
+    where = getattr(report.longrepr, "reprcrash", None)
+    if not report.failed or where is None:
+        return []
+    said = next(iter(where.message.splitlines()), "")
+    if _NOT_STARTED in said:
+        return [said.partition(_NOT_STARTED)[2]]
+    place = f"{Path(where.path).name}, line {where.lineno}"
+    return [f"An item ended with {said} ({place}). The option --tb=short shows how it came there."]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,10 +24,13 @@ README, GUIDE, HOUSE = (
     for place in ("README.md", "harness/app/README.md", "harness/README.md")
 )
 FILES = dict(re.findall(r"```(?:python|js)\n(?:#|//) (\S+\.(?:py|js))\n(.*?)```", README + HOUSE, re.DOTALL))
-#: What the walk to a new column adds to two files: file → (what stands after it there, the text).
+#: What the walk to a new column adds to two files: file → (after what, before what then, the text).
 LINES = {
-    file: (mark, text)
-    for mark, where in (("\n    @property", "the last field of Verdict"), ("    )\n", "in verdict_of"))
+    file: (start, mark, text)
+    for start, mark, where in (
+        ("class Verdict:", "\n    @property", "the last field of Verdict"),
+        ("return Verdict(", "    )\n", "in verdict_of"),
+    )
     for file, text in re.findall(rf"# (\S+\.py), {where}\n(.*\n)", HOUSE)
 }
 #: What the example of a backend is tried on.
@@ -43,10 +46,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     for name, text in FILES.items():
         (copy / name).write_text(text, encoding="utf-8")
-    for name, (mark, added) in LINES.items():
-        # The first mark after the class, the last one of the file that has a function alone.
+    for name, (start, mark, added) in LINES.items():
         text = (copy / name).read_text(encoding="utf-8")
-        place = text.index(mark, text.find("class Verdict")) if "class Verdict" in text else text.rindex(mark)
+        place = text.index(mark, text.index(start))
         (copy / name).write_text(text[:place] + added + text[place:], encoding="utf-8")
     return copy
 
@@ -79,8 +81,8 @@ def walked(extended: Path) -> Path:
     return extended / "run"
 
 
-def in_copy(copy: Path, *words: str) -> None:
-    """``python -m WORDS`` with the copy's code."""
+def in_copy(copy: Path, *words: str, status: int = 0) -> str:
+    """``python -m WORDS`` with the copy's code ends with `status`; what it prints."""
     done = subprocess.run(
         [sys.executable, "-m", *words],
         cwd=copy,
@@ -90,7 +92,8 @@ def in_copy(copy: Path, *words: str) -> None:
         check=False,
         timeout=600,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walked: Path) -> None:
@@ -175,3 +178,15 @@ def test_the_rules_are_tried(extended: Path, tmp_path: Path) -> None:
     )
     rules = {verdict.rule for verdict in store.verdicts(tmp_path / "run")}
     assert rules == {"", "my_rules.py:fmax", "my_rules.py:celu"}
+
+
+def test_an_item_that_raises_says_what_and_where(extended: Path) -> None:
+    slip = FILES["cases/mine.py"].replace("flatten_", "unflatten_").replace("d.integer(", "d.whole(")
+    (extended / "cases" / "slip.py").write_text(slip, encoding="utf-8")
+    said = in_copy(
+        extended,
+        *("pytest", "harness", "--op", "unflatten_dense_tensors", "--converter", "dynamo"),
+        *("--results-dir", "slipped", "-p", "no:cacheprovider"),
+        status=1,
+    )
+    assert "AttributeError: 'Draw' object has no attribute 'whole' (slip.py, line 10)" in said
