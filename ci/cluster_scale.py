@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.cluster_progress import ClusterProgress
 from harness.app.cluster.drive import drive
 from harness.app.cluster.micro_shards import MicroShard, cut
@@ -90,7 +90,7 @@ class SimulatedNodes:
         self._places[attempt] = node, self.now
         heapq.heappush(self._events, (min(ends, self._dies[node]), attempt.number, attempt, node, dies))
 
-    def wait(self, seconds: float) -> list[tuple[Attempt, Report]]:
+    def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
         """The next end, or nothing for so long."""
         until = self.now + seconds
         if not self._events or self._events[0][0] > until:
@@ -105,7 +105,7 @@ class SimulatedNodes:
             self.lost += 1
             self._dies[node] = max(self._dies[node], self.now) + self._next_death()
         fate = Fate.LOST if died else Fate.DONE
-        return [(attempt, Report(shard=attempt.shard, fate=fate, node=str(node)))]
+        return [(attempt, AttemptReport(shard=attempt.shard, fate=fate, node=str(node)))]
 
     def stop(self, attempt: Attempt) -> None:
         """Its core is free."""

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from harness_runs import ROOT, environment, output, run_harness
 
-from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.cluster_progress import ClusterProgress
 from harness.app.cluster.micro_shards import cut
 from harness.app.cluster.schedule import Attempt, Schedule
 
 
-def report(attempt: Attempt, fate: Fate, node: str = "", said: str = "") -> Report:
-    return Report(shard=attempt.shard, fate=fate, node=node, said=said)
+def report(attempt: Attempt, fate: Fate, node: str = "", said: str = "") -> AttemptReport:
+    return AttemptReport(shard=attempt.shard, fate=fate, node=node, said=said)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 7, 100])
@@ -67,6 +67,20 @@ def test_a_shard_that_failed_goes_elsewhere_and_its_node_is_left_after_two() -> 
     assert [attempt.avoid for attempt in schedule.next(4, 2.0)] == [{"full"}, {"full"}]
     assert schedule.no_node_is_left(["full"]) == "no space"
     assert not schedule.no_node_is_left(["full", "sound"])
+
+
+def test_a_shard_that_failed_everywhere_is_tried_again_but_not_on_a_node_that_is_no_good() -> None:
+    schedule = Schedule({1: 10.0, 2: 10.0})
+    one, two = schedule.next(2, 0.0)
+    schedule.ended(two, report(two, Fate.FAILED, "full"), 1.0)
+    schedule.ended(one, report(one, Fate.LOST, "sound"), 1.0)
+    one, two = schedule.next(2, 1.0)
+    assert (one.shard, one.avoided(["sound", "full"])) == (1, {"sound"})
+    schedule.ended(one, report(one, Fate.FAILED, "full"), 2.0)
+    (one,) = schedule.next(2, 2.0)
+    assert one.avoid == {"sound", "full"}
+    assert one.avoided(["sound", "full"]) == {"full"}
+    assert one.avoided(["full"]) == set()
 
 
 def test_a_node_that_succeeds_in_between_is_kept() -> None:
@@ -118,7 +132,7 @@ def test_the_progress_line_says_how_far_it_is() -> None:
     progress = ClusterProgress(schedule, 3, said, lambda: now[0])
     two, three = schedule.next(2, 0.0)
     now[0] = 60.0
-    done = Report(shard=2, fate=Fate.DONE, cases=1200, failures=7)
+    done = AttemptReport(shard=2, fate=Fate.DONE, cases=1200, failures=7)
     schedule.ended(two, done, 60.0)
     schedule.ended(three, report(three, Fate.LOST), 60.0)
     progress.show(4, 1)

@@ -30,7 +30,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class AttemptReport:
     """What an attempt came to; all that a task returns.
 
     Attributes:
@@ -63,7 +63,7 @@ class Attempts:
     unfit: dict[str, str] = field(default_factory=dict)
     _failed_on: dict[str, set[int]] = field(default_factory=dict)
 
-    def note(self, report: Report) -> bool:
+    def note(self, report: AttemptReport) -> bool:
         """Take what became of an attempt; whether its shard may be tried again, if it is not done."""
         if report.fate is Fate.DONE:
             self._failed_on.pop(report.node, None)

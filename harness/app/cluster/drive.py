@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.cluster_progress import ClusterProgress
 from harness.app.cluster.schedule import Attempt, Schedule
 
@@ -26,7 +26,7 @@ class Engine(Protocol):
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt."""
 
-    def wait(self, seconds: float) -> list[tuple[Attempt, Report]]:
+    def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
         """The attempts that have ended; waits for the first at most so long."""
 
     def stop(self, attempt: Attempt) -> None:

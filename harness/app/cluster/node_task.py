@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import harness
-from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.describe_run import Described
 from harness.app.cluster.node_environment import difference, environment_here
 from harness.app.cluster.staged_run import ACCOUNT_FILE, ClusterPlan, StagedRun, read_account
@@ -42,7 +42,7 @@ def look(packages: Sequence[str]) -> dict[str, str]:
     return environment_here(packages)
 
 
-def run_shard(place: str, name: str, shard: int) -> Report:
+def run_shard(place: str, name: str, shard: int) -> AttemptReport:
     """Run one shard in a process of its own, and put its record into the place of the run.
 
     Args:
@@ -54,11 +54,11 @@ def run_shard(place: str, name: str, shard: int) -> Report:
     try:
         report = _run_shard(StagedRun(place, name), shard)
     except (ResultsError, OSError) as error:
-        report = Report(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {reason(error)}")
-    return Report(**{**vars(report), "host": platform.node(), "seconds": time.monotonic() - began})
+        report = AttemptReport(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {reason(error)}")
+    return AttemptReport(**{**vars(report), "host": platform.node(), "seconds": time.monotonic() - began})
 
 
-def _run_shard(staged: StagedRun, shard: int) -> Report:
+def _run_shard(staged: StagedRun, shard: int) -> AttemptReport:
     plan = staged.plan()
     if plan is None:
         raise ResultsError(
@@ -67,13 +67,13 @@ def _run_shard(staged: StagedRun, shard: int) -> Report:
     node = f"node {platform.node()}"
     wrong = difference(environment_here(plan.environment), plan.environment, node, "the others")
     if wrong:
-        return Report(shard=shard, fate=Fate.UNFIT, said=wrong)
+        return AttemptReport(shard=shard, fate=Fate.UNFIT, said=wrong)
     # A node may be out of disk space: nothing of what goes wrong here is the fault of a case.
     with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as scratch:
         return _in_scratch(staged, plan, shard, Path(scratch))
 
 
-def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path) -> Report:
+def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path) -> AttemptReport:
     parts, record, log = scratch / "parts.json", scratch / "record", scratch / "log"
     account = scratch / ACCOUNT_FILE
     parts.write_text(json.dumps(plan.shards), encoding="utf-8")
@@ -85,13 +85,15 @@ def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path)
     if status in _WHOLE and not said.problem and completeness(record).complete:
         account.rename(record / ACCOUNT_FILE)
         path = staged.publish(record, shard)
-        return Report(
+        return AttemptReport(
             shard=shard, fate=Fate.DONE, path=path, status=status, cases=said.cases, failures=said.failures
         )
     if status < 0:
         word = f"the process of the shard was killed ({signal.Signals(-status).name})"
-        return Report(shard=shard, fate=Fate.LOST, said=f"{platform.node()}: {word}", status=status)
-    return Report(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status)
+        return AttemptReport(shard=shard, fate=Fate.LOST, said=f"{platform.node()}: {word}", status=status)
+    return AttemptReport(
+        shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status
+    )
 
 
 def _run(module: str, words: Sequence[str], log: Path, variables: Mapping[str, str], directory: str) -> int:

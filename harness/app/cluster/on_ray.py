@@ -29,7 +29,7 @@ from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCan
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from harness.app.cluster import node_task
-from harness.app.cluster.attempts import Fate, Report
+from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.carried_project import copy_project
 from harness.app.cluster.describe_run import Described
 from harness.app.cluster.schedule import Attempt
@@ -54,10 +54,10 @@ _ENDS = {
 _NODE_ID = "ray.io/node-id"
 
 
-def _shard_task(generation: int) -> Callable[[str, str, int], Report]:
+def _shard_task(generation: int) -> Callable[[str, str, int], AttemptReport]:
     """What a worker runs for a shard. That of another generation is another function for Ray."""
 
-    def run(place: str, name: str, shard: int, generation: int = generation) -> Report:
+    def run(place: str, name: str, shard: int, generation: int = generation) -> AttemptReport:
         node = str(ray.get_runtime_context().get_node_id())
         return replace(node_task.run_shard(place, name, shard), node=node)
 
@@ -156,19 +156,16 @@ class RayEngine:
 
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt as soon as there is room."""
-        nodes = self.nodes()
-        avoid = sorted(attempt.avoid & set(nodes))
         options: dict[str, Any] = {}
-        # Where no other node is left, one that lost the shard may try it again.
-        if avoid and len(avoid) < len(nodes):
+        if avoid := attempt.avoided(self.nodes()):
             # Ray takes a blank behind a comma for a part of the next word.
-            options["label_selector"] = {_NODE_ID: f"!in({','.join(avoid)})"}
+            options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
         task = ray.remote(_shard_task(self._generation)).options(
             name=f"shard {attempt.shard}", max_retries=0, **self._needs, **options
         )
         self._running[task.remote(*self._run, attempt.shard)] = attempt
 
-    def wait(self, seconds: float) -> list[tuple[Attempt, Report]]:
+    def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
         """The attempts that have ended; waits for the first at most so long."""
         if not self._running:
             return []
@@ -225,9 +222,9 @@ class RayEngine:
         except RayError as error:
             raise UsageProblem(f"a node does not answer: {_line(error)}") from None
 
-    def _report(self, attempt: Attempt, reference: Any) -> Report:
+    def _report(self, attempt: Attempt, reference: Any) -> AttemptReport:
         try:
-            found: Report = ray.get(reference)
+            found: AttemptReport = ray.get(reference)
         except (RayTaskError, RuntimeEnvSetupError) as error:
             # The task did not begin: a node may be about to get the project. A worker never tries again to
             # import a function that it could not import, and would spoil one shard after the other.
@@ -235,12 +232,12 @@ class RayEngine:
             time.sleep(_AGAIN)
             lines = str(getattr(error, "cause", None) or error).strip().splitlines()
             said = f"a node cannot run the harness: {lines[-1][:200]}"
-            return Report(shard=attempt.shard, fate=Fate.LOST, said=said)
+            return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said=said)
         except TaskCancelledError:
-            return Report(shard=attempt.shard, fate=Fate.LOST, said="it was cancelled")
+            return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said="it was cancelled")
         except RayError as error:
             said = _ENDS.get(type(error).__name__) or _line(error)
-            return Report(shard=attempt.shard, fate=Fate.LOST, said=said)
+            return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said=said)
         return found
 
 

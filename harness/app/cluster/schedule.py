@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from harness.app.cluster.attempts import Attempts, Fate, Report
+from harness.app.cluster.attempts import AttemptReport, Attempts, Fate
 
 #: An attempt that takes so many times as long as it should is a straggler.
 _STRAGGLES = 1.25
@@ -21,11 +21,20 @@ class Attempt:
 
     Attributes:
         avoid: Ids of nodes where it is not to run.
+        unfit: Those of them that are no good for any shard.
     """
 
     shard: int
     number: int
     avoid: frozenset[str] = frozenset()
+    unfit: frozenset[str] = frozenset()
+
+    def avoided(self, nodes: Collection[str]) -> frozenset[str]:
+        """Which of `nodes` not to run on: one that lost the shard may try again if no other is left."""
+        for some in (self.avoid, self.unfit):
+            if not some.issuperset(nodes):
+                return some.intersection(nodes)
+        return frozenset()
 
 
 class Schedule:
@@ -44,7 +53,7 @@ class Schedule:
         self._numbers = 0
         self.attempts = Attempts()
         self.running: dict[Attempt, float] = {}
-        self.done: dict[int, Report] = {}
+        self.done: dict[int, AttemptReport] = {}
         #: Shards that are given up, with what was said at last.
         self.missing: dict[int, str] = {}
         self._paces: list[float] = []
@@ -67,7 +76,7 @@ class Schedule:
                 self.copied += 1
         return started
 
-    def ended(self, attempt: Attempt, report: Report, now: float) -> list[Attempt]:
+    def ended(self, attempt: Attempt, report: AttemptReport, now: float) -> list[Attempt]:
         """Take the report of an attempt; the attempts that nobody needs any more."""
         began = self.running.pop(attempt, None)
         shard = attempt.shard
@@ -111,7 +120,7 @@ class Schedule:
 
     def _start(self, shard: int, now: float) -> Attempt:
         self._numbers += 1
-        attempt = Attempt(shard, self._numbers, self.attempts.avoid(shard))
+        attempt = Attempt(shard, self._numbers, self.attempts.avoid(shard), frozenset(self.attempts.unfit))
         self.running[attempt] = now
         return attempt
 

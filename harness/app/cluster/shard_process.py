@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from harness.app.cluster.staged_run import Account
+from harness.app.cluster.staged_run import ShardAccount
 from harness.app.pytest_session import pytest_main
 from harness.core import as_json
 from harness.record import reason
@@ -46,10 +46,12 @@ class _Accountant:
             self._problem = self._problem or reason(call.excinfo.value)
 
     @property
-    def account(self) -> Account:
+    def account(self) -> ShardAccount:
         """What is known by now."""
         seconds = {name: round(value, 3) for name, value in self._seconds.items()}
-        return Account(cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem)
+        return ShardAccount(
+            cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem
+        )
 
 
 def _end_with_task() -> None:

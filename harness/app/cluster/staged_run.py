@@ -46,7 +46,7 @@ class ClusterPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class ShardAccount:
     """What a shard's process has to say beside its record.
 
     Attributes:
@@ -122,9 +122,9 @@ class StagedRun:
         self._location.remove(list(self._location.files(self._below)), _RUNNING)
 
 
-def read_account(directory: Path) -> Account:
+def read_account(directory: Path) -> ShardAccount:
     """What the process of a shard said; nothing where it was killed."""
     try:
-        return of_json(Account, (directory / ACCOUNT_FILE).read_text(encoding="utf-8"))
+        return of_json(ShardAccount, (directory / ACCOUNT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return Account()
+        return ShardAccount()
