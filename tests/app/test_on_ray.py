@@ -1,6 +1,6 @@
 """`conformance run --on ray` on clusters of several nodes, each a group of processes of this machine.
 
-Everything may die but the verdicts: whatever happens, the rows are those of `pytest harness -n 2`.
+Everything may die but the verdicts: whatever happens, the rows are those of `pytest harness`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if "harness.app.cluster.shard_process" in sys.orig_argv:
 
 
 class Nodes:
-    """A cluster whose head runs no shard."""
+    """A cluster whose head runs no shard, and with one sound node, which runs one at once."""
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs
@@ -52,6 +52,7 @@ class Nodes:
         self.cluster: Any = ray_cluster.Cluster(
             initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
         )
+        self.steady = self.add()
 
     def add(self, first_on_path: Path | None = None, **resources: Any) -> Any:
         path = os.pathsep.join([*([str(first_on_path)] if first_on_path else []), os.environ["PYTHONPATH"]])
@@ -63,14 +64,19 @@ class Nodes:
     def run(self, calls: Path, *words: str | Path) -> subprocess.Popen[str]:
         """A driver in a process of its own."""
         options = ["--on", "ray", "--shard-seconds", "0.01", *arguments(calls), *map(str, words)]
-        with tempfile.NamedTemporaryFile("w", dir=self.logs, delete=False) as log:
-            driver = subprocess.Popen(
-                [sys.executable, "-m", "harness.app.cli", "run", *options],
-                env={**os.environ, "RAY_ADDRESS": self.cluster.address},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+        # A shell starts what is to run in the background with interrupts ignored, and so would be the driver.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with tempfile.NamedTemporaryFile("w", dir=self.logs, delete=False) as log:
+                driver = subprocess.Popen(
+                    [sys.executable, "-m", "harness.app.cli", "run", *options],
+                    env={**os.environ, "RAY_ADDRESS": self.cluster.address},
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+        finally:
+            signal.signal(signal.SIGINT, before)
         self.said[driver.pid] = Path(log.name)
         return driver
 
@@ -98,7 +104,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Recorded calls, one of which crashes and hangs."""
-    values = [[0.5, -2.0], [1.0], [3.0, 4.0, -5.0]]
+    values = [[0.5, -2.0], [3.0, 4.0, -5.0]]
     found = [unary(f"aten.{name}.default", value) for name in OPERATORS for value in values]
     return record_of(tmp_path_factory.mktemp("calls") / "run", [*found, unary("aten.neg.default", [GUILTY])])
 
@@ -107,7 +113,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(calls: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The rows of the same cases on one machine."""
     out = tmp_path_factory.mktemp("one") / "run"
-    run_harness(*arguments(calls), "--results-dir", out, "-n", "2", "--shrink", "0")
+    run_harness(*arguments(calls), "--results-dir", out, "--shrink", "0")
     found = comparable(out)
     assert {row["outcome"] for row in found} == {"pass", "crash", "timeout"}
     return found
@@ -156,16 +162,18 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     other.mkdir(parents=True)
     (full / "sitecustomize.py").write_text(FULL_DISK)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 0.0.1\n")
-    lost, steady, full_node = nodes.add(), nodes.add(), nodes.add(full)
+    lost, full_node = nodes.add(), nodes.add(full)
     runs = tmp_path / "runs"
     driver = nodes.run(calls, "--run", "faults", "--results-dir", tmp_path / "out", "--dataset", runs)
     # All three nodes are at work.
     wait_for(lambda: len(shard_processes()) >= 3)
+    # Nodes of one machine share their copy of the project, which a new one writes again: while it does, no
+    # other node may have to start a process.
     unfit = nodes.add(other.parent)
     wait_for(lambda: "unfit" in nodes.said_by(driver, wait=False))
     # Two at once: no shard meets more than one of them, and none is lost three times.
-    wait_for(lambda: workers_with_a_shard(steady) and workers_with_a_shard(lost))
-    (worker,) = workers_with_a_shard(steady)
+    wait_for(lambda: workers_with_a_shard(nodes.steady) and workers_with_a_shard(lost))
+    (worker,) = workers_with_a_shard(nodes.steady)
     orphans = worker.children()
     worker.kill()
     nodes.kill(lost)
@@ -191,7 +199,6 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
 def test_a_driver_that_is_killed_or_interrupted_goes_on(
     nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    second = nodes.add()
     out = tmp_path / "out"
     words = ("--run", "resumed", "--results-dir", out)
     driver = nodes.run(calls, *words)
@@ -199,9 +206,9 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
     driver.kill()
     driver.wait()
     wait_for(lambda: not shard_processes())
-    before = recorded(out, "resumed")
     driver = nodes.run(calls, *words)
-    wait_for(lambda: recorded(out, "resumed") > before)
+    # Those that it has begun take seconds more, however slow this process is.
+    wait_for(shard_processes)
     driver.send_signal(signal.SIGINT)
     said = nodes.said_by(driver)
     assert driver.returncode == 2, said
@@ -221,7 +228,6 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
     # Another run is not overwritten.
     driver = nodes.run(calls, *words)
     assert "already holds a run" in nodes.said_by(driver)
-    nodes.kill(second)
 
 
 def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
