@@ -79,7 +79,8 @@ def trapz(d: Draw) -> Arguments:
 
 def _trapezoid_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
     """Outputs of slices of integers whose differences, sums or products leave the range of their dtype, which
-    C++ leaves undefined for int32 and int64 ([expr.pre]/4); the quotient of the sums is a float."""
+    C++ leaves undefined for int32 and int64 ([expr.pre]/4); the quotient of the sums is a float. Between
+    places that are floats only the sums of neighbours are integers."""
     y, x = arguments["y"], arguments["x"]
     if y.dtype not in (np.int32, np.int64):
         return [None]
@@ -90,10 +91,12 @@ def _trapezoid_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]
     areas = widths * sides
     limits = np.iinfo(y.dtype)
     outside = np.zeros(areas.shape[:-1], dtype=bool)
-    for met in (widths, sides, areas):
+    whole = x.dtype.kind in "iu"
+    for met in (widths, sides, areas) if whole else (sides,):
         outside = outside | ((met < int(limits.min)) | (met > int(limits.max))).astype(bool).any(axis=-1)
-    # Whatever the order of the sum, which is one of int64, it stays below the sum of magnitudes.
-    outside = outside | np.asarray(abs(areas).sum(axis=-1) > int(np.iinfo(np.int64).max), dtype=bool)
+    if whole:
+        # Whatever the order of the sum, which is one of int64, it stays below the sum of magnitudes.
+        outside = outside | np.asarray(abs(areas).sum(axis=-1) > int(np.iinfo(np.int64).max), dtype=bool)
     if expected[0].ndim == y.ndim:
         outside = np.expand_dims(outside, axis)
     return [np.broadcast_to(outside, expected[0].shape)]

@@ -1,8 +1,10 @@
 """Which failures of a unit are looked into, and what the others inherit.
 
-A wrong result is looked into case by case, since whose it is may hang on the values. A model that cannot be
-loaded or run fails by its structure: of the failures that say the same, a few structures are looked into,
-smallest first, and where these agree the rest inherits.
+Of the wrong results of a structure that say the same one is looked into. Where it is the graph's or the
+runtime's the others inherit; else each is looked into by itself, since PyTorch's own errors and what a
+specification leaves open hang on the values. A model that cannot be loaded or run fails by its structure: of
+the failures that say the same, a few structures are looked into, smallest first, and where these agree the
+rest inherits.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ _MISMATCHES = 64
 #: Of either, structures that witnesses export again.
 _THOROUGH = 2
 
+#: What is a matter of structure, so that another case of it may inherit it.
+_OF_STRUCTURE = {CONVERTER, BACKEND}
+
 _Kind: TypeAlias = tuple[str, Stage, Outcome, str]
 
 
@@ -51,11 +56,12 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
             found[i] = decision.blame, decision.evidence
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
-    complaints: list[Complaint] = []
-    for members in kinds.values():
-        complaints += _complaints(members, results, groups, task.converter)
-    if complaints:
-        blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor)
+    # First one case of each structure, then what is not settled by that.
+    for _ in range(2):
+        complaints: list[Complaint] = []
+        for members in kinds.values():
+            complaints += _complaints(members, results, groups, task.converter, found)
+        blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor) if complaints else {}
         for complaint in complaints:
             answer = blamed.get(complaint.index)
             said = (answer.blame, answer.evidence) if answer else (UNKNOWN, "Looking into it failed.")
@@ -112,14 +118,27 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
 
 
 def _complaints(
-    members: Sequence[int], results: Sequence[Result], groups: dict[int, Group], converter: str
+    members: Sequence[int],
+    results: Sequence[Result],
+    groups: dict[int, Group],
+    converter: str,
+    found: dict[int, tuple[str, str]],
 ) -> list[Complaint]:
+    """Those of `members` to look into, in view of what was `found` of others."""
     ordered = sorted(members, key=lambda i: _size(_invocation(results[i], groups)))
-    if results[members[0]].outcome is Outcome.MISMATCH:
-        chosen = _spread(ordered, results)[:_MISMATCHES]
+    firsts = list({results[i].case[0]: i for i in reversed(ordered)}.values())[::-1]
+    known = {results[i].case[0]: found[i][0] for i in members if i in found}
+    if not known:
+        mismatch = results[members[0]].outcome is Outcome.MISMATCH
+        chosen = firsts[: _MISMATCHES if mismatch else _STRUCTURES]
+    elif results[members[0]].outcome is Outcome.MISMATCH:
+        open_ones = [
+            i for i in ordered if i not in found and known.get(results[i].case[0]) not in _OF_STRUCTURE
+        ]
+        chosen = open_ones[: max(_MISMATCHES - len(known), 0)]
     else:
-        chosen = list({results[i].case[0]: i for i in reversed(ordered)}.values())[::-1][:_STRUCTURES]
-    exported_again = list(dict.fromkeys(results[i].case[0] for i in chosen))[:_THOROUGH]
+        chosen = []
+    exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
     return [
         Complaint(
             index=i,
@@ -136,16 +155,6 @@ def _complaints(
         )
         for i in chosen
     ]
-
-
-def _spread(ordered: Sequence[int], results: Sequence[Result]) -> list[int]:
-    """The first case of every structure, then the second of every structure, and so on."""
-    seen: Counter[int] = Counter()
-    rounds: dict[int, int] = {}
-    for i in ordered:
-        rounds[i] = seen[results[i].case[0]]
-        seen[results[i].case[0]] += 1
-    return sorted(ordered, key=rounds.__getitem__)
 
 
 def _inherit(
@@ -165,7 +174,7 @@ def _inherit(
             continue
         alike = {j: said for j, said in looked.items() if results[j].case[0] == results[i].case[0]} or looked
         blames = {blame for blame, _ in alike.values()}
-        if blames in ({CONVERTER}, {BACKEND}):
+        if len(blames) == 1 and blames <= _OF_STRUCTURE:
             first = next(iter(alike))
             case = _invocation(results[first], groups).case_id
             found[i] = alike[first][0], f"{INHERITED}{case}: {alike[first][1]}"

@@ -132,9 +132,9 @@ def tensor(shape: Sequence[int], values: Sequence[float], dtype: str = "float32"
     return TensorSpec(tuple(shape), dtype, contiguous_strides(tuple(shape)), 0, Literal(tuple(values)))
 
 
-def average_of(first: float) -> Invocation:
+def average_of(first: float, rows: int = 2) -> Invocation:
     """The exporters drop `divisor_override`."""
-    data = tensor((1, 1, 2, 2), [first, 2.0, 3.0, 4.0])
+    data = tensor((1, 1, rows, 2), [first, 2.0, 3.0, 4.0, 5.0, 6.0][: 2 * rows])
     return Invocation(
         "aten.avg_pool2d.default", (("self", data), ("kernel_size", (2, 2)), ("divisor_override", 3))
     )
@@ -188,7 +188,7 @@ def test_without_blame_nothing_is_looked_into() -> None:
 
 @pytest.mark.parametrize("crime", ["segfault", "raises", "leaves"])
 def test_a_witness_that_dies_costs_no_verdict(crime: str) -> None:
-    guilty, innocent = average_of(VALUE), average_of(5.0)
+    guilty, innocent = average_of(VALUE), average_of(5.0, rows=3)
     witnesses = (f"onnx-api:planted.{crime}", "onnx-reference")
     verdicts = verdicts_of(guilty, innocent, witnesses=witnesses, last_witnesses=())
     assert {v.case_id for v in verdicts} == {guilty.case_id, innocent.case_id}

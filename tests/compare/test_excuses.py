@@ -178,3 +178,12 @@ def test_a_float64_beside_zero_has_the_last_places_of_float64() -> None:
     found = answer("aten.log1p.default", self=vector([2.0**-1022, 1e-60], "float64"))
     assert judged(found, np.zeros(2)).mismatched_elements == 2
     assert judged(found, found.expected[0] * (1 + 2.0**-50)).problem is None
+
+
+@pytest.mark.parametrize(("places", "open_"), [([0.0, 3e38], False), ([0, 2**62], True)])
+def test_between_floats_the_areas_below_integers_do_not_leave_their_range(
+    places: list[float], open_: bool
+) -> None:
+    heights, dtype = vector([2**40, 2], "int64"), "int64" if open_ else "float32"
+    found = answer("aten.trapezoid.x", y=heights, x=vector(places, dtype), dim=-1)
+    assert bool(judged(found, found.expected[0] + 1e6).unsettled) is open_
