@@ -1,0 +1,121 @@
+"""Failures whose culprit was judged by hand, and what the harness says of them.
+
+`tests/blame/labelled.jsonl` holds 260 failing cases of random sweeps of both converters on ONNX Runtime,
+onnx's reference evaluator and OpenVINO, each of a random failure group. They were judged from the text of the
+specification, the sources and high precision, without a look at the harness's verdicts: 100 *before* the nodes of a
+graph were judged one by one, 100 *after*, and 60 *later* still, each from a seed of its own.
+
+    PYTHONPATH=tests/support python -m labelled_failures --judged after --wrong
+
+prints the confusion matrix, and with `--wrong` what speaks for either side where they differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.compare import Outcome, Verdict
+from harness.core import Invocation
+from harness.execute import Supervisor
+from harness.generate import Replayed, load_cases
+from harness.plan import Unit, run_unit
+
+FILE = Path(__file__).parents[1] / "blame" / "labelled.jsonl"
+#: A case that passes when it is run again says nothing of blame: it draws at random, or hangs on its batch.
+PASSES = "passes"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A failing case, and whose it is.
+
+    Attributes:
+        judged: ``before``, ``after`` or ``later``.
+        culprit: ``converter``, ``backend``, ``pytorch``, ``spec``, ``false_alarm``.
+        acceptable: Others that an expert might name as well.
+        contestable: Whether it is a matter of opinion.
+        where: The node, line or argument that is wrong.
+        exported: What was exported, where that had other values.
+    """
+
+    judged: str
+    converter: str
+    backend: str
+    stage: str
+    culprit: str
+    acceptable: tuple[str, ...]
+    contestable: bool
+    where: str
+    reason: str
+    invocation: Invocation
+    exported: Invocation
+
+    def allows(self, blame: str) -> bool:
+        """Whether `blame` is right."""
+        return blame == self.culprit or blame in self.acceptable
+
+
+def read_labels() -> list[Label]:
+    """All of them, in the file's order."""
+    return [_label(json.loads(line)) for line in FILE.read_text(encoding="utf-8").splitlines()]
+
+
+def _label(data: dict[str, Any]) -> Label:
+    invocation = Invocation.from_data(data.pop("invocation"))
+    exported = Invocation.from_data(data.pop("exported")) if "exported" in data else invocation
+    return Label(
+        **{**data, "acceptable": tuple(data["acceptable"])}, invocation=invocation, exported=exported
+    )
+
+
+def judged_by_harness(labels: Iterable[Label]) -> Iterator[tuple[Label, str, Verdict]]:
+    """Each label with whom the harness blames, or `PASSES`, and its verdict."""
+    load_cases()
+    with Supervisor(timeout=60) as supervisor:
+        for label in labels:
+            unit = Unit(
+                overload=label.invocation.overload,
+                converter=label.converter,
+                backends=(label.backend,),
+                replay=tuple(Replayed(i, None) for i in dict.fromkeys([label.exported, label.invocation])),
+            )
+            (verdict,) = [
+                verdict
+                for verdicts in run_unit(unit, supervisor)
+                for verdict in verdicts
+                if verdict.case_id == label.invocation.case_id
+            ]
+            yield label, PASSES if verdict.outcome is Outcome.PASS else verdict.blame, verdict
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description="Compare blame with labels that were given by hand.")
+    parser.add_argument("--judged", choices=["before", "after", "later"], help="of these only")
+    parser.add_argument("--wrong", action="store_true", help="show what speaks for either side")
+    options = parser.parse_args()
+    matrix: Counter[tuple[str, str]] = Counter()
+    right = 0
+    chosen = [label for label in read_labels() if options.judged in (None, label.judged)]
+    for label, blame, verdict in judged_by_harness(chosen):
+        matrix[label.culprit, blame] += 1
+        right += label.allows(blame)
+        if options.wrong and blame != PASSES and not label.allows(blame):
+            contestable = ", contestable" if label.contestable else ""
+            print(f"{label.invocation} with {label.converter} on {label.backend}")
+            print(f"  by hand {label.culprit}{contestable}: {label.where}: {label.reason}")
+            print(f"  harness {blame}: {verdict.evidence}\n")
+    again = sum(number for (_, blame), number in matrix.items() if blame != PASSES)
+    for (culprit, blame), number in sorted(matrix.items()):
+        print(f"{culprit:12} {blame:10} {number:4}")
+    print(f"right: {right} of {again} that fail again; {sum(matrix.values()) - again} pass")
+
+
+if __name__ == "__main__":
+    main()
