@@ -2,8 +2,8 @@
 
 `tests/blame/labelled.jsonl` holds 260 failing cases of random sweeps of both converters on ONNX Runtime,
 onnx's reference evaluator and OpenVINO, each of a random failure group. They were judged from the text of the
-specification, the sources and high precision, without a look at the harness's verdicts: 100 *before* the nodes of a
-graph were judged one by one, 100 *after*, and 60 *later* still, each from a seed of its own.
+specification, the sources and high precision, without a look at the harness's verdicts: 100 *before* the
+nodes of a graph were judged one by one, 100 *after*, and 60 *later* still, each from a seed of its own.
 
     PYTHONPATH=tests/support python -m labelled_failures --judged after --wrong
 
