@@ -263,7 +263,8 @@ class _Follower:
 def _raised(report: pytest.TestReport) -> list[str]:
     """What ended an item before its time, in a line: no row of the record says it. Else empty."""
     where = getattr(report.longrepr, "reprcrash", None)
-    if not report.failed or where is None:
+    # An item that fails for its verdicts has come to its end, and says so itself.
+    if not report.failed or where is None or "cases" in dict(report.user_properties):
         return []
     said = next(iter(where.message.splitlines()), "")
     if _NOT_STARTED in said:
