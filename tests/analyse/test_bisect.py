@@ -60,6 +60,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_a_case_is_rerun_with_each_release(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(case.parent)
     words = ["bisect", str(case), "--package", "onnxscript", "--from", "0.7.1", "--to", "0.7.2", "--json"]

@@ -196,6 +196,7 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     assert not read_run_info(tmp_path / "out").shards
 
 
+@pytest.mark.thorough
 def test_a_driver_that_is_killed_or_interrupted_goes_on(
     nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
 ) -> None:

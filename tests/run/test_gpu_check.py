@@ -24,6 +24,8 @@ sys.path.append(str(SCRIPT.parent))
 
 import gpu_judging  # noqa: E402
 
+pytestmark = pytest.mark.slowest(30)
+
 NAME = "ort-cuda"
 
 
