@@ -91,12 +91,12 @@ def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
 
     for complaint in task.complaints:
         index = complaint.index
-        worker.send(Asking(index, ""))
+        worker.announce(Asking(index, ""))
         trial = Trial(complaint, task.settings, converter, worker.backend, exports)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 
         def announce(witness: str, index: int = index) -> None:
-            worker.send(Asking(index, witness))
+            worker.announce(Asking(index, witness))
 
         decision = examine(trial, dead, announce)
         worker.send(Blamed(index, decision.blame, decision.evidence))

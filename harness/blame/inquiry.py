@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from harness.blame.decide import at_once
 from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint, Decision
-from harness.compare import BACKEND, CONVERTER, SPEC, UNKNOWN, Outcome, Stage, normalise
+from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation
 from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
 
@@ -30,8 +30,10 @@ _MISMATCHES = 64
 #: Of either, structures that witnesses export again.
 _THOROUGH = 2
 
-#: What is a matter of structure, so that another case of it may inherit it.
+#: What is a matter of structure, so that another case of it may inherit it; where nothing runs, a
+#: decomposition of PyTorch's is one, too.
 _OF_STRUCTURE = {CONVERTER, BACKEND}
+_WHERE_NOTHING_RUNS = {*_OF_STRUCTURE, PYTORCH}
 
 _Kind: TypeAlias = tuple[str, Stage, Outcome, str]
 
@@ -86,18 +88,16 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     deaths: Counter[str] = Counter()
     left = task
     while left.complaints:
-        asking: Asking | None = None
         death: Death | None = None
         for message in supervisor.serve(left):
-            if isinstance(message, Asking):
-                asking = message
-            elif isinstance(message, Blamed):
+            if isinstance(message, Blamed):
                 found[message.index] = message
             elif isinstance(message, Death):
                 death = message
         if death is None:
             break
-        if asking is None:
+        asking = death.announced
+        if not isinstance(asking, Asking):
             raise WorkerFailed(death.message)
         lost = (asking.index, asking.witness)
         given_up = {i for i, witness in left.dead if (i, witness) == lost or not asking.witness}
@@ -174,7 +174,8 @@ def _inherit(
             continue
         alike = {j: said for j, said in looked.items() if results[j].case[0] == results[i].case[0]} or looked
         blames = {blame for blame, _ in alike.values()}
-        if len(blames) == 1 and blames <= _OF_STRUCTURE:
+        runs = results[i].outcome is Outcome.MISMATCH
+        if len(blames) == 1 and blames <= (_OF_STRUCTURE if runs else _WHERE_NOTHING_RUNS):
             first = next(iter(alike))
             case = _invocation(results[first], groups).case_id
             found[i] = alike[first][0], f"{INHERITED}{case}: {alike[first][1]}"

@@ -1,6 +1,7 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from . import overloads as overloads, values as values
+from .blackboard import Blackboard as Blackboard
 from .described_tensor import describe_tensor as describe_tensor
 from .documents import (
     as_data as as_data,

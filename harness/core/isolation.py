@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import psutil
 
+from harness.core.blackboard import Blackboard
 from harness.core.plain_text import describe_error
 
 P = ParamSpec("P")
@@ -75,6 +76,7 @@ class IsolatedProcess:
             Otherwise it starts from nothing: what this process has imported or started is not in the other.
         memory_limit: Bytes of resident memory that the process may reach; None for any number.
         environment: Variables that it has beside this process's, set before it imports anything else.
+        board: Where the process writes what it is about to do: to write in time is as good as to answer.
     """
 
     def __init__(
@@ -84,11 +86,13 @@ class IsolatedProcess:
         fork: bool = False,
         memory_limit: int | None = None,
         environment: Mapping[str, str] | None = None,
+        board: Blackboard | None = None,
     ) -> None:
         self._start = start
         self._context: Any = multiprocessing.get_context("forkserver" if fork else "spawn")
         self._memory_limit = memory_limit
         self._environment = dict(environment or {})
+        self._board = board
         self._process: Any = None
         self._connection: Connection | None = None
         #: Never written to; it closes with this process, however that ends.
@@ -141,6 +145,7 @@ class IsolatedProcess:
         """
         assert self._connection is not None
         deadline = time.monotonic() + timeout
+        seen = self._board.count if self._board else 0
         while True:
             # However busy it is sending; what it had sent before it was ended is still received.
             self._look_at_memory()
@@ -152,6 +157,8 @@ class IsolatedProcess:
                     raise self._ended() from None
             if self._ended_for:
                 raise self._ended()
+            if self._board and self._board.count != seen:
+                seen, deadline = self._board.count, time.monotonic() + timeout
             if time.monotonic() >= deadline:
                 self._end_for(ProcessDied(f"no answer within {timeout:g} s", limit="time"))
                 raise self._ended()

@@ -7,12 +7,15 @@ alone (after a hang each is tried alone at once), and the rest goes on in a fres
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from harness.compare import RUNS_AT, UNKNOWN, Outcome
-from harness.core import Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
+from harness.core import Blackboard, Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.execute.task import (
     OWN_FAULT,
     Finished,
@@ -41,10 +44,11 @@ class WorkerFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended: `CRASH` or `TIMEOUT`, and in what words."""
+    """How a worker ended: `CRASH` or `TIMEOUT`, and in what words; and what it had announced last."""
 
     outcome: Outcome
     message: str
+    announced: object = None
 
 
 class Supervisor:
@@ -63,7 +67,11 @@ class Supervisor:
     ) -> None:
         self._timeout = timeout
         self._recycle_after = recycle_after
-        self._worker = IsolatedProcess(_serving, fork=True, memory_limit=memory_limit)
+        self._directory = tempfile.TemporaryDirectory(prefix="harness-board-")
+        self._board = Blackboard(Path(self._directory.name) / "board")
+        self._worker = IsolatedProcess(
+            partial(_serving, self._board), fork=True, memory_limit=memory_limit, board=self._board
+        )
         #: Backend name → version and device, as the worker found them.
         self.backends: dict[str, Started] = {}
         #: What a person should know of the converters that took part.
@@ -78,6 +86,7 @@ class Supervisor:
     def close(self) -> None:
         """End the worker."""
         self._worker.close()
+        self._directory.cleanup()
 
     @property
     def worker_pid(self) -> int | None:
@@ -136,6 +145,7 @@ class Supervisor:
         """
         if self._worker.served >= self._recycle_after:
             self._worker.stop()
+        self._board.clear()
         try:
             self._worker.send(task)
         except ProcessDied as died:
@@ -145,7 +155,8 @@ class Supervisor:
                 message = self._worker.receive(self._timeout)
             except ProcessDied as died:
                 outcome = Outcome.TIMEOUT if died.hung else Outcome.CRASH
-                yield Death(outcome, died.account + _OPTIONS.get(died.limit, ""))
+                said = died.account + _OPTIONS.get(died.limit, "")
+                yield Death(outcome, said, self._board.read())
                 return
             if isinstance(message, Started):
                 self.backends[message.backend] = message
@@ -155,17 +166,17 @@ class Supervisor:
             elif isinstance(message, Finished):
                 if message.lost:
                     self._worker.stop()
-                    yield Death(Outcome.CRASH, message.lost)
+                    yield Death(Outcome.CRASH, message.lost, self._board.read())
                 return
             else:
                 yield message
 
 
-def _serving(send: Send) -> Callable[[WorkerTask], None]:
+def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
     # What it imports is loaded in the fork server already, and not needed here.
     from harness.execute.worker import start_worker
 
-    return start_worker(send)
+    return start_worker(send, board.write)
 
 
 def _after_death(

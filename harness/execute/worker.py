@@ -18,8 +18,8 @@ from harness.generate import load_cases
 from harness.run import BACKENDS, Backend, DeviceLost
 
 
-def start_worker(send: Send) -> Callable[[WorkerTask], None]:
-    """What carries out tasks in this process; `send` takes a handler's messages, and at last `Finished`."""
+def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTask], None]:
+    """What carries out tasks in this process; see `WorkerProcess` for the arguments."""
     # One thread a process: the harness runs as many processes as the user asks for.
     torch.set_num_threads(1)
     # Operators are judged as their family files say, whoever started the fork server.
@@ -29,7 +29,7 @@ def start_worker(send: Send) -> Callable[[WorkerTask], None]:
     # An export makes graphs of many small objects; looking through them again and again costs more than what
     # is found early.
     gc.set_threshold(100_000, 5, 5)
-    return WorkerProcess(send).serve
+    return WorkerProcess(send, announce).serve
 
 
 #: A converter, and the user's rules that it was started with.
@@ -41,10 +41,17 @@ class CannotStart(Exception):
 
 
 class WorkerProcess:
-    """What a task has of the process that carries it out: started converters and backends, a way back."""
+    """What a task has of the process that carries it out: started converters and backends, a way back.
 
-    def __init__(self, send: Send) -> None:
+    Args:
+        send: Takes a handler's messages, and at last `Finished`.
+        announce: Takes what a handler is about to do, which the session looks at if the process ends; far
+            cheaper than a message. None where nobody looks.
+    """
+
+    def __init__(self, send: Send, announce: Send | None = None) -> None:
         self.send = send
+        self.announce = announce or _unheard
         self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
 
@@ -91,6 +98,10 @@ class WorkerProcess:
             for note in find_converter(name).notes():
                 self.send(Noted(note))
         return self._converters[key]
+
+
+def _unheard(said: object) -> None:
+    pass
 
 
 def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> StartedConverter:

@@ -29,6 +29,7 @@ from harness_runs import (
     vector,
 )
 from planted._guilty import SIZE, VALUE
+from planted.announcing import Announcer
 from planted.chatty import Chatter
 
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -316,6 +317,17 @@ def test_a_worker_that_never_stops_talking_is_held_to_the_memory_limit() -> None
         assert death == Death(Outcome.CRASH, "more than 1 GiB of memory (--memory-limit)")
         # The next task has a fresh worker.
         assert list(supervisor.serve(Chatter(mebibytes=2))) == [0, 1]
+
+
+def test_an_announcement_counts_as_an_answer_and_outlives_the_worker() -> None:
+    with Supervisor(timeout=0.4) as supervisor:
+        (death,) = supervisor.serve(Announcer(numbers=4, pause=0.25))
+        assert (death.outcome, death.announced) == (Outcome.CRASH, 3)
+        (death,) = supervisor.serve(Announcer(numbers=1, pause=5))
+        assert (death.outcome, death.announced) == (Outcome.TIMEOUT, 0)
+        # Of a task that announces nothing nothing is left from the one before.
+        (death,) = supervisor.serve(Announcer(numbers=0, pause=0))
+        assert death.announced is None
 
 
 def test_a_worker_that_does_not_start_is_not_told_about_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
