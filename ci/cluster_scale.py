@@ -72,11 +72,11 @@ class SimulatedNodes:
         self._dies = [self._next_death() for _ in range(self.count)]
         self._places: dict[Attempt, tuple[int, float]] = {}
 
-    def nodes(self) -> Mapping[str, str]:
+    def nodes(self, lane: int | None = None) -> Mapping[str, str]:
         """All of them: what is lost is replaced."""
         return {}
 
-    def slots(self) -> int:
+    def slots(self, lane: int | None = None) -> int:
         """One shard for each core."""
         return self.count * CORES
 
@@ -161,8 +161,8 @@ def simulate(seconds: Mapping[str, float], nodes: int, world: World, seed: int =
     shards = cut(seconds, nodes * CORES)
     engine = SimulatedNodes(shards, nodes, world, random.Random(seed))
     schedule = Schedule({number: shard.seconds for number, shard in enumerate(shards, start=1)})
-    progress = ClusterProgress(schedule, len(shards), io.StringIO(), lambda: engine.now)
-    drive(schedule, engine, progress, lambda: engine.now)
+    progress = ClusterProgress([schedule], len(shards), io.StringIO(), lambda: engine.now)
+    drive([schedule], engine, progress, lambda: engine.now)
     return Result(
         nodes=nodes,
         shards=len(shards),

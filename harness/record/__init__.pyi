@@ -9,6 +9,7 @@ from .archive.contents import (
     DamagedRun as DamagedRun,
 )
 from .archive.place import Location as Location
+from .joining import join_backends as join_backends
 from .json_lines import (
     Graph as Graph,
     Minimal as Minimal,

@@ -90,18 +90,41 @@ def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = 
         raise ResultsError(
             f"{out} already holds a run; nothing was overwritten: give another --out, or delete it"
         )
+    first, directories = shards[0].info, [shard.directory for shard in shards]
+    info = combine(first, [shard.info for shard in shards], directories, _parts(shards), out)
+    _copy_others(shards, out)
+    return Merged(info, tuple(set_aside))
+
+
+def combine(
+    first: RunInfo,
+    infos: Sequence[RunInfo],
+    directories: Sequence[Path],
+    parts: Sequence[MergedPart],
+    out: Path,
+) -> RunInfo:
+    """Write the rows of runs that belong together to `out`, as one run.
+
+    Args:
+        first: What is the same for all of them is taken from here.
+        infos: Of the runs in `directories`.
+        parts: All shards of the run, those that are missing included.
+        out: Holds no run. It is made where there is none.
+
+    Raises:
+        ResultsError: something cannot be read or written.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResultsError(f"cannot write {out}: {reason(error)}") from None
-    info = _info(shards)
-    _write(shards, [shard.directory for shard in shards], out, info)
-    without = [shard.directory / layout.WITHOUT_RULES_DIRECTORY for shard in shards]
+    info = _combined(first, infos, parts)
+    _write(directories, out, info)
+    without = [directory / layout.WITHOUT_RULES_DIRECTORY for directory in directories]
     if any(map(layout.holds_run, without)):
         (out / layout.WITHOUT_RULES_DIRECTORY).mkdir()
-        _write(shards, without, out / layout.WITHOUT_RULES_DIRECTORY, info)
-    _copy_others(shards, out)
-    return Merged(info, tuple(set_aside))
+        _write(without, out / layout.WITHOUT_RULES_DIRECTORY, info)
+    return info
 
 
 def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
@@ -140,14 +163,14 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
         if first.info.seed != other.info.seed:
             raise ResultsError(f"{pair}: seed {first.info.seed} and seed {other.info.seed}")
         # Where their rules were may differ, what these say may not.
-        for name, a, b in _differing(*({**s.info.options, OPTION: None} for s in (first, other))):
+        for name, a, b in differing(*({**s.info.options, OPTION: None} for s in (first, other))):
             raise ResultsError(f"{pair}: --{name.replace('_', '-')} {_said(a)} and {_said(b)}")
         # An empty shard says nothing of rules.
         rules = {shard.info.basis[RULES] for shard in (first, other) if RULES in shard.info.basis}
         if len(rules) > 1:
             raise ResultsError(f"{pair}: their --rules say other things")
         sources = ({SOURCE: info.basis.get(SOURCE)} for info in (first.info, other.info))
-        versions = [*_differing(first.info.versions, other.info.versions), *_differing(*sources)]
+        versions = [*differing(first.info.versions, other.info.versions), *differing(*sources)]
         for name, a, b in () if different_versions else versions:
             raise ResultsError(
                 f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them all the "
@@ -160,7 +183,8 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
             )
 
 
-def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Name and both values of what two mappings do not have alike."""
     for name in sorted({*a, *b}):
         if a.get(name) != b.get(name):
             yield name, a.get(name), b.get(name)
@@ -178,7 +202,7 @@ def _other_operators(a: RunInfo, b: RunInfo) -> str:
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") if names else "distributed otherwise"
 
 
-def _info(shards: Sequence[ShardRun]) -> RunInfo:
+def _parts(shards: Sequence[ShardRun]) -> list[MergedPart]:
     first = shards[0].info
     here = {shard.part.index: shard for shard in shards}
     parts: list[MergedPart] = []
@@ -194,20 +218,24 @@ def _info(shards: Sequence[ShardRun]) -> RunInfo:
             continue
         of_it = {n: getattr(shard.info, n) for n in ("run_id", "started", "finished", "exit_status", "host")}
         parts.append(MergedPart(**vars(shard.part), **of_it))
-    statuses = [shard.info.exit_status for shard in shards if shard.info.exit_status is not None]
+    return parts
+
+
+def _combined(first: RunInfo, infos: Sequence[RunInfo], parts: Sequence[MergedPart]) -> RunInfo:
+    statuses = [info.exit_status for info in infos if info.exit_status is not None]
     whole = all(part.state is ShardState.COMPLETE for part in parts)
-    ids = " ".join(shard.info.run_id for shard in shards)
-    began = min(shard.info.run_id for shard in shards).rsplit("-", 1)[0]
+    ids = " ".join(info.run_id for info in infos)
+    began = min(info.run_id for info in infos).rsplit("-", 1)[0]
     return dataclasses.replace(
         first,
         run_id=f"{began}-{hashlib.sha256(ids.encode()).hexdigest()[:6]}",
-        started=min(shard.info.started for shard in shards),
-        finished=max(shard.info.finished or shard.info.started for shard in shards),
-        versions=_together([shard.info.versions for shard in shards]),
-        host=_shared([shard.info.host for shard in shards]),
-        basis=_shared([shard.info.basis for shard in shards], own=True),
-        notes=tuple(dict.fromkeys(note for shard in shards for note in shard.info.notes)),
-        reused=_reused([shard.info.reused for shard in shards if shard.info.reused]),
+        started=min(info.started for info in infos),
+        finished=max(info.finished or info.started for info in infos),
+        versions=_together([info.versions for info in infos]),
+        host=_shared([info.host for info in infos]),
+        basis=_shared([info.basis for info in infos], own=True),
+        notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
+        reused=_reused([info.reused for info in infos if info.reused]),
         # What is missing is no success.
         exit_status=max([*statuses, 0 if whole else 1]),
         shard=None,
@@ -245,7 +273,7 @@ def _reused(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     return {"verdicts": runs.total(), "of": of, "runs": dict(runs), "notes": list(notes)}
 
 
-def _write(shards: Sequence[ShardRun], directories: Sequence[Path], out: Path, info: RunInfo) -> None:
+def _write(directories: Sequence[Path], out: Path, info: RunInfo) -> None:
     runs = [directory for directory in directories if layout.holds_run(directory)]
     with layout.replacing(out / layout.VERDICTS_FILE) as temporary, parquet.open_writer(temporary) as file:
         for table in parquet.tables(file for run in runs for file in store.files(run)):

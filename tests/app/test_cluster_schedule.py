@@ -130,7 +130,7 @@ def test_the_progress_line_says_how_far_it_is() -> None:
     schedule = Schedule({2: 30.0, 3: 30.0})
     now = [0.0]
     said = io.StringIO()
-    progress = ClusterProgress(schedule, 3, said, lambda: now[0])
+    progress = ClusterProgress([schedule], 3, said, lambda: now[0])
     two, three = schedule.next(2, 0.0)
     now[0] = 60.0
     done = AttemptReport(shard=2, fate=Fate.DONE, cases=1200, failures=7)

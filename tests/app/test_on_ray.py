@@ -5,6 +5,7 @@ Everything may die but the verdicts: whatever happens, the rows are those of `py
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -43,6 +44,19 @@ if "harness.app.cluster.shard_process" in sys.orig_argv:
 """
 
 
+#: A backend as a package of its own, for which a node must have something.
+ACCELERATED = """
+from harness.run.backend import BACKENDS, BackendEntry, register
+register(BackendEntry(
+    name="accelerated",
+    probe=lambda argument: None,
+    create=lambda argument: BACKENDS.find("onnx-reference")[0].create(argument),
+    version=lambda argument: "1.0",
+    resources={"accelerator": 1},
+))
+"""
+
+
 class Nodes:
     """A cluster whose head runs no shard, and with one sound node, which runs one at once."""
 
@@ -61,16 +75,17 @@ class Nodes:
     def kill(self, node: Any) -> None:
         self.cluster.remove_node(node, allow_graceful=False)
 
-    def run(self, calls: Path, *words: str | Path) -> subprocess.Popen[str]:
-        """A driver in a process of its own."""
-        options = ["--on", "ray", "--shard-seconds", "0.01", *arguments(calls), *map(str, words)]
+    def run(self, *words: str | Path, path: Path | None = None) -> subprocess.Popen[str]:
+        """A driver in a process of its own; it imports from `path`, too."""
+        options = ["--on", "ray", "--shard-seconds", "0.01", *map(str, words)]
+        imports = os.pathsep.join([*([str(path)] if path else []), os.environ["PYTHONPATH"]])
         # A shell starts what is to run in the background with interrupts ignored, and so would be the driver.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with tempfile.NamedTemporaryFile("w", dir=self.logs, delete=False) as log:
                 driver = subprocess.Popen(
                     [sys.executable, "-m", "harness.app.cli", "run", *options],
-                    env={**os.environ, "RAY_ADDRESS": self.cluster.address},
+                    env={**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONPATH": imports},
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     text=True,
@@ -164,7 +179,8 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 0.0.1\n")
     lost, full_node = nodes.add(), nodes.add(full)
     runs = tmp_path / "runs"
-    driver = nodes.run(calls, "--run", "faults", "--results-dir", tmp_path / "out", "--dataset", runs)
+    words = ("--run", "faults", "--results-dir", tmp_path / "out", "--dataset", runs)
+    driver = nodes.run(*arguments(calls), *words)
     # All three nodes are at work.
     wait_for(lambda: len(shard_processes()) >= 3)
     # Nodes of one machine share their copy of the project, which a new one writes again: while it does, no
@@ -202,12 +218,12 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
 ) -> None:
     out = tmp_path / "out"
     words = ("--run", "resumed", "--results-dir", out)
-    driver = nodes.run(calls, *words)
+    driver = nodes.run(*arguments(calls), *words)
     wait_for(lambda: recorded(out, "resumed") >= 1)
     driver.kill()
     driver.wait()
     wait_for(lambda: not shard_processes())
-    driver = nodes.run(calls, *words)
+    driver = nodes.run(*arguments(calls), *words)
     # Those that it has begun take seconds more, however slow this process is.
     wait_for(shard_processes)
     driver.send_signal(signal.SIGINT)
@@ -221,14 +237,48 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
     assert all(row in expected for row in some)
     assert completeness(out).unfinished
     wait_for(lambda: not shard_processes())
-    driver = nodes.run(calls, *words)
+    driver = nodes.run(*arguments(calls), *words)
     said = nodes.said_by(driver)
     assert re.search(r"\d shards, \d of them recorded before", said), said
     assert comparable(out) == expected, said
     assert completeness(out).complete
     # Another run is not overwritten.
-    driver = nodes.run(calls, *words)
+    driver = nodes.run(*arguments(calls), *words)
     assert "already holds a run" in nodes.said_by(driver)
+
+
+def test_a_backend_that_needs_something_of_a_node_runs_where_that_is_and_the_others_anywhere(
+    nodes: Nodes, calls: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "plug-in"
+    path.mkdir()
+    (path / "accelerated.py").write_text(ACCELERATED)
+    metadata = path / "accelerated-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: accelerated\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[harness.backends]\naccelerated = accelerated\n")
+    backends = ("--backend", "ort-cpu", "--backend", "accelerated")
+    words = ("--replay", calls, "--converter", "dynamo", *backends, "--no-blame")
+    with patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join([str(path), os.environ["PYTHONPATH"]])}):
+        run_harness(*words, "--results-dir", tmp_path / "one", "--shrink", "0")
+    # The other node does not even know the backend.
+    node = nodes.add(path, resources={"accelerator": 1})
+    runs = tmp_path / "runs"
+    driver = nodes.run(*words, "--results-dir", tmp_path / "out", "--dataset", runs, path=path)
+    said = nodes.said_by(driver)
+    nodes.kill(node)
+    assert driver.returncode == 0, said
+    assert " 2 nodes" in said
+    assert "is run again" not in said
+    assert comparable(tmp_path / "out") == comparable(tmp_path / "one")
+    assert {row["backend"] for row in comparable(tmp_path / "out")} == {"ort-cpu", "accelerated"}
+    one, info = read_run_info(tmp_path / "one"), read_run_info(tmp_path / "out")
+    assert completeness(tmp_path / "out").complete
+    assert (info.planned, info.operators, info.shards) == (one.planned, one.operators, ())
+    assert info.options["backend"] == ["accelerated", "ort-cpu"]
+    # What is kept for the next run tells the lanes apart.
+    times = json.loads((runs / "unit-times.json").read_text())
+    assert {name.partition(" dynamo ")[2] for name in times} == {"ort-cpu", "accelerated"}
 
 
 def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
@@ -237,7 +287,7 @@ def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_pa
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 0.0.1\n")
     # The run is described on one of them and the others are compared with it.
     node = nodes.add(tmp_path)
-    driver = nodes.run(calls, "--results-dir", tmp_path / "out")
+    driver = nodes.run(*arguments(calls), "--results-dir", tmp_path / "out")
     said = nodes.said_by(driver)
     nodes.kill(node)
     assert driver.returncode == 4, said
@@ -279,7 +329,7 @@ def test_without_ray_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_backend_that_needs_a_gpu_is_refused_without_one(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
-    driver = nodes.run(calls, "--backend", "trt", "--results-dir", tmp_path / "out")
+    driver = nodes.run(*arguments(calls), "--backend", "trt", "--results-dir", tmp_path / "out")
     said = nodes.said_by(driver)
     assert driver.returncode == 4, said
     lacking = "no node of the cluster has a GPU, which the backends need"

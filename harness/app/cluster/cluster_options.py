@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.app.cluster.micro_shards import SMALLEST
-from harness.core import UnknownName
 from harness.plan import UsageProblem
 from harness.record import layout
-from harness.run import BACKENDS
 
 #: Options of pytest and of the harness that mean something else, or nothing, on many machines.
 _REFUSED: Mapping[str, str] = {
@@ -66,17 +63,6 @@ class ClusterOptions:
     def place(self) -> str:
         """Where nodes write while the run goes on."""
         return self.dataset or str(self.results_dir.absolute())
-
-    @property
-    def resources(self) -> dict[str, float]:
-        """What a node must have for the backends that are asked for by name."""
-        needed: dict[str, float] = {}
-        for word in _values(self.arguments, "--backend"):
-            # A node may know a backend that this machine does not.
-            with suppress(UnknownName):
-                for name, amount in BACKENDS.find(word)[0].resources.items():
-                    needed[name] = max(needed.get(name, 0), amount)
-        return needed
 
 
 def parse(arguments: Sequence[str]) -> ClusterOptions:
@@ -133,10 +119,3 @@ def variables() -> dict[str, str]:
 def _own(arguments: Sequence[str]) -> list[str]:
     """Without the dashes that only end the options of `conformance`."""
     return [word for word in arguments if word != "--"]
-
-
-def _values(arguments: Sequence[str], option: str) -> list[str]:
-    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    parser.add_argument(option, action="append", default=[], dest="values")
-    found: list[str] = parser.parse_known_args(list(arguments))[0].values
-    return found

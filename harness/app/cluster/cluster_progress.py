@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from harness.app.cluster.schedule import Schedule
@@ -20,7 +20,7 @@ class ClusterProgress:
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedules: Sequence[Schedule],
         shards: int,
         stream: IO[str] = sys.stdout,
         clock: Callable[[], float] = time.monotonic,
@@ -30,9 +30,9 @@ class ClusterProgress:
         Args:
             shards: Of the whole run, those included that were recorded before.
         """
-        self._schedule = schedule
+        self._schedules = tuple(schedules)
         self._shards = shards
-        self._before = shards - len(schedule.waiting)
+        self._before = shards - sum(len(schedule.waiting) for schedule in schedules)
         self._stream = stream
         self._clock = clock
         self._began = clock()
@@ -48,17 +48,19 @@ class ClusterProgress:
 
     def line(self, nodes: int, slots: int) -> str:
         """``1,234 cases, 58.2/s, 12/180 shards, 3 nodes, 4 failures, 1 lost, 2:31 left``."""
-        schedule = self._schedule
-        reports = schedule.done.values()
+        schedules = self._schedules
+        reports = [report for schedule in schedules for report in schedule.done.values()]
         cases, failures = sum(r.cases for r in reports), sum(r.failures for r in reports)
         elapsed = self._clock() - self._began
-        left = schedule.left(slots)
-        lost = schedule.attempts.losses.total()
+        # Lanes share the nodes.
+        known = [schedule.left(slots) for schedule in schedules if not schedule.over]
+        left = None if None in known else sum(seconds or 0 for seconds in known)
+        lost = sum(schedule.attempts.losses.total() for schedule in schedules)
         return ", ".join(
             [
                 count(cases, "case"),
                 f"{cases / elapsed if elapsed > 0 else 0:.1f}/s",
-                f"{self._before + len(schedule.done)}/{count(self._shards, 'shard')}",
+                f"{self._before + len(reports)}/{count(self._shards, 'shard')}",
                 count(nodes, "node"),
                 count(failures, "failure"),
                 *([f"{lost:,} lost"] if lost else []),

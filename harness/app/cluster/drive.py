@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from harness.app.cluster.attempts import AttemptReport, Fate
@@ -17,11 +17,11 @@ _LOOK = 1.0
 class Engine(Protocol):
     """What carries attempts to nodes."""
 
-    def nodes(self) -> Mapping[str, str]:
-        """Id → address of the nodes that can run a shard."""
+    def nodes(self, lane: int | None = None) -> Mapping[str, str]:
+        """Id → address of the nodes that can run a shard, of one lane or of any."""
 
-    def slots(self) -> int:
-        """How many attempts run at once."""
+    def slots(self, lane: int | None = None) -> int:
+        """How many attempts run at once, of one lane or of any."""
 
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt."""
@@ -34,25 +34,32 @@ class Engine(Protocol):
 
 
 def drive(
-    schedule: Schedule, engine: Engine, progress: ClusterProgress, clock: Callable[[], float] = time.monotonic
+    schedules: Sequence[Schedule],
+    engine: Engine,
+    progress: ClusterProgress,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Start, wait for and stop attempts until nothing is left to do.
 
     Args:
+        schedules: One for each lane; where nodes have room for one only, the first goes first.
         clock: Seconds.
     """
-    while not schedule.over:
-        slots = engine.slots()
-        for attempt in schedule.next(slots, clock()):
-            engine.start(attempt)
+    while not all(schedule.over for schedule in schedules):
+        for schedule in schedules:
+            elsewhere = sum(len(other.running) for other in schedules if other is not schedule)
+            room = min(engine.slots(schedule.lane), engine.slots() - elsewhere)
+            for attempt in schedule.next(room, clock()):
+                engine.start(attempt)
         for attempt, report in engine.wait(_LOOK):
+            schedule = schedules[attempt.lane]
             for other in schedule.ended(attempt, report, clock()):
                 engine.stop(other)
             if report.fate is not Fate.DONE and attempt.shard not in schedule.done:
                 what = "is given up" if attempt.shard in schedule.missing else "is run again"
                 progress.tell(f"shard {attempt.shard} {report.fate}: {report.said}; it {what}")
-        nodes = engine.nodes()
-        why = schedule.no_node_is_left(nodes)
-        for attempt in schedule.give_up(why) if why else ():
-            engine.stop(attempt)
-        progress.show(len(nodes), slots)
+        for schedule in schedules:
+            why = schedule.no_node_is_left(engine.nodes(schedule.lane))
+            for attempt in schedule.give_up(why) if why else ():
+                engine.stop(attempt)
+        progress.show(len(engine.nodes()), engine.slots())

@@ -65,7 +65,8 @@ def _run_shard(staged: StagedRun, shard: int) -> AttemptReport:
             f"{staged.place} has no run {staged.name} here: give a --dataset that all nodes reach"
         )
     node = f"node {platform.node()}"
-    wrong = difference(environment_here(plan.environment), plan.environment, node, "the others")
+    expected = plan.lanes[plan.lane_of(shard)].environment
+    wrong = difference(environment_here(expected), expected, node, "the others")
     if wrong:
         return AttemptReport(shard=shard, fate=Fate.UNFIT, said=wrong)
     # A node may be out of disk space: nothing of what goes wrong here is the fault of a case.
@@ -76,9 +77,11 @@ def _run_shard(staged: StagedRun, shard: int) -> AttemptReport:
 def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path) -> AttemptReport:
     parts, record, log = scratch / "parts.json", scratch / "record", scratch / "log"
     account = scratch / ACCOUNT_FILE
-    parts.write_text(json.dumps(plan.shards), encoding="utf-8")
-    own = ("--shard", f"{shard}/{len(plan.shards)}", "--shard-parts", parts, "--results-dir", record)
-    words = [str(account), *plan.arguments, *map(str, own)]
+    place = plan.lane_of(shard)
+    lane, index = plan.lanes[place], shard - plan.numbers(place).start + 1
+    parts.write_text(json.dumps(lane.shards), encoding="utf-8")
+    own = ("--shard", f"{index}/{len(lane.shards)}", "--shard-parts", parts, "--results-dir", record)
+    words = [str(account), *lane.arguments, *map(str, own)]
     status = _run("shard_process", words, log, plan.variables, plan.directory)
     said = read_account(scratch)
     problem = said.problem or _last_line(log)

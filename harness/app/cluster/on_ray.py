@@ -25,7 +25,14 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
-from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
+from ray.exceptions import (
+    NodeDiedError,
+    RayError,
+    RayTaskError,
+    RuntimeEnvSetupError,
+    TaskCancelledError,
+    TaskUnschedulableError,
+)
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from harness.app.cluster import node_task
@@ -64,21 +71,25 @@ def _shard_task(generation: int) -> Callable[[str, str, int], AttemptReport]:
     return run
 
 
+class _NodeIsGone(UsageProblem):
+    """A node that was asked by name is no part of the cluster any more."""
+
+
 class RayEngine:
     """A Ray cluster.
 
     Args:
         on: ``ray`` for the one of ``RAY_ADDRESS``, or without that for one that is started on this machine;
             or an address, ``ray://HOST:PORT``.
-        resources: What an attempt takes of a node beside a CPU.
+        needs: What an attempt takes of a node beside a CPU, for each lane of the run.
 
     Raises:
         UsageProblem: the cluster cannot be reached, or no node has what is needed.
     """
 
-    def __init__(self, on: str, resources: Mapping[str, float]) -> None:
+    def __init__(self, on: str, needs: Sequence[Mapping[str, float]]) -> None:
         self._carried = tempfile.TemporaryDirectory(prefix="conformance-")
-        self._resources = dict(resources)
+        self._needs = [dict(need) for need in needs]
         self._running: dict[Any, Attempt] = {}
         self._context: Any = None
         self._run = "", ""
@@ -87,10 +98,12 @@ class RayEngine:
         self._looked = float("-inf")
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._connect(on)
-        if not self.nodes():
+        for lane, need in enumerate(self._needs):
+            if self.nodes(lane):
+                continue
             self.close()
             named = {"GPU": "a GPU"}
-            lacking = " and ".join(named.get(name, name) for name in resources) or "a CPU"
+            lacking = " and ".join(named.get(name, name) for name in need) or "a CPU"
             raise UsageProblem(
                 f"no node of the cluster has {lacking}, which the backends need: add one, or choose other "
                 "backends"
@@ -126,29 +139,34 @@ class RayEngine:
         url = str(getattr(self._context, "dashboard_url", None) or "")
         return url if not url or "://" in url else f"http://{url}"
 
-    def nodes(self) -> dict[str, str]:
-        """The nodes that can run a shard: id → address."""
-        return {node["NodeID"]: node["NodeManagerAddress"] for node in self._seen() if self._fit(node)}
+    def nodes(self, lane: int | None = None) -> dict[str, str]:
+        """The nodes that can run a shard, of one lane or of any: id → address."""
+        return {node["NodeID"]: node["NodeManagerAddress"] for node in self._seen() if self._fit(node, lane)}
 
-    def slots(self) -> int:
-        """How many attempts run at once."""
-        return sum(map(self._fit, self._seen()))
+    def slots(self, lane: int | None = None) -> int:
+        """How many attempts run at once, of one lane or of any."""
+        return sum(self._fit(node, lane) for node in self._seen())
 
-    def describe(self, arguments: Sequence[str], directory: str) -> tuple[int, str, Described]:
-        """`node_task.describe` on a node that can run a shard."""
-        found: tuple[int, str, Described] = self._call(
-            ray.remote(node_task.describe).options(max_retries=0, **self._needs), arguments, directory
-        )
+    def describe(self, arguments: Sequence[str], directory: str, lane: int) -> tuple[int, str, Described]:
+        """`node_task.describe` on a node that can run a shard of a lane."""
+        # It changes nothing, so that Ray may ask another node where one is lost.
+        task = ray.remote(node_task.describe).options(max_retries=3, **self._options(lane))
+        found: tuple[int, str, Described] = self._get(task.remote(arguments, directory))
         return found
 
-    def environments(self, packages: Sequence[str]) -> dict[str, dict[str, str]]:
-        """`node_task.look` on every node: address → environment."""
+    def environments(self, packages: Sequence[str], lane: int) -> dict[str, dict[str, str]]:
+        """`node_task.look` on every node that can run a shard of a lane: address → environment."""
         asked = {}
-        for node, address in self.nodes().items():
+        for node, address in self.nodes(lane).items():
             strategy = NodeAffinitySchedulingStrategy(node, soft=False)
             task = ray.remote(node_task.look).options(max_retries=0, num_cpus=0, scheduling_strategy=strategy)
             asked[f"{address} ({node[:6]})"] = task.remote(packages)
-        return {name: self._get(reference) for name, reference in asked.items()}
+        found = {}
+        for name, reference in asked.items():
+            # Ray lists a node for a while that is no more. If it comes back, its shards are checked.
+            with suppress(_NodeIsGone):
+                found[name] = self._get(reference)
+        return found
 
     def serve(self, place: str, name: str) -> None:
         """Attempts are those of the `StagedRun` at `place`."""
@@ -157,11 +175,11 @@ class RayEngine:
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt as soon as there is room."""
         options: dict[str, Any] = {}
-        if avoid := attempt.avoided(self.nodes()):
+        if avoid := attempt.avoided(self.nodes(attempt.lane)):
             # Ray takes a blank behind a comma for a part of the next word.
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
         task = ray.remote(_shard_task(self._generation)).options(
-            name=f"shard {attempt.shard}", max_retries=0, **self._needs, **options
+            name=f"shard {attempt.shard}", max_retries=0, **self._options(attempt.lane), **options
         )
         self._running[task.remote(*self._run, attempt.shard)] = attempt
 
@@ -193,17 +211,20 @@ class RayEngine:
             ray.shutdown()
         self._carried.cleanup()
 
-    @property
-    def _needs(self) -> dict[str, Any]:
-        own = {name: amount for name, amount in self._resources.items() if name not in ("GPU", "CPU")}
-        return {"num_cpus": 1, "num_gpus": self._resources.get("GPU", 0), "resources": own}
+    def _options(self, lane: int) -> dict[str, Any]:
+        need = self._needs[lane]
+        own = {name: amount for name, amount in need.items() if name not in ("GPU", "CPU")}
+        return {"num_cpus": 1, "num_gpus": need.get("GPU", 0), "resources": own}
 
-    def _fit(self, node: Mapping[str, Any]) -> int:
-        """How many attempts have room on a node."""
+    def _fit(self, node: Mapping[str, Any], lane: int | None) -> int:
+        """How many attempts have room on a node, of one lane or of the one that has most."""
         if not node["Alive"]:
             return 0
-        has = node["Resources"]
-        return int(min(has.get(name, 0) / amount for name, amount in {"CPU": 1, **self._resources}.items()))
+        has, needs = node["Resources"], self._needs if lane is None else [self._needs[lane]]
+        return max(
+            int(min(has.get(name, 0) / amount for name, amount in {"CPU": 1, **need}.items()))
+            for need in needs
+        )
 
     def _seen(self) -> list[dict[str, Any]]:
         """All nodes, as they were a moment ago: the list of many takes Ray a while."""
@@ -211,16 +232,15 @@ class RayEngine:
             self._known, self._looked = cast(Any, ray).nodes(), time.monotonic()
         return self._known
 
-    def _call(self, task: Any, *arguments: Any) -> Any:
-        return self._get(task.remote(*arguments))
-
     def _get(self, reference: Any) -> Any:
         try:
             return ray.get(reference, timeout=_LOOKING)
         except RayTaskError as error:
             raise UsageProblem(f"a node cannot run the harness: {_line(error.cause)}") from None
         except RayError as error:
-            raise UsageProblem(f"a node does not answer: {_line(error)}") from None
+            gone = isinstance(error, TaskUnschedulableError | NodeDiedError)
+            problem = _NodeIsGone if gone else UsageProblem
+            raise problem(f"a node does not answer: {_line(error)}") from None
 
     def _report(self, attempt: Attempt, reference: Any) -> AttemptReport:
         try:

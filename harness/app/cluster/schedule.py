@@ -22,12 +22,14 @@ class Attempt:
     Attributes:
         avoid: Ids of nodes where it is not to run.
         unfit: Those of them that are no good for any shard.
+        lane: The place of its lane among those of the run.
     """
 
     shard: int
     number: int
     avoid: frozenset[str] = frozenset()
     unfit: frozenset[str] = frozenset()
+    lane: int = 0
 
     def avoided(self, nodes: Collection[str]) -> frozenset[str]:
         """Which of `nodes` not to run on: one that lost the shard may try again if no other is left."""
@@ -38,15 +40,17 @@ class Attempt:
 
 
 class Schedule:
-    """The state of a run.
+    """The state of a lane of a run.
 
     Args:
         seconds: What each shard that is to be run may take, by its number, in the order of their start.
         copies: Whether stragglers get a second copy at the end.
+        lane: The place of the lane among those of the run.
     """
 
-    def __init__(self, seconds: Mapping[int, float], *, copies: bool = True) -> None:
+    def __init__(self, seconds: Mapping[int, float], *, copies: bool = True, lane: int = 0) -> None:
         self._seconds = dict(seconds)
+        self.lane = lane
         #: Shards that are to be started, in this order.
         self.waiting = deque(seconds)
         self._copies = copies
@@ -120,7 +124,8 @@ class Schedule:
 
     def _start(self, shard: int, now: float) -> Attempt:
         self._numbers += 1
-        attempt = Attempt(shard, self._numbers, self.attempts.avoid(shard), frozenset(self.attempts.unfit))
+        avoid, unfit = self.attempts.avoid(shard), frozenset(self.attempts.unfit)
+        attempt = Attempt(shard, self._numbers, avoid, unfit, self.lane)
         self.running[attempt] = now
         return attempt
 

@@ -9,7 +9,7 @@ A shard may be there several times, from copies or from a driver that was killed
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,26 +23,65 @@ ACCOUNT_FILE = "account.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterPlan:
-    """What a run on a cluster is to do. It is made once and holds for every driver of the run.
+class PlannedLane:
+    """The shards of a `Lane`.
 
     Attributes:
         arguments: Of `pytest harness`, for every shard.
+        backends: As of `Lane`.
         shards: The units of each shard, by name.
         seconds: About how long each of them takes.
+        environment: What every node must have on which it runs.
+    """
+
+    arguments: tuple[str, ...]
+    backends: tuple[str, ...]
+    shards: tuple[tuple[str, ...], ...]
+    seconds: tuple[float, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def planned(self) -> tuple[dict[str, str], ...]:
+        """`RunInfo.planned` of its shards."""
+        return tuple(planned_units(units) for units in self.shards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPlan:
+    """What a run on a cluster is to do. It is made once and holds for every driver of the run.
+
+    Shards are numbered from 1, those of the first lane before those of the second.
+
+    Attributes:
+        arguments: Of `pytest harness`, as the user gave them.
         examples: Cases of each unit.
-        environment: What every node must have.
         variables: Environment variables of the driver that runtimes read.
         directory: Where the driver was started.
     """
 
     arguments: tuple[str, ...]
-    shards: tuple[tuple[str, ...], ...]
-    seconds: tuple[float, ...]
+    lanes: tuple[PlannedLane, ...]
     examples: int
-    environment: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many shards it has."""
+        return sum(len(lane.shards) for lane in self.lanes)
+
+    def numbers(self, lane: int) -> range:
+        """The numbers of a lane's shards."""
+        before = sum(len(other.shards) for other in self.lanes[:lane])
+        return range(before + 1, before + 1 + len(self.lanes[lane].shards))
+
+    def lane_of(self, shard: int) -> int:
+        """The place of the lane that a shard is of."""
+        return next(lane for lane in range(len(self.lanes)) if shard in self.numbers(lane))
+
+    def time_name(self, lane: int, unit: str) -> str:
+        """Under which the time of a unit is kept: it takes other times with other backends."""
+        return unit if len(self.lanes) == 1 else f"{unit} {','.join(self.lanes[lane].backends)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +159,15 @@ class StagedRun:
     def remove(self) -> None:
         """Remove all of it: its record is elsewhere now."""
         self._location.remove(list(self._location.files(self._below)), _RUNNING)
+
+
+def planned_units(names: Iterable[str]) -> dict[str, str]:
+    """Units, by name, as `RunInfo.planned` has them: overload → words."""
+    words: dict[str, set[str]] = {}
+    for name in names:
+        overload, _, word = name.partition(" ")
+        words.setdefault(overload, set()).add(word)
+    return {overload: " ".join(sorted(words[overload])) for overload in sorted(words)}
 
 
 def read_account(directory: Path) -> ShardAccount:
