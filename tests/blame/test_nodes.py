@@ -178,7 +178,7 @@ def test_a_result_without_elements_is_defined_whatever_the_evaluator_does() -> N
     ]
     feeds = {"x": np.zeros((2, 2, 3))}
     graph = graph_of(nodes, feeds, ["y"])
-    definition = Definition(graph, graph.steps[0], {**feeds, **graph.constant_values()}, EVALUATOR)
+    definition = Definition(graph, graph.steps[0], {**feeds, **graph.constant_values}, EVALUATOR)
     with pytest.raises(ValueError, match="arange"):
         by_evaluator(definition)
     (found,) = right_results(definition)

@@ -90,8 +90,13 @@ class Definition:
         return tuple(self._in_form(array, *form) for array, form in zip(found, forms, strict=True))
 
     @cached_property
+    def model(self) -> onnx.ModelProto:
+        """The step alone, for its inputs."""
+        return self.graph.alone(self.step, self.inputs)
+
+    @cached_property
     def _forms(self) -> list[tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]]:
-        return inferred_forms(self.graph.alone(self.step, self.inputs))
+        return inferred_forms(self.model)
 
     def has_form(self, output: int, array: Array) -> bool:
         """Whether an array may be a result by ONNX's type and shape inference."""
@@ -145,6 +150,9 @@ class Definition:
         return NodeCall(node, given, emitted_opset(self.graph.model) or 1, own)
 
     def _by_evaluator(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+        if inputs is self.inputs:
+            feeds = {v.name: inputs[v.name] for v in self.model.graph.input}
+            return tuple(self.evaluator.load(self.model, None).run(feeds))
         narrow = {n: _as_float64(a) for n, a in inputs.items()}
         model = self.graph.alone(self.step, narrow)
         held = list(model.graph.initializer)

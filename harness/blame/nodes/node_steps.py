@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import onnx
 from onnx import helper, numpy_helper
@@ -79,7 +80,8 @@ class SteppedGraph:
         """The graph of one step alone."""
         return replace(self, steps=(step,))
 
-    def constant_values(self) -> dict[str, Array]:
+    @cached_property
+    def constant_values(self) -> Mapping[str, Array]:
         """The constants as arrays."""
         return {name: numpy_helper.to_array(tensor) for name, tensor in self.constants.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -57,6 +58,11 @@ class Walk:
     ended: bool = False
 
 
+#: Index of a step and the identities of its inputs → its definition for these, and what the backend gives.
+#: An array lives as long as the definition, so that its identity is not another's.
+Attempts: TypeAlias = "dict[tuple[int, ...], tuple[Definition, tuple[Array, ...] | StepFailure]]"
+
+
 def walk(
     graph: SteppedGraph,
     feeds: Mapping[str, Array],
@@ -66,6 +72,7 @@ def walk(
     corrected: bool = True,
     strict: bool = False,
     only: Collection[int] | None = None,
+    attempts: Attempts | None = None,
 ) -> Walk:
     """Run every step in `backend`; `evaluator` says what definitions give.
 
@@ -73,14 +80,13 @@ def walk(
         corrected: Put the definition's results in place of wrong ones; else judge nothing.
         strict: See `NodeOracle`.
         only: Indices of the steps whose results are judged; None for all.
+        attempts: Of earlier walks over the same graph with the same backend and evaluator; added to.
     """
-    found = Walk({**graph.constant_values(), **feeds})
+    found = Walk({**graph.constant_values, **feeds})
+    attempts = {} if attempts is None else attempts
     for step in graph.steps:
         inputs = {name: found.values[name] for name in step.inputs}
-        definition = Definition(graph, step, inputs, evaluator)
-        model = graph.alone(step, inputs)
-        fed = {value.name: inputs[value.name] for value in model.graph.input}
-        got = outputs_or_failure(backend, model, fed)
+        definition, got = _attempt(Definition(graph, step, inputs, evaluator), backend, attempts)
         try:
             if isinstance(got, StepFailure):
                 found.failing.append(FailingStep(definition, got))
@@ -97,6 +103,19 @@ def walk(
         found.values.update(zip(step.outputs, got, strict=True))
     found.ended = True
     return found
+
+
+def _attempt(
+    definition: Definition, backend: Backend, attempts: Attempts
+) -> tuple[Definition, tuple[Array, ...] | StepFailure]:
+    """What `backend` makes of a step, and its definition: those of an earlier walk where it got the same."""
+    key = (definition.step.index, *map(id, definition.inputs.values()))
+    if key in attempts and not definition.is_random:
+        return attempts[key]
+    model = definition.model
+    fed = {value.name: definition.inputs[value.name] for value in model.graph.input}
+    attempts[key] = definition, outputs_or_failure(backend, model, fed)
+    return attempts[key]
 
 
 def _mended(got: Sequence[Array], wrong: Sequence[Mask], right: Sequence[Array]) -> tuple[Array, ...]:

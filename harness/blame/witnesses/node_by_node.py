@@ -11,7 +11,7 @@ import onnx
 from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.node_verdict import form_of, right_results
-from harness.blame.nodes.walk import Walk, WrongStep, walk
+from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.blame.nodes.wording import definition_name, said_of
 from harness.blame.open_questions import OPEN_QUESTIONS
 from harness.blame.testimony import Finding, Role, Testimony
@@ -78,22 +78,23 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
     graph = _towards(trial, question.names)
     if len(graph.steps) > _MOST_STEPS:
         return
-    found = _walk(trial, graph)
+    attempts: Attempts = {}
+    found = _walk(trial, graph, attempts)
     if not found.ended:
         return
     name = trial.complaint.backend
     if found.wrong and _helps(trial, question, found):
-        yield _wrong_node(trial, _decisive(trial, question, graph, found))
+        yield _wrong_node(trial, _decisive(trial, question, graph, found, attempts))
         return
     if found.unjudged or found.failing:
         return
-    own = found if not found.wrong else _walk(trial, graph, corrected=False)
+    own = found if not found.wrong else _walk(trial, graph, attempts, corrected=False)
     if not any(_left(trial, question, own)):
         words = f"Node by node {name} gives PyTorch's result: it goes wrong where it takes nodes together."
         yield Testimony(Role.NODES, Finding.RIGHT, words)
         return
     if not found.wrong:
-        strictly = _walk(trial, graph, strict=True)
+        strictly = _walk(trial, graph, attempts, strict=True)
         if strictly.wrong and not any(_left(trial, question, strictly)):
             yield _wrong_node(trial, strictly.wrong[0])
             return
@@ -121,6 +122,7 @@ def _as_defined(count: int, backend: str) -> str:
 def _walk(
     trial: Trial,
     graph: SteppedGraph,
+    attempts: Attempts | None = None,
     *,
     corrected: bool = True,
     strict: bool = False,
@@ -128,7 +130,16 @@ def _walk(
 ) -> Walk:
     backend, evaluator = _backends(trial)
     feeds = trial.feeds(trial.model)
-    return walk(graph, feeds, backend, evaluator, corrected=corrected, strict=strict, only=only)
+    return walk(
+        graph,
+        feeds,
+        backend,
+        evaluator,
+        corrected=corrected,
+        strict=strict,
+        only=only,
+        attempts=attempts,
+    )
 
 
 def _backends(trial: Trial) -> tuple[Backend, Backend]:
@@ -200,12 +211,14 @@ def _leaves_range(trial: Trial, question: _Question, found: Walk) -> bool:
 _NEAR_END = 64
 
 
-def _decisive(trial: Trial, question: _Question, graph: SteppedGraph, found: Walk) -> WrongStep:
+def _decisive(
+    trial: Trial, question: _Question, graph: SteppedGraph, found: Walk, attempts: Attempts
+) -> WrongStep:
     """Of several wrong nodes the first whose definition makes most elements right by itself."""
     if len(found.wrong) == 1:
         return found.wrong[0]
     left = [
-        sum(_left(trial, question, _walk(trial, graph, only=(fault.definition.step.index,))))
+        sum(_left(trial, question, _walk(trial, graph, attempts, only=(fault.definition.step.index,))))
         for fault in found.wrong
     ]
     return found.wrong[left.index(min(left))]
