@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from harness.compare import ACCUMULATES, EXACT
-from harness.core import ALL, FLOATS, TensorSpec
+import numpy as np
+
+from harness.compare import ACCUMULATES, EXACT, Judge
+from harness.core import ALL, FLOATS, Array, TensorSpec
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
 ops = Family("attention")
@@ -140,7 +143,13 @@ def rnn_cell(d: Draw) -> Arguments:
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("gru_cell", dtypes=FLOATS, judge=ACCUMULATES)
+def _gated(state: Array) -> Array:
+    """The terms of a GRU's new state h′ = (1 - z)·n + z·h = n + z·(h - n), with |n| and z at most 1: either
+    form is the documented one, and cancels where h and n are alike. No state grows beyond max(1, |h|)."""
+    return np.where(np.isfinite(state), 2 + np.abs(state), np.nan)
+
+
+@ops.case("gru_cell", dtypes=FLOATS, judge=Judge(terms=lambda arguments: _gated(arguments["hx"])))
 def gru_cell(d: Draw) -> Arguments:
     arguments, state = _cell(d, 3)
     return {**arguments, "hx": d.tensor(state)}
@@ -206,7 +215,19 @@ def rnn(d: Draw) -> Arguments:
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("gru.input", dtypes=FLOATS, judge=ACCUMULATES)
+def _last_layer(arguments: Mapping[str, Any]) -> Array:
+    """The terms for the last layer's first states, both directions side by side: ``(batch, states)``."""
+    first = _gated(arguments["hx"])[-2 if arguments["bidirectional"] else -1 :]
+    return np.concatenate(list(first), axis=-1)
+
+
+def _gru_terms(arguments: Mapping[str, Any]) -> tuple[Array, Array]:
+    steps = arguments["input"].shape[1 if arguments["batch_first"] else 0]
+    every = np.stack([_last_layer(arguments)] * steps, axis=1 if arguments["batch_first"] else 0)
+    return every, _gated(arguments["hx"])
+
+
+@ops.case("gru.input", dtypes=FLOATS, judge=Judge(terms=_gru_terms))
 def gru(d: Draw) -> Arguments:
     arguments, (state, _) = _sequence(d, 3)
     return {**arguments, "hx": d.tensor(state)}
@@ -239,7 +260,12 @@ def rnn_packed(d: Draw) -> Arguments:
     return {**arguments, "hx": d.tensor(state)}
 
 
-@ops.case("gru.data", dtypes=FLOATS, judge=ACCUMULATES)
+def _packed_gru_terms(arguments: Mapping[str, Any]) -> tuple[Array, Array]:
+    rows = [np.arange(int(size)) for size in arguments["batch_sizes"]]
+    return _last_layer(arguments)[np.concatenate(rows)], _gated(arguments["hx"])
+
+
+@ops.case("gru.data", dtypes=FLOATS, judge=Judge(terms=_packed_gru_terms))
 def gru_packed(d: Draw) -> Arguments:
     arguments, (state, _) = _packed(d, 3)
     return {**arguments, "hx": d.tensor(state)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def diff(d: Draw) -> Arguments:
     }
 
 
-# Evenly spaced, a trapezoid is a sum of products; over abscissae, differences cancel.
+# Evenly spaced, a trapezoid is a sum of products; over abscissae, differences cancel: their terms are summed.
 @ops.case("trapezoid.dx", "cumulative_trapezoid.dx", dtypes=NUMBERS, judge=ACCUMULATES)
 def trapezoid(d: Draw) -> Arguments:
     shape = _shape(d, 1)
@@ -102,11 +103,30 @@ def _trapezoid_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]
     return [np.broadcast_to(outside, expected[0].shape)]
 
 
-@ops.case(
-    *("trapezoid.x", "cumulative_trapezoid.x", "trapz.x"),
-    dtypes=NUMBERS,
-    judge=Judge(unsettled=Allowance(WRAPPED, _trapezoid_undefined)),
+def _trapezoid_terms(*, cumulative: bool) -> Callable[[Mapping[str, Any]], Array]:
+    """The sum, or the running sums, of (|x₁| + |x₀|)·(|y₁| + |y₀|)/2, of complex numbers by their modulus."""
+
+    def terms(arguments: Mapping[str, Any]) -> Array:
+        y, x = abs(arguments["y"]), abs(arguments["x"])
+        axis = arguments.get("dim", -1) % y.ndim
+        heights, places = np.moveaxis(y, axis, -1), x if x.ndim == 1 else np.moveaxis(x, axis, -1)
+        areas = (places[..., 1:] + places[..., :-1]) * (heights[..., 1:] + heights[..., :-1]) / 2
+        return np.moveaxis(np.cumsum(areas, -1), -1, axis) if cumulative else np.asarray(areas.sum(axis=-1))
+
+    return terms
+
+
+_OVER_ABSCISSAE = Judge(
+    unsettled=Allowance(WRAPPED, _trapezoid_undefined), terms=_trapezoid_terms(cumulative=False)
 )
+
+
+@ops.case(
+    "cumulative_trapezoid.x",
+    dtypes=NUMBERS,
+    judge=replace(_OVER_ABSCISSAE, terms=_trapezoid_terms(cumulative=True)),
+)
+@ops.case("trapezoid.x", "trapz.x", dtypes=NUMBERS, judge=_OVER_ABSCISSAE)
 def trapezoid_over(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.maybe(lambda: d.dim(len(shape)))

@@ -97,7 +97,7 @@ def complex_kernel(d: Draw) -> Arguments:
 def _real_kernel_terms(arguments: Mapping[str, Any]) -> Array:
     judge = _bounded("r2c" if arguments["onesided"] else "full", _kernel_plan)
     assert judge.terms is not None
-    return judge.terms(arguments)
+    return np.asarray(judge.terms(arguments))
 
 
 @ops.case("_fft_r2c", dtypes=FULL_FLOATS, judge=Judge(terms=_real_kernel_terms))

@@ -33,6 +33,7 @@ from .nearness import (
     SCALES as SCALES,
     Sensitivity as Sensitivity,
     allowances as allowances,
+    largest_finite as largest_finite,
     term_magnitudes as term_magnitudes,
     tolerance_of as tolerance_of,
     ulp as ulp,

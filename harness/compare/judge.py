@@ -76,7 +76,7 @@ class Judge:
             magnitudes, not with the result: see `harness.compare.comparison`.
         terms: For an operator that accumulates and also subtracts or scales, so that the call on absolute
             inputs does not give it: the sum of the terms' magnitudes, in float64, from the arguments,
-            whose tensors come as float64.
+            whose tensors come as float64. Of several outputs, a tuple.
         tolerances: dtype → tolerance in place of the default, with `reason`.
         reason: Why the tolerances differ.
         rules: Output index → a rule that accepts exactly the right answers, for operators that
@@ -99,7 +99,7 @@ class Judge:
     exact: bool = False
     signed_zeros: bool = False
     accumulates: bool = False
-    terms: Callable[[Mapping[str, Any]], Array] | None = None
+    terms: Callable[[Mapping[str, Any]], Array | tuple[Array | None, ...]] | None = None
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     reason: str = ""
     rules: Mapping[int, OutputRule] = field(default_factory=dict)

@@ -219,12 +219,18 @@ def _allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[tuple[str
 def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     """The sum of the terms' magnitudes, S; None for an operator that sums nothing, or where it is unknown."""
     if judge.terms is not None:
-        found: Array | None = np.asarray(
-            judge.terms({name: _wide(a) for name, a in oracle.arguments.items()})
-        )
+        found = _stated(judge, output, {name: _wide(a) for name, a in oracle.arguments.items()})
     else:
         found = oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
     return np.abs(found) if found is not None and found.shape == oracle.expected[output].shape else None
+
+
+def _stated(judge: Judge, output: int, arguments: Mapping[str, Any]) -> Array | None:
+    """What the judge says of an output's terms."""
+    assert judge.terms is not None
+    terms = judge.terms(arguments)
+    found = terms[output] if isinstance(terms, tuple) else terms
+    return None if found is None else np.asarray(found)
 
 
 def _largest(oracle: Oracle) -> int:
@@ -283,8 +289,9 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
 def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
     """Elements that are not infinite or NaN because of their inputs, which leaves one right answer."""
     if judge.terms is not None:
-        return np.isfinite(judge.terms({name: _marked(a) for name, a in oracle.arguments.items()}))
-    marked = oracle.marked[output] if oracle.marked else None
+        marked = _stated(judge, output, {name: _marked(a) for name, a in oracle.arguments.items()})
+    else:
+        marked = oracle.marked[output] if oracle.marked else None
     return np.isfinite(marked) if marked is not None else np.asarray(False)
 
 
@@ -302,7 +309,7 @@ def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
         return None
     if judge.terms is not None:
         wide = {name: _wide(a) for name, a in oracle.arguments.items()}
-        return np.asarray(judge.terms({**wide, **{name: max(abs(a), 1) for name, a in scales.items()}}))
+        return _stated(judge, output, {**wide, **{name: max(abs(a), 1) for name, a in scales.items()}})
     return oracle.unscaled[output] if judge.accumulates and oracle.unscaled else None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from labelled_failures import read_labels
 
 from harness.compare.comparison import compare
 from harness.compare.judge import ACCUMULATES, CLOSE, Judge
@@ -15,6 +16,7 @@ from harness.compare.output_comparison import OutputComparison
 from harness.core import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
 from harness.execute.reference import run_reference
+from harness.generate import judge_of, load_cases
 
 INF, NAN = float("inf"), float("nan")
 
@@ -174,3 +176,50 @@ def test_asking_for_the_truth_changes_nothing() -> None:
     assert run_reference(sequence).truth is not None
     assert torch.get_default_dtype() is torch.float32
     assert run_reference(sequence).expected[0].dtype == np.float32
+
+
+def test_a_trapezoid_over_abscissae_is_held_to_its_terms() -> None:
+    """Where a sum of terms of both signs leaves the range halfway in PyTorch, and little is left of it."""
+    load_cases()
+    calls = [label.invocation for label in read_labels() if label.culprit == "false_alarm"]
+    call = next(call for call in calls if call.overload == "aten.trapz.x")
+    reference, judge = run_reference(call), judge_of(call)
+    assert reference.truth is not None
+    assert reference.truth[0] is not None
+    got = reference.expected[0].copy()
+    assert np.isinf(reference.expected[0][6, 7])
+    for share, right in ((1e-5, True), (0.5, False)):
+        got[6, 7] = reference.truth[0][6, 7] * (1 + share)
+        assert (compare(judge, reference, [got]).problem is None) == right
+
+
+@pytest.mark.parametrize("overload", ["aten.gru_cell.default", "aten.gru.input", "aten.gru.data"])
+def test_a_gated_state_is_held_to_what_is_added_up_in_it(overload: str) -> None:
+    """n + z·(h - n) keeps no digit of a state near zero that (1 - z)·n + z·h keeps: here z is 1."""
+    load_cases()
+    gates = [tensor([0.0, 30.0, 0.0], (3, 1)), tensor([0.0, 0.0, 0.0], (3, 1))]
+    if overload == "aten.gru_cell.default":
+        names = (("w_ih", gates[0]), ("w_hh", gates[1]), ("b_ih", None), ("b_hh", None))
+        call = Invocation(
+            overload, (("input", tensor([1.0], (1, 1))), ("hx", tensor([1e-9], (1, 1))), *names)
+        )
+    else:
+        shared: dict[str, Any] = {
+            "params": tuple(gates),
+            "has_biases": False,
+            "num_layers": 1,
+            "dropout": 0.0,
+        }
+        shared |= {"train": False, "bidirectional": False}
+        packed = overload.endswith("data")
+        given = (
+            [("data", tensor([1.0], (1, 1))), ("batch_sizes", tensor([1], (1,), "int64"))]
+            if packed
+            else [("input", tensor([1.0], (1, 1, 1)))]
+        )
+        last = () if packed else (("batch_first", False),)
+        call = Invocation(overload, (*given, ("hx", tensor([1e-9], (1, 1, 1))), *shared.items(), *last))
+    reference, judge = run_reference(call), judge_of(call)
+    for offset, right in ((1e-7, True), (1e-4, False)):
+        got = [e + np.float32(offset) for e in reference.expected]
+        assert (compare(judge, reference, got).problem is None) == right
