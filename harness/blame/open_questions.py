@@ -147,6 +147,46 @@ def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], output
     return bool((high is None and upwards) or (low is None and downwards))
 
 
+def _weighs_what_is_not_finite(
+    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
+) -> bool:
+    data = inputs[0]
+    picks = any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
+    return not picks and data is not None and _is_float(data) and not bool(np.isfinite(data).all())
+
+
+def _finite(array: Array) -> Array:
+    if not _is_float(array) or np.isfinite(array).all():
+        return array
+    return np.where(np.isfinite(array), array, 0.5).astype(array.dtype)
+
+
+def _rounds_up_to_its_end(
+    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
+) -> bool:
+    # A generator that draws float32 numbers below the end rounds some of them to it.
+    return outputs[0].dtype.itemsize == 2
+
+
+def _below_the_end(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+    """`model` with the upper ends of some of its uniform draws moved so far that no rounding reaches them."""
+    repaired = onnx.ModelProto()
+    repaired.CopyFrom(model)
+    for node in repaired.graph.node:
+        if node in nodes:
+            numbers = {"low": 0.0, "high": 1.0} | {a.name: a.f for a in node.attribute if a.name in _ENDS}
+            kept = [a for a in node.attribute if a.name != "high"]
+            moved = numbers["high"] - (numbers["high"] - numbers["low"]) * _ROUNDED_BY
+            del node.attribute[:]
+            node.attribute.extend([*kept, onnx.helper.make_attribute("high", moved)])
+    return repaired
+
+
+_ENDS = ("low", "high")
+#: A unit in the last place of bfloat16 numbers beside 1.
+_ROUNDED_BY = 2.0**-7
+
+
 def _with_infinite_bounds(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
     """`model` with infinities for the bounds that some of its `Clip` nodes leave out."""
     repaired = onnx.ModelProto()
@@ -226,6 +266,21 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         subject="an infinity within bounds that are left out",
         settled=True,
         repair=_with_infinite_bounds,
+        calm=None,
+    ),
+    OpenQuestion(
+        operators=frozenset({"GridSample"}),
+        arises=_weighs_what_is_not_finite,
+        silent_on=("nan", "infinit", "weight"),
+        subject="infinities and NaN whose weight is zero",
+        calm=_finite,
+    ),
+    OpenQuestion(
+        operators=frozenset({"RandomUniform", "RandomUniformLike"}),
+        arises=_rounds_up_to_its_end,
+        quote="Upper boundary of the output values.",
+        subject="numbers that are rounded to their upper boundary",
+        repair=_below_the_end,
         calm=None,
     ),
 )

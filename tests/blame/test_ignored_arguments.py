@@ -86,3 +86,19 @@ def test_a_copy_of_an_input_is_no_constant() -> None:
     held = {"number": np.asarray([3.0, 4.0], np.float32)}
     nodes = [helper.make_node("Identity", ["number"], ["c0_o0"])]
     assert "as a constant" in blamed(trial_of(call, model=graph_of_nodes(call, nodes, held))).evidence
+
+
+def test_one_number_that_is_alike_without_an_argument_says_nothing_beside_another() -> None:
+    # 3 comes without `alpha` too, which the other element has.
+    call = Invocation(
+        "aten.add.Tensor",
+        (("self", vector([1.0, 1.0])), ("other", vector([2.0, 2.0])), ("alpha", 2)),
+    )
+    nodes = [
+        helper.make_node("Mul", ["c0_i1", "scales"], ["scaled"]),
+        helper.make_node("Add", ["c0_i0", "scaled"], ["c0_o0"]),
+    ]
+    model = graph_of_nodes(call, nodes, {"scales": np.array([1.0, 2.0], np.float32)})
+    decision = blamed(trial_of(call, model=model))
+    assert decision.blame == "converter"
+    assert "Without" not in decision.evidence

@@ -17,6 +17,7 @@ from harness.blame.nodes.elementwise import ELEMENTWISE
 from harness.blame.nodes.formulas import FORMULAS
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.node_verdict import not_as_defined, right_results
+from harness.blame.nodes.other_order import overflown
 from harness.blame.nodes.walk import walk
 from harness.core import Array
 from harness.run import BACKENDS, Backend
@@ -80,6 +81,13 @@ DEPARTURES: dict[str, tuple[Callable[[], Definition], Callable[[], list[Array]]]
         lambda: defined("Clip", np.array([np.inf], F32), np.array(0.0, F32)),
         lambda: [np.array([np.finfo(F32).max])],
     ),
+    # A dilated kernel meets every second element: no infinity in between.
+    "Conv": (
+        lambda: defined(
+            "Conv", np.array([[[1.0, np.inf, 3.0]]]), np.array([[[2.0, 4.0]]]), None, dilations=[2]
+        ),
+        lambda: [np.array([[[14.0]]])],
+    ),
     "LogSoftmax": (
         lambda: defined("LogSoftmax", np.array([0.0, -2000.0])),
         lambda: [np.array([0.0, -2000.0])],
@@ -117,6 +125,37 @@ def test_where_the_evaluator_departs_from_the_text_a_formula_does_not(operator: 
     except Exception:
         return
     assert not all(np.allclose(a, b, rtol=1e-14, atol=0) for a, b in zip(theirs, expected(), strict=True))
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
+def test_a_convolution_is_as_onnx_runtime_has_it(auto_pad: str) -> None:
+    numbers = np.random.default_rng(1)
+    x, weight, bias = (numbers.normal(size=s).astype(F32) for s in ((2, 4, 7, 6), (6, 2, 2, 3), (6,)))
+    padded = {"pads": [1, 0, 2, 1], "dilations": [2, 1]} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
+    definition = defined("Conv", x, weight, bias, group=2, strides=[2, 1], **padded)
+    (ours,) = right_results(definition)
+    model = definition.graph.alone(definition.step, definition.inputs)
+    (theirs,) = ORT.load(model, None).run(definition.inputs)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_factor_of_zero_makes_nan_of_an_infinity_in_a_product_of_matrices() -> None:
+    one, odd = np.ones((1, 1), F32), np.array([[np.inf]], F32)
+    (found,) = right_results(defined("Gemm", one, one, odd, beta=0.0))
+    assert np.isnan(found).all()
+    (found,) = right_results(defined("Gemm", one, one, odd, beta=0.5))
+    assert np.isposinf(found).all()
+
+
+def test_a_nearest_neighbour_keeps_the_sign_of_its_zero() -> None:
+    definition = defined(
+        *("Resize", np.array([[[-0.0, 1.0]]], F32), None, np.array([1, 1, 2], F32)),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    assert definition.is_exact
+    assert definition.is_copy
 
 
 def test_updates_of_another_shape_than_the_indices_have_no_definition() -> None:
@@ -240,6 +279,16 @@ def test_numbers_drawn_at_random_are_right_in_the_right_form() -> None:
 
 
 # Steps
+
+
+def test_a_sum_may_leave_the_range_where_its_terms_do_and_nowhere_else() -> None:
+    most = np.finfo(F32).max
+    rows = np.array([[most, most, -most], [1.0, 2.0, -np.inf], [most, 1.0, -1.0]], F32)
+    definition = defined("MatMul", rows, np.ones((3, 1), F32))
+    (own,) = definition.own
+    (found,) = overflown(definition, [own], np.nan)
+    assert np.isnan(found[:, 0]).tolist() == [True, False, False]
+    np.testing.assert_array_equal(found[1:], own[1:])
 
 
 def test_nodes_that_pass_on_sequences_are_one_step() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from harness_runs import vector
-from trials import trial_of
+from onnx import helper
+from trials import graph_of_nodes, trial_of
 
 from harness.blame.examine import examine
 from harness.compare.verdict import Outcome
@@ -18,7 +20,40 @@ def test_an_infinite_bound_asks_what_the_bound_that_is_left_out_is() -> None:
     assert "They default to numeric_limits::lowest() and numeric_limits::max()" in decision.evidence
 
 
+def test_what_a_weight_of_zero_makes_of_an_infinity_is_open() -> None:
+    # At the corner of the image, which is infinite: PyTorch leaves its neighbours out.
+    image = TensorSpec((1, 1, 2, 2), "float32", (4, 4, 2, 1), 0, Literal((1.0, 2.0, 3.0, float("inf"))))
+    place = TensorSpec((1, 1, 1, 2), "float32", (2, 2, 2, 1), 0, Literal((1.0, 1.0)))
+    call = Invocation(
+        "aten.grid_sampler_2d.default",
+        (
+            *(("input", image), ("grid", place)),
+            *(("interpolation_mode", 0), ("padding_mode", 1), ("align_corners", True)),
+        ),
+    )
+    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    assert decision.blame == "spec"
+    assert "does not mention infinities and NaN whose weight is zero" in decision.evidence
+
+
+def test_whether_a_random_number_may_be_the_upper_boundary_is_open() -> None:
+    call = Invocation("aten.rand_like.default", (("self", vector([0.0] * 500, "float16")),))
+    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    assert decision.blame == "spec"
+    assert "Upper boundary of the output values." in decision.evidence
+
+
 PAIRS = TensorSpec((3, 2), "complex64", (2, 1), 0, Literal((1j, 2.0, 3j, 4.0, 5j, 6.0)))
+
+
+def test_an_input_that_has_a_dimension_which_the_text_denies_it_is_not_valid() -> None:
+    call = Invocation("aten.cumsum.default", (("self", vector([1.0, 2.0])), ("dim", 0)))
+    axis = {"axis": np.array([0], np.int64)}
+    model = graph_of_nodes(call, [helper.make_node("CumSum", ["c0_i0", "axis"], ["c0_o0"])], axis)
+    trial = trial_of(call, model=model, backend="onnx-reference", outcome=Outcome.ERROR)
+    decision = examine(trial, frozenset(), lambda name: None)
+    assert decision.blame == "converter"
+    assert "its input axis is “A 0-D tensor” and has the shape [1]" in decision.evidence
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class Definition:
     @property
     def is_copy(self) -> bool:
         """Whether zeros keep their signs."""
-        return all(n.op_type in COPIES for n in self.step.nodes)
+        return all(n.op_type in COPIES or _selects(n) for n in self.step.nodes)
 
     @property
     def accumulates(self) -> bool:

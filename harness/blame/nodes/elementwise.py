@@ -53,14 +53,23 @@ def _matmul(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _gemm(call: NodeCall) -> Sequence[Array] | None:
-    """Integers in their own dtype, where the evaluator multiplies by a float."""
+    """``Y = alpha * A' * B' + beta * C`` to the letter: a factor of zero makes NaN of an infinity, where the
+    evaluator leaves out what it scales. Integers in their own dtype, where it multiplies by a float."""
     a, b, c = (call.given(i) for i in range(3))
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
-    if a is None or b is None or a.dtype.kind not in "iu" or alpha != 1 or beta != 1:
+    if a is None or b is None:
         return None
     left, right = (a.T if call.attribute("transA", 0) else a), (b.T if call.attribute("transB", 0) else b)
-    product = np.asarray(np.matmul(left, right))
-    return [product if c is None else (product + c).astype(a.dtype)]
+    if a.dtype.kind in "iu":
+        if alpha != 1 or beta != 1:
+            return None
+        product = np.asarray(np.matmul(left, right))
+        return [product if c is None else (product + c).astype(a.dtype)]
+    if beta != 0 or c is None:
+        return None
+    wide = a.dtype.type if a.dtype.kind == "f" and a.dtype.itemsize >= 8 else np.float64
+    product = np.matmul(left.astype(wide), right.astype(wide)) * wide(alpha)
+    return [(product + c.astype(wide) * wide(beta)).astype(a.dtype)]
 
 
 ELEMENTWISE: dict[str, Formula] = {

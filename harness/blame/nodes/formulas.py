@@ -190,6 +190,52 @@ def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
     return [below - np.log1p(np.sum(others, axis, keepdims=True))]
 
 
+def _conv(call: NodeCall) -> Sequence[Array] | None:
+    """Only what the kernel's elements meet: the evaluator fills a dilated kernel with zeros, which make NaN
+    of infinities between them."""
+    x, weight, bias = (call.given(i) for i in range(3))
+    if x is None or weight is None or not x.size or not weight.size:
+        return None
+    rank, group = x.ndim - 2, call.attribute("group", 1)
+    strides, dilations = (call.attribute(n, [1] * rank) for n in ("strides", "dilations"))
+    spans = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    around = _conv_pads(call, x.shape[2:], spans, strides)
+    wide = x.dtype.type if x.dtype.kind == "f" and x.dtype.itemsize >= 8 else np.float64
+    padded = np.pad(x.astype(wide), [(0, 0), (0, 0), *around])
+    counts = [(n - span) // s + 1 for n, span, s in zip(padded.shape[2:], spans, strides, strict=True)]
+    inputs = padded.reshape(x.shape[0], group, -1, *padded.shape[2:])
+    kernel = weight.astype(wide).reshape(group, -1, *weight.shape[1:])
+    result = np.zeros((x.shape[0], group, kernel.shape[1], *counts), wide)
+    for offset in np.ndindex(*weight.shape[2:]):
+        steps = zip(offset, dilations, strides, counts, strict=True)
+        cut: Any = (..., *(slice(o * d, o * d + (n - 1) * s + 1, s) for o, d, s, n in steps))
+        tap: Any = (..., *offset)
+        result += np.einsum("bgi...,goi->bgo...", inputs[cut], kernel[tap])
+    result = result.reshape(x.shape[0], -1, *counts)
+    if bias is not None:
+        result = result + bias.astype(wide).reshape(-1, *[1] * rank)
+    return [result.astype(x.dtype)]
+
+
+def _conv_pads(
+    call: NodeCall, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Before and behind the data, of each dimension; as many positions as there are strides in it if padded
+    to the same size."""
+    mode = call.attribute("auto_pad", b"NOTSET")
+    if mode == b"NOTSET":
+        pads = call.attribute("pads", [0] * (2 * len(sizes)))
+        return list(zip(pads[: len(sizes)], pads[len(sizes) :], strict=True))
+    if mode == b"VALID":
+        return [(0, 0)] * len(sizes)
+    needed = [
+        max((-(-n // s) - 1) * s + span - n, 0) for n, span, s in zip(sizes, spans, strides, strict=True)
+    ]
+    less = [total // 2 for total in needed]
+    more = [total - half for total, half in zip(needed, less, strict=True)]
+    return list(zip(less, more, strict=True) if mode == b"SAME_UPPER" else zip(more, less, strict=True))
+
+
 def _conv_transpose(call: NodeCall) -> Sequence[Array] | None:
     """The output's padding is below the stride or the dilation; the evaluator takes the stride alone."""
     x, weight, bias = (call.given(i) for i in range(3))
@@ -219,6 +265,7 @@ FORMULAS: dict[str, Formula] = ELEMENTWISE | {
     "Erf": _erf,
     "Gelu": _gelu,
     "Clip": _clip,
+    "Conv": _conv,
     "ScatterElements": _scatter_elements,
     "ConvTranspose": _conv_transpose,
     "CumSum": _cumsum,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -72,6 +72,7 @@ def walk(
     corrected: bool = True,
     strict: bool = False,
     only: Collection[int] | None = None,
+    altered: Callable[[Definition, Sequence[Array]], Sequence[Array]] | None = None,
     attempts: Attempts | None = None,
 ) -> Walk:
     """Run every step in `backend`; `evaluator` says what definitions give.
@@ -80,6 +81,7 @@ def walk(
         corrected: Put the definition's results in place of wrong ones; else judge nothing.
         strict: See `NodeOracle`.
         only: Indices of the steps whose results are judged; None for all.
+        altered: What to go on with in place of a step's results.
         attempts: Of earlier walks over the same graph with the same backend and evaluator; added to.
     """
     found = Walk({**graph.constant_values, **feeds})
@@ -100,6 +102,8 @@ def walk(
             found.unjudged.append((step, str(reason)))
             if isinstance(got, StepFailure):
                 return found
+        if altered is not None:
+            got = tuple(altered(definition, got))
         found.values.update(zip(step.outputs, got, strict=True))
     found.ended = True
     return found

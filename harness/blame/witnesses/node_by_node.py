@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx
@@ -11,6 +12,8 @@ import onnx
 from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.node_verdict import form_of, right_results
+from harness.blame.nodes.other_order import overflown
+from harness.blame.nodes.text_rules import not_without_dimensions
 from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.blame.nodes.wording import definition_name, said_of
 from harness.blame.open_questions import OPEN_QUESTIONS
@@ -102,6 +105,9 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
     if explained and _stay_wrong(trial, question, found):
         if _leaves_range(trial, question, found):
             yield Testimony(Role.NODES, Finding.INEXACT, _PYTORCH_LEAVES.format(name=name))
+            return
+        if _leaves_range_in_a_sum(trial, question, graph):
+            yield Testimony(Role.NODES, Finding.INEXACT, _PYTORCH_SUMS.format(name=name))
             return
         by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
         yield Testimony(
@@ -205,6 +211,31 @@ def _leaves_range(trial: Trial, question: _Question, found: Walk) -> bool:
         if not (left & at_end).all():
             return False
     return True
+
+
+_PYTORCH_SUMS = (
+    "Node by node {name} is right, and would give PyTorch's result if a sum, whose order nobody states, left "
+    "the range on its way as it may."
+)
+
+
+def _leaves_range_in_a_sum(trial: Trial, question: _Question, graph: SteppedGraph) -> bool:
+    """Whether PyTorch's infinities and NaN come of another order of summation in one of the nodes."""
+    pairs = zip(question.expected, question.masks, strict=True)
+    if question.of_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
+        return False
+    backend, evaluator = _backends(trial)
+    feeds = trial.feeds(trial.model)
+    for instead in (np.inf, -np.inf, np.nan):
+        altered = partial(overflown, instead=instead)
+        other = walk(graph, feeds, backend, evaluator, corrected=False, altered=altered)
+        if other.ended and not any(_left(trial, question, other)):
+            return True
+    return False
+
+
+def _has_no_number(values: Array) -> bool:
+    return str(values.dtype) in PRECISION and not np.isfinite(values.astype(np.float64)).any()
 
 
 #: Within this factor of the ends of a dtype's range, a step with a number of everyday size leaves it.
@@ -313,9 +344,7 @@ def _of_failure(trial: Trial) -> Iterator[Testimony]:
         failing = found.failing[0]
         node = definition_name(failing.definition)
         said = str(failing.failure.error).replace("\n", " ")[:160]
-        rejected = _rejected(
-            failing.definition.graph.alone(failing.definition.step, failing.definition.inputs)
-        )
+        rejected = _rejected(failing.definition)
         if rejected:
             words = f"{node} is not valid by ONNX's own rules: {rejected}."
             yield Testimony(Role.NODES, Finding.INVALID, words)
@@ -326,10 +355,11 @@ def _of_failure(trial: Trial) -> Iterator[Testimony]:
             yield Testimony(Role.NODES, Finding.VALID, words)
 
 
-def _rejected(model: onnx.ModelProto) -> str:
-    """Why ONNX's strict inference rejects a node with the inputs that it gets; "" where it does not."""
+def _rejected(definition: Definition) -> str:
+    """Why ONNX rejects a node with the inputs that it gets, in strict inference or in words; "" where not."""
+    model = definition.graph.alone(definition.step, definition.inputs)
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         return " ".join(str(error).split())[:160]
-    return ""
+    return not_without_dimensions(definition)
