@@ -225,6 +225,12 @@ _ERROR = (
 _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
 
 
+def telling_findings(outcome: Outcome, role: R) -> frozenset[F]:
+    """What a witness may find that the table for `outcome` asks for."""
+    facts = (fact for row in _TABLES.get(outcome, _ERROR) for fact in (*row.facts, *row.without))
+    return frozenset(fact[1] for fact in facts if fact[0] is role)
+
+
 def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
     """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked."""
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.blame.decide import decide
+from harness.blame.relevance import may_change
 from harness.blame.testimony import (
     COULD_NOT_BE_ASKED,
     Asking,
@@ -42,9 +43,14 @@ def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None])
         heard += _hear([repeat_call], trial, dead, announce)
         return decide(complaint, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
     for turn in Turn:
-        if turn is Turn.FIRST or _goes_on(turn, decide(complaint, heard), heard, complaint.thorough):
-            asked = [w for w in witnesses_of(trial.settings) if w.turn is turn]
-            heard += _hear(asked, trial, dead, announce)
+        asked = [w for w in witnesses_of(trial.settings) if w.turn is turn]
+        if turn is not Turn.FIRST:
+            decision = decide(complaint, heard)
+            if not _goes_on(turn, decision, heard, complaint.thorough):
+                continue
+            if decision.blame != UNKNOWN and not complaint.example:
+                asked = _that_matter(asked, complaint.outcome, heard)
+        heard += _hear(asked, trial, dead, announce)
     return decide(complaint, heard)
 
 
@@ -53,6 +59,11 @@ def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thoroug
         return decision.blame == UNKNOWN
     confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
     return (decision.blame == CONVERTER and (thorough or not confirmed)) or decision.blame == UNKNOWN
+
+
+def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Testimony]) -> list[Witness]:
+    roles = [w.role for w in asked if w.role is not None]
+    return [w for w in asked if w.role is None or may_change(outcome, heard, w.role, roles)]
 
 
 #: Stands for the failing backend itself, which is run again.

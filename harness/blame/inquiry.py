@@ -152,6 +152,7 @@ def _complaints(
             model=results[i].model,
             thorough=results[i].case[0] in exported_again,
             outputs=results[i].outputs,
+            example=i == firsts[0],
         )
         for i in chosen
     ]

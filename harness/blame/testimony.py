@@ -140,6 +140,7 @@ class Complaint(Charge):
         case: Index of the failing one.
         model: What was loaded, cut down to the case's group, serialised.
         thorough: Whether witnesses that export again may be asked.
+        example: Whether a person may want to know what cannot change the blame.
         outputs: Those that the failure is about; none for all.
     """
 
@@ -149,6 +150,7 @@ class Complaint(Charge):
     model: bytes
     thorough: bool
     outputs: tuple[int, ...] = ()
+    example: bool = True
 
 
 @dataclass(frozen=True)

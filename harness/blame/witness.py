@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import TypeAlias
 
-from harness.blame.testimony import Testimony
+from harness.blame.testimony import Role, Testimony
 from harness.blame.trial import Trial
 from harness.execute import Settings
 from harness.run import BACKENDS
@@ -42,12 +42,15 @@ class Witness:
     Attributes:
         name: Unique; for a person, where the witness could not be asked.
         place: Among the witnesses of its turn; the lowest is asked first.
+        role: In which it speaks, if in one only. Where that cannot change the blame it is asked for examples
+            only.
     """
 
     name: str
     turn: Turn
     place: int
     testify: Testify
+    role: Role | None = None
 
 
 Factory: TypeAlias = Callable[[Settings], Iterable[Witness]]
@@ -61,11 +64,13 @@ def add_witnesses(factory: Factory) -> Factory:
     return factory
 
 
-def witness(name: str, *, place: int = 1000, turn: Turn = Turn.FIRST) -> Callable[[Testify], Witness]:
+def witness(
+    name: str, *, place: int = 1000, turn: Turn = Turn.FIRST, role: Role | None = None
+) -> Callable[[Testify], Witness]:
     """Make a witness of a function. See `Witness` for the arguments."""
 
     def add(testify: Testify) -> Witness:
-        one = Witness(name, turn, place, testify)
+        one = Witness(name, turn, place, testify, role)
         add_witnesses(lambda settings: [one])
         return one
 

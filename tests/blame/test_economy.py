@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import helper
-from trials import start
+from trials import converter_called, start, trial_of
 
+from harness.blame.examine import examine
 from harness.blame.nodes.node_steps import in_steps
 from harness.blame.nodes.walk import Attempts, walk
+from harness.blame.testimony import Decision
+from harness.blame.trial import Trial
+from harness.convert import Converter, ExportRequest
+from harness.convert.converters.dynamo import DynamoConverter
+from harness.core.invocation import Invocation, Literal, TensorSpec
 
 ORT = start("ort-cpu")
 
@@ -51,3 +59,57 @@ def test_another_walk_runs_only_nodes_that_draw() -> None:
     )
     assert backend.loaded == ["Mul", "RandomNormalLike", "Add", "RandomNormalLike", "Add"]
     assert second.values["m"] is first.values["m"]
+
+
+class Exporter(DynamoConverter):
+    """The exporter, which notes how often it is called."""
+
+    def __init__(self) -> None:
+        super().__init__(public_api=False)
+        self.exports: list[ExportRequest] = []
+
+    def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+        self.exports.append(request)
+        return super().program(request)
+
+
+#: The exporters drop `divisor_override`.
+AVERAGE = Invocation(
+    "aten.avg_pool2d.default",
+    (
+        ("self", TensorSpec((1, 1, 2, 2), "float32", (4, 4, 2, 1), 0, Literal((1.0, 2.0, 3.0, 4.0)))),
+        ("kernel_size", (2, 2)),
+        ("divisor_override", 3),
+    ),
+)
+
+
+def decided(converter: Converter, *, example: bool) -> tuple[Decision, list[str]]:
+    """Whose it is that the average is wrong, and the witnesses that were asked."""
+    trial = trial_of(AVERAGE)
+    complaint = replace(trial.complaint, thorough=True, example=example)
+
+    def started(name: str) -> Converter:
+        return converter if name == converter.name else converter_called(name)
+
+    asked: list[str] = []
+    return examine(Trial(complaint, trial.settings, started, start, {}), frozenset(), asked.append), asked
+
+
+def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translated() -> None:
+    exporter = Exporter()
+    decision, asked = decided(exporter, example=True)
+    assert {"the decomposed program", "the unoptimised export"} <= {*asked}
+    assert "Exported without dynamo's optimiser, the call gives the same wrong result" in decision.evidence
+    assert len(exporter.exports) == 1
+
+
+def test_only_of_an_example_is_heard_what_cannot_change_the_blame() -> None:
+    decisions, asked = zip(*(decided(Exporter(), example=example) for example in (True, False)), strict=True)
+    assert [decision.blame for decision in decisions] == ["converter", "converter"]
+    with_it, without = (decision.evidence for decision in decisions)
+    assert "torchscript's export of the call" in with_it
+    assert "torchscript's export of the call" not in without
+    # PyTorch's own program could still be what is wrong.
+    assert {*asked[0]} - {*asked[1]} >= {"the other converter", "the unoptimised export"}
+    assert "the decomposed program" in asked[1]

@@ -12,13 +12,13 @@ from harness.blame.witness import Turn, witness
 from harness.compare import Outcome, compare
 from harness.convert import HasProgram
 from harness.core import build_tensors
-from harness.execute import export_request, quiet_call, to_numpy
+from harness.execute import quiet_call, to_numpy
 
 #: Operators that are named to a person.
 _NAMED = 6
 
 
-@witness("the decomposed program", place=5, turn=Turn.GRAPH)
+@witness("the decomposed program", place=5, turn=Turn.GRAPH, role=Role.PROGRAM)
 def ask_decomposed_program(trial: Trial) -> Iterator[Testimony]:
     """Whether PyTorch gives the failing backend's result once it has decomposed the call.
 
@@ -29,9 +29,7 @@ def ask_decomposed_program(trial: Trial) -> Iterator[Testimony]:
         return
     if trial.got is None:
         return
-    opset, dynamic = trial.settings.opset, trial.settings.dynamic
-    request = export_request([trial.structure], opset=opset, dynamic=dynamic)
-    program = trial.kept("program", lambda: converter.program(request).exported_program)
+    program = trial.translation.program
     if program is None:
         return
     inputs = tuple(t.clone() for t in build_tensors(trial.invocation))

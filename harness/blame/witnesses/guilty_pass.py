@@ -29,7 +29,7 @@ def ask_runtime_passes(trial: Trial) -> Iterator[Testimony]:
         yield Testimony(Role.PASS, Finding.RIGHT, words)
 
 
-@witness("the exporter's passes", place=25, turn=Turn.GRAPH)
+@witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS)
 def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
     """Leaves out passes that change the graph where the export is right without the optimiser."""
     converter = trial.converter(trial.complaint.converter)
@@ -37,7 +37,7 @@ def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
         return
     if not isinstance(converter, HasUnoptimised):
         return
-    if not _is_right(trial, trial.accused, trial.export(converter.unoptimised(), "unoptimised")):
+    if not _is_right(trial, trial.accused, trial.translation.model):
         return
     request = export_request([trial.structure], opset=trial.settings.opset, dynamic=trial.settings.dynamic)
     _, changing = converter.optimised(request, ())

@@ -11,7 +11,7 @@ from harness.compare import Outcome
 from harness.convert import CONVERTERS, UnsupportedOperator, find_converter
 
 
-@witness("the other converter", place=10, turn=Turn.GRAPH)
+@witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER)
 def ask_other_converter(trial: Trial) -> Iterator[Testimony]:
     """Asks the first by `ConverterEntry.witness` that is not the failing one and can run here."""
     if trial.complaint.outcome is Outcome.UNSUPPORTED:

@@ -27,7 +27,7 @@ _LEFT = 2.0**-6
 _MOST = 4
 
 
-@witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH)
+@witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, role=Role.NARROWED)
 def look_for_rounded_numbers(trial: Trial) -> Iterator[Testimony]:
     """Whether one number with more bits would make a float64 result PyTorch's.
 

@@ -11,14 +11,13 @@ from harness.compare import Outcome
 from harness.convert import HasUnoptimised
 
 
-@witness("the unoptimised export", place=20, turn=Turn.GRAPH)
+@witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED)
 def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
     """Exports again with `harness.convert.HasUnoptimised`."""
     converter = trial.converter(trial.complaint.converter)
     if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
         return
-    model = trial.export(converter.unoptimised(), "unoptimised")
-    finding, _ = trial.find(trial.ask(trial.accused, model))
+    finding, _ = trial.find(trial.ask(trial.accused, trial.translation.model))
     how = {
         Finding.RIGHT: "gives PyTorch's result",
         Finding.SAME: "gives the same wrong result",
