@@ -99,6 +99,7 @@ _BY_OPTIMISATION = "{backend}'s graph optimisation: right with optimisations off
 
 _FEWER_BITS = "The graph that {converter} emits computes at lower precision than the call."
 _DECOMPOSES = "PyTorch's decomposition, which {converter} translates, gives the backend's result in PyTorch."
+_DECOMPOSES_WRONGLY = "PyTorch's decomposition, which {converter} translates, does not run in PyTorch either."
 _ASKS_OTHERWISE = "The graph that {converter} emits asks for something else."
 _LEFT_OPEN = "The specification leaves the result open."
 _OFF = "PyTorch is off: the backend has the answer that PyTorch has in float64."
@@ -209,6 +210,7 @@ _UNSUPPORTED = (
 )
 _ERROR = (
     *_REFUSAL,
+    _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),)),
     _Row(BACKEND, "{backend} fails on a valid node.", ((R.NODES, F.VALID),)),
     _Row(

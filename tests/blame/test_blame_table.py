@@ -83,6 +83,7 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("pytorch", [(R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS)]),
     ("converter", [(R.NODES, F.SAME), (R.FLOAT64, F.INEXACT), (R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT)]),
     ("pytorch", [(R.NODES, F.SAME), (R.DECOMPOSITION, F.CONTRADICTS)]),
+    ("converter", [(R.NODES, F.SAME), (R.DECOMPOSITION, F.OTHER)]),
     ("converter", [(R.NODES, F.SAME), (R.UNOPTIMISED, F.RIGHT)]),
     ("pytorch", [(R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS)]),
 ]
@@ -100,6 +101,8 @@ REFUSALS: list[tuple[str, Outcome, list[tuple[Role, Finding]]]] = [
     ("converter", Outcome.ERROR, [OTHER, (R.MODEL, F.VALID), (R.CONVERTER, F.RIGHT)]),
     ("unknown", Outcome.ERROR, [(R.RUNTIME, F.DIED), (R.MODEL, F.VALID)]),
     ("backend", Outcome.ERROR, [(R.RUNTIME, F.REFUSES), (R.NODES, F.VALID), (R.MODEL, F.VALID)]),
+    ("pytorch", Outcome.ERROR, [(R.RUNTIME, F.REFUSES), (R.PROGRAM, F.REFUSES), (R.MODEL, F.VALID)]),
+    ("backend", Outcome.ERROR, [RIGHT, (R.PROGRAM, F.REFUSES), (R.MODEL, F.VALID)]),
     ("converter", Outcome.ERROR, [RIGHT, (R.NODES, F.INVALID), (R.MODEL, F.VALID)]),
     ("backend", Outcome.UNSUPPORTED, [(R.MODEL, F.VALID)]),
     ("converter", Outcome.UNSUPPORTED, [(R.MODEL, F.INVALID)]),

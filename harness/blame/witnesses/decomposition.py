@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
+from harness.blame.witnesses.decomposed_program import operators_of, translated_program
 from harness.compare import compare
 from harness.core import (
+    Array,
     BoundCall,
     OpOverload,
     TorchDispatchMode,
@@ -83,8 +86,34 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
         words = "PyTorch's decomposition of the operator agrees with the eager kernel."
         yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, words)
     elif trial.is_same(outputs):
-        words = f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result."
-        yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, words)
+        words = f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result"
+        if _takes_part(trial) or _is_all_there_is(trial, outputs):
+            yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, f"{words}.")
+        else:
+            translates = f"{trial.complaint.converter} translates the operator itself"
+            yield Testimony(Role.DECOMPOSITION, Finding.OTHER, f"{words}, but {translates}.")
+
+
+def _is_all_there_is(trial: Trial, outputs: list[Array]) -> bool:
+    """Whether every wrong number is the definition's: a graph that says nothing else than PyTorch's own
+    definition is no worse than that. PyTorch's rules for shapes and dtypes are better ones."""
+    if trial.got is None or trial.comparison is None or trial.comparison.problem in ("shape", "dtype"):
+        return False
+    return compare(trial.judge, replace(trial.reference, expected=tuple(outputs)), trial.got).problem is None
+
+
+def _takes_part(trial: Trial) -> bool:
+    """Whether the exporter may have decomposed the operator before it translated anything.
+
+    An exporter with a conversion of its own for the operator leaves the definition alone: what its graph has
+    in common with it, the conversion has.
+    """
+    try:
+        program = translated_program(trial)
+    except Exception:
+        # Which operators it would have translated is not known then.
+        return True
+    return program is None or trial.invocation.overload not in operators_of(program)
 
 
 def _takes(definition: Callable[..., Any], call: BoundCall) -> bool:

@@ -1,0 +1,69 @@
+"""When PyTorch's decomposition of an operator has a part in a failure."""
+
+from __future__ import annotations
+
+import pytest
+from harness_runs import vector
+from trials import trial_of
+
+from harness.blame.examine import examine
+from harness.blame.testimony import Decision
+from harness.blame.trial import Trial
+from harness.compare.verdict import Outcome
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+
+
+def blamed(trial: Trial) -> Decision:
+    return examine(trial, frozenset(), lambda name: None)
+
+
+def tensor(shape: tuple[int, ...], values: list[float], dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
+
+
+def test_a_decomposition_that_the_exporter_leaves_alone_is_not_to_blame() -> None:
+    # Both make a copy of the source of it; the exporter has a conversion of its own.
+    call = Invocation(
+        "aten.slice_scatter.default",
+        (("self", vector([1, 2], "int64")), ("src", vector([3, 4], "int32")), ("dim", 0), ("end", None)),
+    )
+    decision = blamed(trial_of(call, backend="onnx-reference"))
+    assert decision.blame == "converter"
+    assert "but dynamo translates the operator itself" in decision.evidence
+
+
+@pytest.mark.parametrize(("beta", "blame"), [(2.0, "pytorch"), (0.1, "converter")])
+def test_a_graph_is_no_worse_than_a_definition_that_it_repeats_and_worse_where_it_adds(
+    beta: float, blame: str
+) -> None:
+    # The kernel leaves out an infinite product of weight zero; the graph has its scale as a float32.
+    call = Invocation(
+        "aten.addmv.default",
+        (
+            ("self", vector([3.0, 3.0], "float64")),
+            ("mat", tensor((2, 1), [float("inf"), 1.0], "float64")),
+            ("vec", vector([1.0], "float64")),
+            ("beta", beta),
+            ("alpha", 0.0),
+        ),
+    )
+    decision = blamed(trial_of(call, backend="onnx-reference"))
+    assert decision.blame == blame
+    assert "PyTorch's decomposition of the operator gives onnx-reference's result" in decision.evidence
+
+
+def test_a_decomposition_that_does_not_run_in_pytorch_either_is_pytorchs() -> None:
+    # It reads beyond an image that is one pixel wide.
+    call = Invocation(
+        "aten.upsample_bilinear2d.default",
+        (
+            ("self", tensor((1, 1, 1, 1), [7.0])),
+            ("output_size", (1, 3)),
+            ("align_corners", False),
+            ("scales_h", 1.5),
+            ("scales_w", 1.0),
+        ),
+    )
+    decision = blamed(trial_of(call, outcome=Outcome.ERROR))
+    assert decision.blame == "pytorch"
+    assert "and fails on that itself: IndexError" in decision.evidence
