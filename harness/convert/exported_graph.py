@@ -93,3 +93,10 @@ def ancestors(nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
             found.add(node)
             stack += node.all_input_nodes
     return found
+
+
+def returned(graph: torch.fx.Graph) -> Sequence[torch.fx.Node]:
+    """The nodes whose values a graph returns."""
+    (output,) = graph.find_nodes(op="output")
+    found: Sequence[torch.fx.Node] = output.args[0]
+    return found

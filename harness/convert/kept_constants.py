@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
-from harness.convert.quick_decomposition import decompose_directly
+from harness.convert.quick_decomposition import NotDecomposed, decompose_directly
+from harness.convert.quick_fakes import fake_result
 from harness.convert.quick_passes import quick_passes
 from harness.convert.torch_private import part, preserved_composites, replaceable
 from harness.core import META, OpOverload, is_composite
@@ -98,12 +99,28 @@ class KeptExport:
         """What replaces the exporter's function: decompose where that changes something, note the result."""
         table = _kept_table(frozenset(part("implemented")(registry)))
         if self._parts != "after" and not all(_stays(node, table) for node in program.graph.nodes):
-            found = decompose_directly(program, tuple(table.items()))
-            program = found or replaceable("decompose").original(program, registry)
+            program = self._taken_apart(program, registry, table)
         self._decomposed = program, registry
         if self._parts == "before":
             raise OnlyDecomposed
         return program
+
+    def _taken_apart(self, program: Any, registry: Any, table: dict[Any, Callable[..., Any]]) -> Any:
+        reason = None
+        try:
+            found = decompose_directly(program, tuple(table.items()))
+            if found is not None:
+                return found
+        except NotDecomposed as error:
+            if self._parts == "before" and error.raised:
+                raise
+            reason = error
+        try:
+            return replaceable("decompose").original(program, registry)
+        except Exception as error:
+            if self._parts == "before" and reason is not None:
+                raise reason from error
+            raise
 
 
 #: What PyTorch makes of a call with a side effect: it takes a token and the call, and returns a token first.
@@ -148,6 +165,7 @@ def kept(*, fallbacks: bool = True, parts: str = "") -> Iterator[KeptExport]:
         "decompose": export.decompose,
         "composites": _composites,
         "overrides": _overridden,
+        "fake_dispatch": fake_result,
         **quick_passes(),
     }
     if not fallbacks:

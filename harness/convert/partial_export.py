@@ -7,8 +7,9 @@ taken out, and the others are translated again.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Protocol
 
 import onnx
@@ -19,8 +20,9 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Tenso
 from harness.convert.converter import ExportRequest, PartialResult, UnsupportedOperator
 from harness.convert.direct_program import CapturedCalls, DirectCall, TracedCall
 from harness.convert.dispatched_arguments import NotDirect, ValuesDecide
-from harness.convert.exported_graph import ancestors, assemble_program
+from harness.convert.exported_graph import ancestors, assemble_program, returned
 from harness.convert.operator_calls import OperatorCalls
+from harness.convert.quick_decomposition import NotDecomposed
 from harness.convert.torch_private import quiet
 from harness.core import BoundCall, with_causes
 
@@ -45,7 +47,11 @@ class Exporting(Protocol):
 
     def decompose(self, program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
         """What is translated of a program, and the operator without a conversion that each of its results
-        needs, the first one; "" for none."""
+        needs, the first one; "" for none.
+
+        Raises:
+            NotDecomposed: some of the calls cannot be decomposed, or not with others.
+        """
 
 
 class PartialExport:
@@ -66,12 +72,12 @@ class PartialExport:
         self._captured = CapturedCalls(request)
         self._inputs: list[tuple[str, ...]] = []
         self._outputs: list[tuple[str, ...]] = []
-        taken = returned = 0
+        taken = given = 0
         for one in request.program.calls:
             self._inputs.append(request.input_names[taken : taken + one.tensors])
-            self._outputs.append(request.output_names[returned : returned + one.results])
+            self._outputs.append(request.output_names[given : given + one.results])
             taken += one.tensors
-            returned += one.results
+            given += one.results
 
     def run(self) -> Iterator[PartialResult]:
         """What becomes of the calls."""
@@ -133,6 +139,17 @@ class PartialExport:
                 continue
             try:
                 decomposed, lacking = self._exporting.decompose(program)
+            except NotDecomposed as reason:
+                for index in self._with_results(some, reason.results):
+                    result = self._alone(index, self._captured.program([index]), decomposed=False)
+                    yield result
+                    left.remove(index)
+                    translated = result.failure is None or isinstance(result.failure, UnsupportedOperator)
+                    if reason.raised and translated:
+                        reason.learn_otherwise()
+                        break
+                size = len(left)
+                continue
             except Exception as error:
                 # What stands before the call that failed has been through.
                 size = max(1, some.index(self._apart(some, program, error)[0][0]))
@@ -144,6 +161,12 @@ class PartialExport:
                 yield from self._uncut(some, lacking)
             del left[: len(some)]
             size = len(left)
+
+    def _with_results(self, calls: Sequence[int], places: Set[int]) -> list[int]:
+        """The calls that some of the results of their program are of."""
+        results = itertools.count()
+        own = {index: {next(results) for _ in self._outputs[index]} for index in calls}
+        return [index for index in calls if not places.isdisjoint(own[index])]
 
     def _uncut(self, calls: Sequence[int], lacking: Sequence[str]) -> Iterator[PartialResult]:
         """Export calls of a program that cannot be cut one by one."""
@@ -216,7 +239,7 @@ class PartialExport:
         for later in program.graph.nodes:
             if later.op != "output" and not reached.isdisjoint(later.all_input_nodes):
                 reached.add(later)
-        results = iter(_returned(program))
+        results = iter(returned(program.graph))
         for index in calls:
             if any(next(results) in reached for _ in self._outputs[index]):
                 return index
@@ -235,12 +258,6 @@ class PartialExport:
         inputs = [name for index in calls for name in self._inputs[index]]
         outputs = [name for index in calls for name in self._outputs[index]]
         return self._exporting.export(program, inputs, outputs, decomposed=decomposed)
-
-
-def _returned(program: ExportedProgram) -> Sequence[torch.fx.Node]:
-    (output,) = (node for node in program.graph.nodes if node.op == "output")
-    found: Sequence[torch.fx.Node] = output.args[0]
-    return found
 
 
 def can_be_cut(program: ExportedProgram) -> bool:
@@ -264,7 +281,7 @@ class ProgramParts:
     def __init__(self, program: ExportedProgram, calls: Sequence[DirectCall | TracedCall]) -> None:
         self._program = program
         self._calls = calls
-        self._outputs = _returned(program)
+        self._outputs = returned(program.graph)
         self._specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         placeholders = [
             node
@@ -273,12 +290,12 @@ class ProgramParts:
         ]
         self._inputs: list[list[torch.fx.Node]] = []
         self.results: list[range] = []
-        taken = returned = 0
+        taken = given = 0
         for call in calls:
             self._inputs.append(placeholders[taken : taken + len(call.tensors)])
-            self.results.append(range(returned, returned + call.results))
+            self.results.append(range(given, given + call.results))
             taken += len(call.tensors)
-            returned += call.results
+            given += call.results
 
     def of(self, places: Sequence[int]) -> ExportedProgram:
         """The program of some calls, with names as if they had been captured by themselves."""
@@ -309,9 +326,9 @@ class ProgramParts:
                 name=_NUMBER.sub("", node.name),
             )
             copy.meta = dict(node.meta)
-        returned = [copies[node] for node in outputs]
-        graph.output(tuple(returned))
+        results = [copies[node] for node in outputs]
+        graph.output(tuple(results))
         tensors = [tensor for place in places for tensor in self._calls[place].tensors]
         used = {spec.target for spec in specs if spec.target is not None}
         kept = {name: value for name, value in self._program.constants.items() if name in used}
-        return assemble_program(graph, specs, returned, tensors, kept)
+        return assemble_program(graph, specs, results, tensors, kept)

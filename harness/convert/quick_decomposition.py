@@ -3,7 +3,8 @@
 `ExportedProgram.run_decompositions` traces a program twice, under a layer that turns mutation into functions,
 after some fifty milliseconds of preparation. A program of functional operators needs that layer only where a
 decomposition mutates something: here it is traced once without it, and the result is taken unless it holds
-anything that the layer would have changed; then it is traced with it, once.
+anything that the layer would have changed; then it is traced with it, once. Calls that fail are all found at
+once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from harness.convert.exported_graph import assemble_program, is_direct, is_functional
+from harness.convert.exported_graph import assemble_program, is_direct, is_functional, returned
 from harness.convert.torch_private import part, replaceable
 from harness.core import is_composite, overload, python_dispatcher, pytree
 
@@ -26,6 +27,25 @@ from harness.core import is_composite, overload, python_dispatcher, pytree
 def _split_table(items: tuple[Any, ...]) -> tuple[dict[Any, Any], dict[Any, Any]]:
     composites, others = part("split_table")(dict(items))
     return composites, others
+
+
+class NotDecomposed(Exception):
+    """Some calls of a program cannot be decomposed here.
+
+    Args:
+        results: The places of their results among those of the program.
+        raised: The operators of the program, where decompositions raise, as they mostly do in PyTorch's own
+            way, too.
+    """
+
+    def __init__(self, results: Set[int], raised: frozenset[Any] = frozenset()) -> None:
+        super().__init__(f"results {sorted(results)} are not decomposed")
+        self.results = results
+        self.raised = raised
+
+    def learn_otherwise(self) -> None:
+        """Note that PyTorch's own way does not raise: it is taken for programs of these operators."""
+        _raised_wrongly.add(self.raised)
 
 
 def decompose_directly(
@@ -38,37 +58,75 @@ def decompose_directly(
         table: Its decompositions, as items.
 
     Returns:
-        The decomposed program; None where only PyTorch's own way is known to give it.
+        The decomposed program; None of another program.
+
+    Raises:
+        NotDecomposed: only PyTorch's own way is known to give it.
     """
     if not is_direct(program):
         return None
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     fakes = [node.meta["val"] for node in inputs]
     composites, others = _split_table(table)
-
-    def run(*values: torch.Tensor) -> Any:
-        return torch.fx.Interpreter(program.graph_module).run(*values)
-
+    calls = _Calls(program.graph_module)
     replaced = getattr(replaceable("overrides").owner, replaceable("overrides").attribute)
-    own = frozenset(node.target for node in program.graph.nodes)
+    own = frozenset(node.target for node in program.graph.nodes if node.op == "call_function")
+    if own in _raised_wrongly:
+        raise NotDecomposed(frozenset(range(len(returned(program.graph)))))
+    other: set[torch.fx.Node] = set()
     for layered in (False, True) if own not in _layered else (True,):
-        traced = part("functionalise")(run, part("functional_mode")(export=True)) if layered else run
+        traced = part("functionalise")(calls, part("functional_mode")(export=True)) if layered else calls
         try:
             with torch.no_grad(), replaced(composites), python_dispatcher(), _fake_mode(program):
                 graph = make_fx(traced, decomposition_table=others)(*fakes).graph
-        except Exception:
-            # PyTorch's own way says why once more, in the words that a user would read.
-            return None
+        except Exception as error:
+            raise NotDecomposed(frozenset(range(len(returned(program.graph))))) from error
+        if calls.failed:
+            raise NotDecomposed(_reached(program.graph, calls.failed), own)
         _drop_assertions(graph)
-        if all(is_functional(node) and (layered or not _differs(node, own)) for node in graph.nodes):
+        other = {n for n in graph.nodes if not is_functional(n) or (not layered and _differs(n, own))}
+        if not other:
             graph.eliminate_dead_code()
             return _renamed(graph, inputs, program)
         _layered.add(own)
-    return None
+    raise NotDecomposed(_reached(graph, other))
+
+
+class _Calls(torch.fx.Interpreter):
+    """Makes the calls of a program, and notes those that raise."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.failed: set[torch.fx.Node] = set()
+
+    def __call__(self, *values: torch.Tensor) -> Any:
+        return self.run(*values)
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """As PyTorch's; None where it, or what it is computed from, raises."""
+        if n.op != "output" and not self.failed.isdisjoint(n.all_input_nodes):
+            return None
+        try:
+            return super().run_node(n)
+        except Exception:
+            self.failed.add(n)
+            return None
+
+
+def _reached(graph: torch.fx.Graph, nodes: Set[torch.fx.Node]) -> Set[int]:
+    """The places of the results of a graph that depend on some of its nodes; all where none does."""
+    reached = set(nodes)
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.all_input_nodes):
+            reached.add(node)
+    results = returned(graph)
+    return frozenset(i for i, node in enumerate(results) if node in reached) or frozenset(range(len(results)))
 
 
 #: The operators of programs whose decomposition needs the layer that turns mutation into functions.
 _layered: set[frozenset[Any]] = set()
+#: Those of programs that only PyTorch's own way decomposes.
+_raised_wrongly: set[frozenset[Any]] = set()
 
 
 def _drop_assertions(graph: torch.fx.Graph) -> None:
@@ -102,18 +160,17 @@ def _renamed(
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
     names = iter(inputs)
-    returned: list[torch.fx.Node] = []
+    results: list[torch.fx.Node] = []
     for node in traced.nodes:
         if node.op == "placeholder":
             copies[node] = copy = graph.placeholder(next(names).name)
             copy.meta["val"] = node.meta["val"]
         elif node.op == "output":
-            results = node.args[0]
-            if not all(isinstance(result, torch.fx.Node) for result in results):
+            if not all(isinstance(result, torch.fx.Node) for result in node.args[0]):
                 return None
-            returned = [copies[result] for result in results]
+            results = [copies[result] for result in node.args[0]]
         else:
             copies[node] = copy = graph.node_copy(node, copies.__getitem__)
-    graph.output(tuple(returned))
+    graph.output(tuple(results))
     specs = [InputSpec(s.kind, TensorArgument(s.arg.name), None) for s in program.graph_signature.input_specs]
-    return assemble_program(graph, specs, returned, program.example_inputs[0], {})
+    return assemble_program(graph, specs, results, program.example_inputs[0], {})

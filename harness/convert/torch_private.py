@@ -94,6 +94,7 @@ def _parameters(function: Any) -> str:
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 
+_FAKE = "torch._subclasses.fake_tensor"
 _REGISTRY = f"{_EXPORTER}._registration"
 _PROMOTION = "torch.onnx._internal.fx.passes.type_promotion"
 PARTS = {
@@ -130,7 +131,7 @@ PARTS = {
         "(self, model, graph_or_function, node, *, verbose=Ellipsis, remove_nodes=Ellipsis, tracer=Ellipsis)",
     ),
     "fake_mode": PrivatePart(
-        "torch._subclasses.fake_tensor",
+        _FAKE,
         "FakeTensorMode",
         "(*, allow_fallback_kernels=Ellipsis, allow_non_fake_inputs=Ellipsis, shape_env=Ellipsis, "
         "static_shapes=Ellipsis, export=Ellipsis)",
@@ -161,6 +162,16 @@ PARTS = {
         "torch._subclasses.functional_tensor", "dispatch_functionalize", "(func, mode=Ellipsis)"
     ),
     "fake_rules": PrivatePart("torch._subclasses.fake_impls", "op_implementations_dict", "dict"),
+    "fake_checks": PrivatePart("torch._subclasses.fake_impls", "op_implementations_checks", "list"),
+    "fake_tensor": PrivatePart(_FAKE, "FakeTensor", "TensorBase"),
+    "fake_dispatch": PrivatePart(
+        _FAKE, "FakeTensorMode.dispatch", "(self, func, types, args=Ellipsis, kwargs=Ellipsis)"
+    ),
+    "in_kernel": PrivatePart(_FAKE, "in_kernel_invocation_manager", "(fake_mode)"),
+    "has_meta": PrivatePart(_FAKE, "has_meta", "(func)"),
+    "is_torch_decomposition": PrivatePart(_FAKE, "torch_decomp_decompositions", "(func)"),
+    "meta_table": PrivatePart("torch._decomp", "meta_table", "dict"),
+    "python_decompositions": PrivatePart("torch._decomp", "decomposition_table", "dict"),
 }
 if sys.version_info < (3, 12):
     # Later Pythons keep what this finds out of a class.

@@ -25,6 +25,7 @@ from harness.convert.exporter_passes import passes_left_out
 from harness.convert.kept_constants import OnlyDecomposed
 from harness.convert.known_failures import KnownFailures
 from harness.convert.partial_export import PartialExport
+from harness.convert.quick_decomposition import NotDecomposed
 from harness.convert.rules.rule_book import RuleBook
 from harness.convert.skeleton import Skeleton, SkeletonWanted, body
 from harness.convert.torch_private import part, quiet, torchlib_functions
@@ -179,7 +180,12 @@ class _Steps:
             try:
                 self.call(program, (), (), (), opset_version=self.opset)
             except Exception as error:
-                if not any(isinstance(cause, OnlyDecomposed) for cause in with_causes(error)):
+                for cause in with_causes(error):
+                    if isinstance(cause, NotDecomposed):
+                        raise cause from error
+                    if isinstance(cause, OnlyDecomposed):
+                        break
+                else:
                     raise
             return export.decomposed, export.lacking()
 
