@@ -289,7 +289,12 @@ def preload_in_fork_server(module: str, *, start: bool = False) -> None:
             is forked waits for it.
     """
     package = module.partition(".")[0]
-    found = PathFinder.find_spec(package, [str(Path.cwd())])
+    try:
+        here = [str(Path.cwd())]
+    except FileNotFoundError:
+        # The current directory was deleted, and holds nothing.
+        here = []
+    found = PathFinder.find_spec(package, here)
     ours = [Path(place).resolve() for place in sys.modules[package].__path__]
     # Until Python 3.13 the server looks into the current directory first, whatever this process's path says;
     # another project may have a package of that name there.

@@ -182,3 +182,20 @@ def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
     # Nothing is missing, whatever is lost.
     assert all(row[-3].strip() == "0" for row in rows)
     assert (tmp_path / "cluster_scale.svg").read_text().startswith("<svg")
+
+
+def test_a_task_imports_no_framework() -> None:
+    # Ray imports it in processes of its own, some of which cannot stand what a framework does to a process.
+    heavy = ("torch", "onnx", "onnxruntime", "pyarrow", "pytest", "hypothesis")
+    code = f"import sys, harness.app.cluster.node_task; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_what_runs_cases_is_imported_where_the_directory_was_deleted(tmp_path: Path) -> None:
+    # A node replaces its copy of the project while others are in it.
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); import harness.execute.supervisor"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr

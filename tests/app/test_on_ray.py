@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -64,7 +65,12 @@ class Nodes:
         self.logs = logs
         self.said: dict[int, Path] = {}
         self.cluster: Any = ray_cluster.Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 0,
+                "include_dashboard": False,
+                "ray_client_server_port": _free_port(),
+            },
         )
         self.steady = self.add()
 
@@ -75,9 +81,14 @@ class Nodes:
     def kill(self, node: Any) -> None:
         self.cluster.remove_node(node, allow_graceful=False)
 
-    def run(self, *words: str | Path, path: Path | None = None) -> subprocess.Popen[str]:
+    @property
+    def client_address(self) -> str:
+        """For those who are no part of the cluster."""
+        return f"ray://127.0.0.1:{self.cluster.head_node._ray_params.ray_client_server_port}"
+
+    def run(self, *words: str | Path, path: Path | None = None, on: str = "ray") -> subprocess.Popen[str]:
         """A driver in a process of its own; it imports from `path`, too."""
-        options = ["--on", "ray", "--shard-seconds", "0.01", *map(str, words)]
+        options = ["--on", on, "--shard-seconds", "0.01", *map(str, words)]
         imports = os.pathsep.join([*([str(path)] if path else []), os.environ["PYTHONPATH"]])
         # A shell starts what is to run in the background with interrupts ignored, and so would be the driver.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -100,6 +111,12 @@ class Nodes:
         if wait:
             driver.wait(400)
         return self.said[driver.pid].read_text()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def arguments(calls: Path) -> list[str]:
@@ -210,6 +227,18 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     assert sorted(path.name for path in runs.iterdir()) == ["adding", f"run_id={run_id}", "unit-times.json"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["run.json", "verdicts.parquet"]
     assert not read_run_info(tmp_path / "out").shards
+
+
+@pytest.mark.thorough
+def test_a_driver_that_is_no_part_of_the_cluster(
+    nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    words = ("--results-dir", tmp_path / "out", "--dataset", tmp_path / "runs")
+    driver = nodes.run(*arguments(calls), *words, on=nodes.client_address)
+    said = nodes.said_by(driver)
+    assert driver.returncode == 1, said
+    assert comparable(tmp_path / "out") == expected, said
+    assert completeness(tmp_path / "out").complete
 
 
 @pytest.mark.thorough

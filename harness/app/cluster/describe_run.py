@@ -7,34 +7,16 @@ them to OUT as JSON.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.app.cluster.described import Described
 from harness.app.cluster.node_environment import environment_here
 from harness.app.pytest_session import pytest_main
 from harness.core import as_json
 from harness.plan import Unit, packages_behind
-
-
-@dataclass(frozen=True, kw_only=True)
-class Described:
-    """What a run consists of.
-
-    Attributes:
-        units: Their names.
-        examples: Cases of each unit.
-        backends: That take part.
-        environment: Of the node that was asked.
-    """
-
-    units: tuple[str, ...] = ()
-    examples: int = 0
-    backends: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Collector:

@@ -1,4 +1,7 @@
-"""What a node does for a run. The engine calls this in a worker of its own on the node."""
+"""What a node does for a run. The engine calls this in a worker of its own on the node.
+
+It imports no framework: those belong to the processes that it starts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from pathlib import Path
 
 import harness
 from harness.app.cluster.attempts import AttemptReport, Fate
-from harness.app.cluster.describe_run import Described
+from harness.app.cluster.described import Described
 from harness.app.cluster.node_environment import difference, environment_here
 from harness.app.cluster.staged_run import ACCOUNT_FILE, ClusterPlan, StagedRun, read_account
 from harness.core import of_json

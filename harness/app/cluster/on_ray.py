@@ -38,7 +38,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from harness.app.cluster import node_task
 from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.carried_project import copy_project
-from harness.app.cluster.describe_run import Described
+from harness.app.cluster.described import Described
 from harness.app.cluster.schedule import Attempt
 from harness.plan import UsageProblem
 
@@ -151,7 +151,7 @@ class RayEngine:
         """`node_task.describe` on a node that can run a shard of a lane."""
         # It changes nothing, so that Ray may ask another node where one is lost.
         task = ray.remote(node_task.describe).options(max_retries=3, **self._options(lane))
-        found: tuple[int, str, Described] = self._get(task.remote(arguments, directory))
+        found: tuple[int, str, Described] = self._get(_begun(task, arguments, directory))
         return found
 
     def environments(self, packages: Sequence[str], lane: int) -> dict[str, dict[str, str]]:
@@ -160,7 +160,7 @@ class RayEngine:
         for node, address in self.nodes(lane).items():
             strategy = NodeAffinitySchedulingStrategy(node, soft=False)
             task = ray.remote(node_task.look).options(max_retries=0, num_cpus=0, scheduling_strategy=strategy)
-            asked[f"{address} ({node[:6]})"] = task.remote(packages)
+            asked[f"{address} ({node[:6]})"] = _begun(task, packages)
         found = {}
         for name, reference in asked.items():
             # Ray lists a node for a while that is no more. If it comes back, its shards are checked.
@@ -181,7 +181,7 @@ class RayEngine:
         task = ray.remote(_shard_task(self._generation)).options(
             name=f"shard {attempt.shard}", max_retries=0, **self._options(attempt.lane), **options
         )
-        self._running[task.remote(*self._run, attempt.shard)] = attempt
+        self._running[_begun(task, *self._run, attempt.shard)] = attempt
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
         """The attempts that have ended; waits for the first at most so long."""
@@ -259,6 +259,14 @@ class RayEngine:
             said = _ENDS.get(type(error).__name__) or _line(error)
             return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said=said)
         return found
+
+
+def _begun(task: Any, *arguments: Any) -> Any:
+    try:
+        return task.remote(*arguments)
+    except Exception as error:
+        # From outside, Ray first imports the task in a process of the cluster, and raises what that raised.
+        raise UsageProblem(f"the cluster cannot run the harness: {_line(error)}") from None
 
 
 def _knock(address: str) -> None:
