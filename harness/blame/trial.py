@@ -50,6 +50,8 @@ T = TypeVar("T")
 _STAND_INS = tuple(1 + 0.25 * n for n in range(13))
 
 
+#: Stands for the index of a structure where something is not of one structure.
+_OF_OPERATOR = -1
 #: How often each witness runs a case that draws at random.
 _RUNS = 50
 
@@ -228,6 +230,13 @@ class Trial:
         if isinstance(found, Exception):
             raise found
         return cast(T, found)
+
+    def kept_of_operator(self, kind: str, make: Callable[[], T]) -> T:
+        """As `kept`, made once for all trials of the operator. What `make` raises is not kept."""
+        key = _OF_OPERATOR, f"{self.invocation.overload} {kind}"
+        if key not in self._exports:
+            self._exports[key] = make()
+        return cast(T, self._exports[key])
 
     def feeds(self, model: onnx.ModelProto, reference: Reference | None = None) -> dict[str, Array]:
         """Input name → array, for the inputs that `model` has."""

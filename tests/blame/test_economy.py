@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from harness_runs import vector
 from onnx import helper
 from trials import converter_called, start, trial_of
 
@@ -16,9 +17,11 @@ from harness.blame.nodes.node_steps import in_steps
 from harness.blame.nodes.walk import Attempts, walk
 from harness.blame.testimony import Decision
 from harness.blame.trial import Trial
+from harness.blame.witnesses.decomposition import ask_decomposition
 from harness.convert import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.execute import Exportable, Group, export_alone
 
 ORT = start("ort-cpu")
 
@@ -113,3 +116,19 @@ def test_only_of_an_example_is_heard_what_cannot_change_the_blame() -> None:
     # PyTorch's own program could still be what is wrong.
     assert {*asked[0]} - {*asked[1]} >= {"the other converter", "the unoptimised export"}
     assert "the decomposed program" in asked[1]
+
+
+def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
+    exporter, exports = Exporter(), dict[tuple[int, str], object]()
+    for index in range(2):
+        source = vector(range(index + 2), "int32")
+        arguments = (("self", vector([5] * (index + 2), "int64")), ("src", source), ("dim", 0), ("end", None))
+        call = Invocation("aten.slice_scatter.default", arguments)
+        model = export_alone(converter_called("dynamo"), Exportable.of(call, outputs=1, index=index))
+        trial = trial_of(call, model=model, backend="onnx-reference")
+        complaint = replace(trial.complaint, group=Group(index, call, ((0, call),)))
+        (said,) = ask_decomposition.testify(
+            Trial(complaint, trial.settings, lambda name: exporter, start, exports)
+        )
+        assert "but dynamo translates the operator itself" in said.words
+    assert len(exporter.exports) == 1

@@ -87,7 +87,8 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
         yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, words)
     elif trial.is_same(outputs):
         words = f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result"
-        if _takes_part(trial) or _is_all_there_is(trial, outputs):
+        # The second costs an export.
+        if _is_all_there_is(trial, outputs) or _takes_part(trial):
             yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, f"{words}.")
         else:
             translates = f"{trial.complaint.converter} translates the operator itself"
@@ -106,14 +107,18 @@ def _takes_part(trial: Trial) -> bool:
     """Whether the exporter may have decomposed the operator before it translated anything.
 
     An exporter with a conversion of its own for the operator leaves the definition alone: what its graph has
-    in common with it, the conversion has.
+    in common with it, the conversion has. Which operators it has one for does not hang on the call.
     """
-    try:
+
+    def found() -> bool:
         program = translated_program(trial)
+        return program is None or trial.invocation.overload not in operators_of(program)
+
+    try:
+        return trial.kept_of_operator("is decomposed", found)
     except Exception:
         # Which operators it would have translated is not known then.
         return True
-    return program is None or trial.invocation.overload not in operators_of(program)
 
 
 def _takes(definition: Callable[..., Any], call: BoundCall) -> bool:
