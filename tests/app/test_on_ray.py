@@ -58,6 +58,14 @@ register(BackendEntry(
 """
 
 
+#: The same, on a node where everything takes for ever.
+STUCK = """
+import sys, time
+if "harness.app.cluster.shard_process" in sys.orig_argv:
+    time.sleep(3600)
+"""
+
+
 class Nodes:
     """A cluster whose head runs no shard, and with one sound node, which runs one at once."""
 
@@ -239,6 +247,24 @@ def test_a_driver_that_is_no_part_of_the_cluster(
     assert driver.returncode == 1, said
     assert comparable(tmp_path / "out") == expected, said
     assert completeness(tmp_path / "out").complete
+
+
+@pytest.mark.thorough
+def test_a_shard_that_takes_too_long_is_started_once_more_and_the_first_result_counts(
+    nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    stuck = tmp_path / "stuck"
+    stuck.mkdir()
+    (stuck / "sitecustomize.py").write_text(STUCK)
+    node = nodes.add(stuck)
+    driver = nodes.run(*arguments(calls), "--results-dir", tmp_path / "out")
+    wait_for(lambda: workers_with_a_shard(node))
+    said = nodes.said_by(driver)
+    assert driver.returncode == 1, said
+    assert comparable(tmp_path / "out") == expected, said
+    assert " lost" not in said
+    wait_for(lambda: not shard_processes())
+    nodes.kill(node)
 
 
 @pytest.mark.thorough
