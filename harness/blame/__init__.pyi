@@ -1,6 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from .inquiry import signature as signature, with_blame as with_blame
+from .inquiry import FailureKind as FailureKind, signature as signature, with_blame as with_blame
 from .testimony import (
     COULD_NOT_BE_ASKED as COULD_NOT_BE_ASKED,
     witnesses_that_raised as witnesses_that_raised,

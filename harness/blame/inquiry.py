@@ -18,8 +18,11 @@ from typing import TypeAlias
 from harness.blame.decide import at_once
 from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint, Decision
 from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage, normalise
-from harness.core import Invocation
+from harness.core import Invocation, preload_in_fork_server
 from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
+
+# In place of what `harness.execute` names, which this imports too.
+preload_in_fork_server("harness.blame.preload")
 
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3
@@ -35,7 +38,8 @@ _THOROUGH = 2
 _OF_STRUCTURE = {CONVERTER, BACKEND}
 _WHERE_NOTHING_RUNS = {*_OF_STRUCTURE, PYTORCH}
 
-_Kind: TypeAlias = tuple[str, Stage, Outcome, str]
+#: Where failures of an operator end, how, and what they say.
+FailureKind: TypeAlias = tuple[str, Stage, Outcome, str]
 
 
 def signature(result: Result) -> str:
@@ -45,12 +49,19 @@ def signature(result: Result) -> str:
     return normalise(result.message) if result.outcome is not Outcome.PASS else ""
 
 
-def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) -> list[Result]:
-    """The failures of `task` with whose they are, and whose all that is wrong besides is."""
+def with_blame(
+    results: Sequence[Result], task: Task, supervisor: Supervisor, exemplified: set[FailureKind] | None = None
+) -> list[Result]:
+    """The failures of `task` with whose they are, and whose all that is wrong besides is.
+
+    `exemplified` has the kinds of failure of the operator of which an example has been looked into, and gets
+    those that come.
+    """
+    exemplified = set() if exemplified is None else exemplified
     firsts, results = results, [one for result in results for one in (result, *result.further)]
     groups = {group.index: group for group in task.groups}
     found: dict[int, tuple[str, str]] = {}
-    kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
+    kinds: defaultdict[FailureKind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
         charge = Charge(result.stage, result.outcome, task.converter, result.backend, result.message)
         decision = Decision(SPEC, result.evidence) if result.blame == SPEC else at_once(charge)
@@ -61,13 +72,15 @@ def with_blame(results: Sequence[Result], task: Task, supervisor: Supervisor) ->
     # First one case of each structure, then what is not settled by that.
     for _ in range(2):
         complaints: list[Complaint] = []
-        for members in kinds.values():
-            complaints += _complaints(members, results, groups, task.converter, found)
+        for kind, members in kinds.items():
+            known = kind in exemplified
+            complaints += _complaints(members, results, groups, task.converter, found, exemplified=known)
         blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor) if complaints else {}
         for complaint in complaints:
             answer = blamed.get(complaint.index)
             said = (answer.blame, answer.evidence) if answer else (UNKNOWN, "Looking into it failed.")
             found[complaint.index] = said
+    exemplified.update(kinds)
     for members in kinds.values():
         _inherit(members, results, groups, found)
     blamed_all = iter(
@@ -123,6 +136,8 @@ def _complaints(
     groups: dict[int, Group],
     converter: str,
     found: dict[int, tuple[str, str]],
+    *,
+    exemplified: bool,
 ) -> list[Complaint]:
     """Those of `members` to look into, in view of what was `found` of others."""
     ordered = sorted(members, key=lambda i: _size(_invocation(results[i], groups)))
@@ -152,7 +167,7 @@ def _complaints(
             model=results[i].model,
             thorough=results[i].case[0] in exported_again,
             outputs=results[i].outputs,
-            example=i == firsts[0],
+            example=i == firsts[0] and not exemplified,
         )
         for i in chosen
     ]

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.blame import with_blame
+from harness.blame import FailureKind, with_blame
 from harness.compare import Verdict
 from harness.convert import find_converter
 from harness.execute import Group, Result, Settings, Supervisor, Task
@@ -75,8 +75,9 @@ def run_unit(
         harness.record.layout.ResultsError: a source's file cannot be read.
     """
     # A source at a time, so that what failed before is through before the rest begins.
+    exemplified: set[FailureKind] = set()
     for name, groups in find_groups(unit, supervisor, notice):
-        yield from run_part(unit, supervisor, name, groups)
+        yield from run_part(unit, supervisor, name, groups, exemplified=exemplified)
 
 
 def run_part(
@@ -85,10 +86,12 @@ def run_part(
     source: str,
     groups: tuple[Group, ...],
     chosen: Mapping[tuple[str, ...], tuple[Group, ...]] | None = None,
+    exemplified: set[FailureKind] | None = None,
 ) -> Iterator[list[Verdict]]:
     """Run the cases that a unit has of one source; yields as `run_unit` does.
 
-    `chosen` has by backends those of `groups` to run with them; None for all with all.
+    `chosen` has by backends those of `groups` to run with them; None for all with all. `exemplified` is for
+    `with_blame`.
     """
     operator = OPERATOR_CASES.get(unit.overload)
     family = operator.family if operator else ""
@@ -118,7 +121,7 @@ def run_part(
             if len(failed) < len(results):
                 yield [verdict(r) for r in results if r not in failed]
     if held:
-        yield [verdict(r) for r in with_blame(held, task, supervisor)]
+        yield [verdict(r) for r in with_blame(held, task, supervisor, exemplified)]
 
 
 def find_groups(

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from harness_runs import vector
+from harness_runs import literal_unit, vector
 from onnx import helper
 from trials import converter_called, start, trial_of
 
+from harness.blame import FailureKind
 from harness.blame.examine import examine
 from harness.blame.nodes.node_steps import in_steps
 from harness.blame.nodes.walk import Attempts, walk
@@ -21,7 +22,8 @@ from harness.blame.witnesses.decomposition import ask_decomposition
 from harness.convert import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute import Exportable, Group, export_alone
+from harness.execute import Exportable, Group, Supervisor, export_alone
+from harness.plan.unit import find_groups, run_part
 
 ORT = start("ort-cpu")
 
@@ -116,6 +118,20 @@ def test_only_of_an_example_is_heard_what_cannot_change_the_blame() -> None:
     # PyTorch's own program could still be what is wrong.
     assert {*asked[0]} - {*asked[1]} >= {"the other converter", "the unoptimised export"}
     assert "the decomposed program" in asked[1]
+
+
+def test_one_example_of_a_kind_of_failure_serves_all_sources_of_a_unit() -> None:
+    unit = literal_unit([AVERAGE], backends=["ort-cpu"])
+    kinds: set[FailureKind] = set()
+    with Supervisor(timeout=60) as supervisor:
+        ((source, groups),) = find_groups(unit, supervisor, print)
+        (once,), (again,) = (
+            [v for part in run_part(unit, supervisor, source, groups, exemplified=kinds) for v in part]
+            for _ in range(2)
+        )
+    assert (once.blame, again.blame) == ("converter", "converter")
+    assert "torchscript's export of the call" in once.evidence
+    assert "torchscript's export of the call" not in again.evidence
 
 
 def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:

@@ -10,10 +10,15 @@ from harness.blame.witness import FACTORIES, Witness
 from harness.execute import Settings
 
 
+def import_witnesses() -> None:
+    """Import all of them, and start none."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+
+
 @cache
 def witnesses_of(settings: Settings) -> tuple[Witness, ...]:
     """The witnesses of a run with `settings`, in the order in which they are asked within their turns."""
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(module.name)
+    import_witnesses()
     found = [one for factory in FACTORIES for one in factory(settings)]
     return tuple(sorted(found, key=lambda one: one.place))
