@@ -129,9 +129,28 @@ def _pattern_matched(matcher: Any, model: Any, graph_or_function: Any, node: Any
             users = {id(use.node): use.node for use in node.inputs[place].uses()}
             nodes = list(users.values())
             if len(nodes) > 1:
-                nodes = [n for n in graph_or_function if id(n) in users]
+                nodes = _last_order.of(graph, nodes)
             graph_or_function = _Consumers(graph, nodes)
     return replaceable("match_pattern").original(matcher, model, graph_or_function, node, **options)
+
+
+class _Order:
+    """The order of the nodes of the graph that was last asked about: nodes come and go, but none moves."""
+
+    def __init__(self) -> None:
+        self._graph: Any = None
+        self._places: dict[Any, int] = {}
+
+    def of(self, graph: Any, nodes: Sequence[Any]) -> list[Any]:
+        """Some nodes in the order of a graph, without those of graphs within it."""
+        own = [node for node in nodes if node.graph is graph]
+        if graph is not self._graph or any(node not in self._places for node in own):
+            self._graph = graph
+            self._places = {node: place for place, node in enumerate(graph)}
+        return sorted(own, key=self._places.__getitem__)
+
+
+_last_order = _Order()
 
 
 def _shared_input(pattern: Any) -> int | None:

@@ -130,6 +130,9 @@ PARTS = {
         "SimplePatternMatcher.match",
         "(self, model, graph_or_function, node, *, verbose=Ellipsis, remove_nodes=Ellipsis, tracer=Ellipsis)",
     ),
+    "infer_node": PrivatePart(
+        "onnxscript.optimizer._constant_folding", "FoldConstantsPass._do_inference", "(self, node)"
+    ),
     "fake_mode": PrivatePart(
         _FAKE,
         "FakeTensorMode",
