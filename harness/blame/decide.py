@@ -145,6 +145,7 @@ _MISMATCH = (
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
     _Row(BACKEND, "{backend} is right node by node, and wrong with the whole graph.", ((R.NODES, F.RIGHT),)),
     _INVALID,
+    _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     _Row(PYTORCH, _DECOMPOSES, ((R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS))),
     _Row(CONVERTER, _OPTIMISED, ((R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT))),
     _Row(
@@ -169,6 +170,7 @@ _MISMATCH = (
     _Row(CONVERTER, _OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, "The graph that {converter} emits is wrong by ONNX's own rules.", ((R.MODEL, F.SAME),)),
     _Row(BACKEND, "{backend} gives what ONNX's own rules forbid.", ((R.MODEL, F.RIGHT),)),
+    _Row(PYTORCH, _DECOMPOSES, ((R.PROGRAM, F.CONTRADICTS),), without=(_RIGHT,)),
     _Row(UNKNOWN, "The runtimes disagree about the model.", (_RIGHT, _SAME)),
     _Row(
         UNKNOWN,

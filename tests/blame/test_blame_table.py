@@ -84,6 +84,10 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("converter", [(R.NODES, F.SAME), (R.FLOAT64, F.INEXACT), (R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT)]),
     ("pytorch", [(R.NODES, F.SAME), (R.DECOMPOSITION, F.CONTRADICTS)]),
     ("converter", [(R.NODES, F.SAME), (R.DECOMPOSITION, F.OTHER)]),
+    ("pytorch", [(R.RUNTIME, F.REFUSES), (R.PROGRAM, F.REFUSES)]),
+    ("backend", [RIGHT, (R.PROGRAM, F.REFUSES)]),
+    ("pytorch", [OTHER, SAME, (R.PROGRAM, F.CONTRADICTS)]),
+    ("backend", [RIGHT, (R.PROGRAM, F.CONTRADICTS)]),
     ("converter", [(R.NODES, F.SAME), (R.UNOPTIMISED, F.RIGHT)]),
     ("pytorch", [(R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS)]),
 ]

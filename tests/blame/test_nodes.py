@@ -281,6 +281,12 @@ def test_numbers_drawn_at_random_are_right_in_the_right_form() -> None:
 # Steps
 
 
+def test_an_infinite_input_decides_a_sum_whose_finite_terms_leave_the_range() -> None:
+    definition = defined("MatMul", np.array([[1.0, 2.0]], F32), np.array([[np.inf], [-3e38]], F32))
+    assert not_as_defined(definition, [np.array([[np.inf]], F32)]) is None
+    assert not_as_defined(definition, [np.array([[np.nan]], F32)]) is not None
+
+
 def test_a_sum_may_leave_the_range_where_its_terms_do_and_nowhere_else() -> None:
     most = np.finfo(F32).max
     rows = np.array([[most, most, -most], [1.0, 2.0, -np.inf], [most, 1.0, -1.0]], F32)

@@ -174,6 +174,31 @@ def test_the_graph_in_float32_has_no_float64_left_in_branches_and_sequences() ->
     assert "DOUBLE" not in onnx.printer.to_text(narrow).upper()
 
 
+def test_a_runtime_that_lacks_float64_says_in_float32_where_nan_belongs() -> None:
+    # Onnx's evaluator averages what is left of a window without its NaN.
+    window = TensorSpec((1, 1, 1, 2), "float64", (2, 2, 2, 1), 0, Literal((float("nan"), 0.3)))
+    call = Invocation(
+        "aten.avg_pool2d.default",
+        (("self", window), ("kernel_size", (1, 2)), ("count_include_pad", False)),
+    )
+    decision = examine(trial_of(call, backend="onnx-reference"), frozenset(), lambda name: None)
+    assert decision.blame == "backend"
+    assert "gives PyTorch's result for it in float32" in decision.evidence
+
+
+def test_outputs_that_are_wrong_in_another_way_are_another_failure() -> None:
+    # OpenVINO gives a scalar for a constant without elements; behind it outputs have another dtype.
+    pytest.importorskip("openvino")
+    numbers = TensorSpec((2, 1, 2), "float16", (2, 2, 1), 0, Literal((1.0, 2.0, 3.0, 4.0)))
+    ones = [(name, vector([1.0], "float16")) for name in ("weight", "bias", "running_mean", "running_var")]
+    call = Invocation(
+        "aten._batch_norm_with_update_functional.default",
+        (("input", numbers), *ones, ("momentum", 1.0), ("eps", 0.5)),
+    )
+    decision = examine(trial_of(call, backend="openvino"), frozenset(), lambda name: None)
+    assert decision.blame == "backend"
+
+
 # Complex numbers are fed as pairs
 
 

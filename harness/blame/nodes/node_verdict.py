@@ -28,7 +28,10 @@ def not_as_defined(
         same = [i < len(own) and form_of(own[i]) == form_of(g) for i, g in enumerate(got)]
         return tuple(np.full(g.shape, not s) for g, s in zip(got, same, strict=True))
     found = wrong_elements(_judge_of(definition), NodeOracle(definition, strict=strict), got)
-    masks = tuple(w & ~np.asarray(_overflows_itself(o, g)) for w, o, g in zip(found, own, got, strict=True))
+    wide = definition.truth or (None,) * len(own)
+    masks = tuple(
+        w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True)
+    )
     return masks if any(mask.any() for mask in masks) else None
 
 
@@ -43,13 +46,16 @@ def _judge_of(definition: Definition) -> Judge:
     return ACCUMULATES if definition.accumulates else CLOSE
 
 
-def _overflows_itself(own: Array, got: Array) -> Mask | bool:
-    """Elements that are no number because the definition, in this dtype, leaves the range on its way."""
+def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool:
+    """Elements that are no number because the definition, in this dtype, leaves the range on its way; none
+    that are infinite whatever the dtype, where an infinite input decides."""
     if str(own.dtype) not in PRECISION:
         return False
     with np.errstate(all="ignore"):
         o, g = own.astype(np.float64), got.astype(np.float64)
-        return np.asarray(((o == g) | (np.isnan(o) & np.isnan(g))) & ~np.isfinite(g))
+        same = ((o == g) | (np.isnan(o) & np.isnan(g))) & ~np.isfinite(g)
+        decided = False if wide is None or wide.shape != g.shape else np.isinf(wide) & np.isnan(g)
+        return np.asarray(same & ~np.asarray(decided))
 
 
 def form_of(array: Array) -> tuple[tuple[int, ...], str]:

@@ -159,7 +159,7 @@ def _are_apart(one: Array, other: Array) -> Mask:
 def _is_rather(answer: Array, one: Array, than: Array) -> Mask:
     distance, apart = _distance(answer, one), _distance(than, one)
     with np.errstate(all="ignore"):
-        close = distance <= _APART * np.abs(one)
+        close = (distance == 0) | (distance <= _APART * np.abs(one))
     # From an infinity or NaN every number is far.
     near = np.where(np.isfinite(apart), _NEARER * distance <= apart, close)
     return np.asarray(near & np.isfinite(distance))
