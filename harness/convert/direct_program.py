@@ -225,9 +225,9 @@ class CapturedCalls:
 def _without_values(tensor: torch.Tensor, mode: Any) -> Any:
     if tensor.storage_offset() or tensor.is_conj() or tensor.is_neg():
         return mode.from_tensor(tensor, static_shapes=True)
-    with mode:
-        # A view needs no base here, which takes ten times as long to make.
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    # A view needs no base here, which takes ten times as long to make.
+    empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    return part("fake_tensor")(mode, empty, tensor.device)
 
 
 def _is_rewritten(target: Any) -> bool:
