@@ -81,6 +81,13 @@ DEPARTURES: dict[str, tuple[Callable[[], Definition], Callable[[], list[Array]]]
         lambda: defined("Clip", np.array([np.inf], F32), np.array(0.0, F32)),
         lambda: [np.array([np.finfo(F32).max])],
     ),
+    # Indices of fewer rows than the data has.
+    "GatherElements": (
+        lambda: defined(
+            "GatherElements", np.array([[1.0, 2.0], [3.0, 4.0]], F32), np.array([[-1, 0, 1]]), axis=1
+        ),
+        lambda: [np.array([[2.0, 1.0, 2.0]], F32)],
+    ),
     # A dilated kernel meets every second element: no infinity in between.
     "Conv": (
         lambda: defined(

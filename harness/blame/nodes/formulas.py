@@ -77,6 +77,19 @@ def _scatter_elements(call: NodeCall) -> Sequence[Array] | None:
     return [result]
 
 
+def _gather_elements(call: NodeCall) -> Sequence[Array] | None:
+    """The indices have the data's rank; that they have its other sizes, only the evaluator asks."""
+    data, indices = call.given(0), call.given(1)
+    if data is None or indices is None or data.ndim != indices.ndim:
+        return None
+    axis = call.attribute("axis", 0) % data.ndim
+    if any(n > size for i, (n, size) in enumerate(zip(indices.shape, data.shape, strict=True)) if i != axis):
+        return None
+    met = tuple(slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape))
+    counted = np.where(indices < 0, indices + data.shape[axis], indices)
+    return [np.take_along_axis(data[met], counted, axis)]
+
+
 def _cumsum(call: NodeCall) -> Sequence[Array]:
     """The axis may have one element instead of none: the evaluator alone refuses it."""
     x, axis = call.given(0), call.given(1)
@@ -269,6 +282,7 @@ FORMULAS: dict[str, Formula] = ELEMENTWISE | {
     "ScatterElements": _scatter_elements,
     "ConvTranspose": _conv_transpose,
     "CumSum": _cumsum,
+    "GatherElements": _gather_elements,
     "LogSoftmax": _log_softmax,
     "MaxPool": _max_pool,
     "Pad": _pad,

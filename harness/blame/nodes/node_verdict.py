@@ -54,8 +54,9 @@ def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool
     with np.errstate(all="ignore"):
         o, g = own.astype(np.float64), got.astype(np.float64)
         same = ((o == g) | (np.isnan(o) & np.isnan(g))) & ~np.isfinite(g)
-        decided = False if wide is None or wide.shape != g.shape else np.isinf(wide) & np.isnan(g)
-        return np.asarray(same & ~np.asarray(decided))
+        if wide is None or wide.shape != g.shape or wide.dtype.itemsize <= own.dtype.itemsize:
+            return np.asarray(same)
+        return np.asarray(same & ~(np.isinf(wide) & np.isnan(g)))
 
 
 def form_of(array: Array) -> tuple[tuple[int, ...], str]:
