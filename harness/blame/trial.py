@@ -9,9 +9,9 @@ from typing import TypeVar, cast
 
 import numpy as np
 import onnx
-from torch.export import ExportedProgram
 
 from harness.blame.testimony import Complaint, Finding
+from harness.blame.translation import Translation, translate
 from harness.compare import (
     CLOSE,
     Evidence,
@@ -27,7 +27,7 @@ from harness.compare import (
     tolerance_of,
     wrong_elements,
 )
-from harness.convert import Converter, HasProgram, HasUnoptimised
+from harness.convert import Converter
 from harness.core import PRECISION, Array, Invocation, Literal, TensorSpec, build_tensor, describe_error
 from harness.execute import (
     Exportable,
@@ -35,7 +35,6 @@ from harness.execute import (
     Settings,
     StepFailure,
     export_alone,
-    export_request,
     narrowing,
     outputs_or_failure,
     run_reference,
@@ -63,14 +62,6 @@ class BackendAnswer:
     outputs: tuple[Array, ...] | None = None
     error: str = ""
     unsupported: bool = False
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A graph, and PyTorch's of which it is the translation; None where the converter does not tell."""
-
-    model: onnx.ModelProto
-    program: ExportedProgram | None = None
 
 
 class Trial:
@@ -198,17 +189,10 @@ class Trial:
 
         Raises what the converter raises.
         """
-        return self.kept("translation", self._translate)
-
-    def _translate(self) -> Translation:
         converter = self.converter(self.complaint.converter)
-        if isinstance(converter, HasUnoptimised):
-            converter = converter.unoptimised()
         opset, dynamic = self.settings.opset, self.settings.dynamic
-        if not isinstance(converter, HasProgram):
-            return Translation(export_alone(converter, self.structure, opset=opset, dynamic=dynamic))
-        found = converter.program(export_request([self.structure], opset=opset, dynamic=dynamic))
-        return Translation(found.model_proto, found.exported_program)
+        make = partial(translate, converter, self.structure, opset=opset, dynamic=dynamic)
+        return self.kept("translation", make)
 
     def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
         """The export of this case's structure alone; see `kept`."""
