@@ -22,7 +22,7 @@ from harness.core import Invocation, preload_in_fork_server
 from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
 
 # In place of what `harness.execute` names, which this imports too.
-preload_in_fork_server("harness.blame.preload")
+preload_in_fork_server("harness.blame.preloaded_witnesses")
 
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3

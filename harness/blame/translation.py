@@ -12,7 +12,7 @@ from harness.execute import Exportable, export_alone, export_request
 
 
 @dataclass(frozen=True)
-class Translation:
+class TranslatedStructure:
     """A graph, and PyTorch's of which it is the translation; None where the converter does not tell."""
 
     model: onnx.ModelProto
@@ -21,11 +21,11 @@ class Translation:
 
 def translate(
     converter: Converter, structure: Exportable, *, opset: int | None, dynamic: bool
-) -> Translation:
+) -> TranslatedStructure:
     """Export with `converter`, without its optimiser if it has one; raises what the converter raises."""
     if isinstance(converter, HasUnoptimised):
         converter = converter.unoptimised()
     if not isinstance(converter, HasProgram):
-        return Translation(export_alone(converter, structure, opset=opset, dynamic=dynamic))
+        return TranslatedStructure(export_alone(converter, structure, opset=opset, dynamic=dynamic))
     found = converter.program(export_request([structure], opset=opset, dynamic=dynamic))
-    return Translation(found.model_proto, found.exported_program)
+    return TranslatedStructure(found.model_proto, found.exported_program)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from harness.blame.testimony import Complaint, Finding
-from harness.blame.translation import Translation, translate
+from harness.blame.translation import TranslatedStructure, translate
 from harness.compare import (
     CLOSE,
     Evidence,
@@ -184,7 +184,7 @@ class Trial:
         return [invocation for _, invocation in self.complaint.group.cases]
 
     @property
-    def translation(self) -> Translation:
+    def translation(self) -> TranslatedStructure:
         """What the failing converter makes of this case's structure, before its optimiser if it has one.
 
         Raises what the converter raises.

@@ -46,7 +46,7 @@ class _Modules(click.Group):
             from harness.core import preload_in_fork_server
 
             # Workers import for several seconds: at the same time as the command does.
-            preload_in_fork_server("harness.blame.preload", start=True)
+            preload_in_fork_server("harness.blame.preloaded_witnesses", start=True)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -34,7 +34,7 @@ def pytest_load_initial_conftests(
             if _will_run(known):
                 # Workers import for as long as the session does until it has a task; so they do it at once.
                 isolation = importlib.import_module("harness.core.isolation")
-                isolation.preload_in_fork_server("harness.blame.preload", start=True)
+                isolation.preload_in_fork_server("harness.blame.preloaded_witnesses", start=True)
             early_config.pluginmanager.register(_plugin(), "conformance")
             return
 
