@@ -95,8 +95,8 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
 
 
 def _is_all_there_is(trial: Trial, outputs: list[Array]) -> bool:
-    """Whether the definition departs from the kernel wherever the backend does: a graph that says nothing else
-    than PyTorch's own definition is no worse than that. Its rules for shapes and dtypes are better ones."""
+    """Whether the definition departs from the kernel wherever the backend does: a graph that says nothing
+    else than PyTorch's own definition is no worse than that. Its rules for shapes and dtypes are better."""
     if trial.got is None or trial.comparison is None or trial.comparison.problem in ("shape", "dtype"):
         return False
     got, own = (wrong_elements(trial.judge, trial.reference, some) for some in (trial.got, outputs))
