@@ -83,3 +83,21 @@ def test_a_model_that_only_the_reference_evaluator_takes_is_not_valid(call: Invo
     decision = examine(trial_of(call, outcome=Outcome.ERROR), frozenset(), lambda name: None)
     assert decision.blame == "converter"
     assert words in decision.evidence
+
+
+def test_one_random_number_is_not_enough_for_many_elements() -> None:
+    mean = TensorSpec((), "float32", (), 0, Literal((0.0,)))
+    call = Invocation("aten.normal.Tensor_Tensor", (("mean", mean), ("std", vector([1.0] * 300))))
+    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    assert decision.blame == "converter"
+    assert "The graph draws 1 number for the 300 elements" in decision.evidence
+
+
+def test_an_input_that_lacks_a_dimension_which_the_text_asks_for_is_not_valid() -> None:
+    number = TensorSpec((), "float32", (), 0, Literal((1.0,)))
+    call = Invocation("aten.clone.default", (("self", number),))
+    held = {"place": np.zeros((1, 0), np.int64), "new": np.array([2.0], np.float32)}
+    model = graph_of_nodes(call, [helper.make_node("ScatterND", ["c0_i0", "place", "new"], ["c0_o0"])], held)
+    decision = examine(trial_of(call, model=model, outcome=Outcome.ERROR), frozenset(), lambda name: None)
+    assert decision.blame == "converter"
+    assert "its input data is “Tensor of rank r >= 1.” and has the shape []" in decision.evidence

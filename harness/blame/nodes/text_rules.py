@@ -9,19 +9,23 @@ import onnx
 from harness.blame.nodes.definition import Definition
 from harness.execute import emitted_opset
 
-#: How the text says that a tensor has no dimension.
+#: How the text says that a tensor has no dimension, and how many it has at least.
 _NO_DIMENSION = re.compile(r"^A 0-D tensor|^Scalar\.|must be a scalar")
+_LEAST = re.compile(r"\brank [a-z] >= (\d)")
 
 
-def not_without_dimensions(definition: Definition) -> str:
-    """Which input of a step has a dimension although the operator's text denies it one; "" for none."""
+def not_of_rank(definition: Definition) -> str:
+    """Which input of a step has another number of dimensions than the operator's text allows; "" for none."""
     node = definition.step.node
     if not definition.step.is_single or node.domain not in ("", "ai.onnx"):
         return ""
     schema = onnx.defs.get_schema(node.op_type, emitted_opset(definition.graph.model) or 1)
     for name, expected in zip(node.input, schema.inputs, strict=False):
+        if not name:
+            continue
         text = " ".join(expected.description.split())
-        if name and definition.inputs[name].ndim and _NO_DIMENSION.search(text):
-            quoted, shape = text.partition(". ")[0], list(definition.inputs[name].shape)
-            return f"its input {expected.name} is “{quoted}” and has the shape {shape}"
+        shape, least = definition.inputs[name].shape, _LEAST.search(text)
+        if (shape and _NO_DIMENSION.search(text)) or (least and len(shape) < int(least[1])):
+            quoted = text.partition(". ")[0]
+            return f"its input {expected.name} is “{quoted}” and has the shape {list(shape)}"
     return ""

@@ -13,7 +13,7 @@ from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.node_verdict import form_of, right_results
 from harness.blame.nodes.other_order import overflown
-from harness.blame.nodes.text_rules import not_without_dimensions
+from harness.blame.nodes.text_rules import not_of_rank
 from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.blame.nodes.wording import definition_name, said_of
 from harness.blame.open_questions import OPEN_QUESTIONS
@@ -99,11 +99,10 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
         words = f"Node by node {name} gives PyTorch's result: it goes wrong where it takes nodes together."
         yield Testimony(Role.NODES, Finding.RIGHT, words)
         return
-    if not found.wrong:
-        strictly = _walk(trial, graph, attempts, strict=True)
-        if strictly.wrong and not any(_left(trial, question, strictly)):
-            yield _wrong_node(trial, strictly.wrong[0])
-            return
+    strictly = _walk(trial, graph, attempts, strict=True)
+    if strictly.wrong and not any(_left(trial, question, strictly)):
+        yield _wrong_node(trial, strictly.wrong[0])
+        return
     explained = not found.wrong or _gives_the_same(trial, question, found)
     if explained and _stay_wrong(trial, question, found):
         if _leaves_range(trial, question, found):
@@ -376,4 +375,4 @@ def _rejected(definition: Definition) -> str:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         return " ".join(str(error).split())[:160]
-    return not_without_dimensions(definition)
+    return not_of_rank(definition)
