@@ -1,9 +1,9 @@
 """Failures whose culprit was judged by hand, and what the harness says of them.
 
-`tests/blame/labelled.jsonl` holds 260 failing cases of random sweeps of both converters on ONNX Runtime,
+`tests/blame/labelled.jsonl` holds 360 failing cases of random sweeps of both converters on ONNX Runtime,
 onnx's reference evaluator and OpenVINO, each of a random failure group. They were judged from the text of the
 specification, the sources and high precision, without a look at the harness's verdicts: 100 *before* the
-nodes of a graph were judged one by one, 100 *after*, and 60 *later* still, each from a seed of its own.
+nodes of a graph were judged one by one, 100 *after*, 60 *later* and 100 *last*, each from a seed of its own.
 
     PYTHONPATH=tests/support python -m labelled_failures --judged after --wrong
 
@@ -36,7 +36,7 @@ class Label:
     """A failing case, and whose it is.
 
     Attributes:
-        judged: ``before``, ``after`` or ``later``.
+        judged: ``before``, ``after``, ``later`` or ``last``.
         culprit: ``converter``, ``backend``, ``pytorch``, ``spec``, ``false_alarm``.
         acceptable: Others that an expert might name as well.
         contestable: Whether it is a matter of opinion.
@@ -97,7 +97,7 @@ def judged_by_harness(labels: Iterable[Label]) -> Iterator[tuple[Label, str, Ver
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description="Compare blame with labels that were given by hand.")
-    parser.add_argument("--judged", choices=["before", "after", "later"], help="of these only")
+    parser.add_argument("--judged", choices=["before", "after", "later", "last"], help="of these only")
     parser.add_argument("--wrong", action="store_true", help="show what speaks for either side")
     options = parser.parse_args()
     matrix: Counter[tuple[str, str]] = Counter()
