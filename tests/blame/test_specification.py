@@ -10,6 +10,7 @@ from trials import graph_of_nodes, trial_of
 
 from harness.blame.examine import examine
 from harness.compare.verdict import Outcome
+from harness.core import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 
 
@@ -96,7 +97,7 @@ def test_one_random_number_is_not_enough_for_many_elements() -> None:
 def test_an_input_that_lacks_a_dimension_which_the_text_asks_for_is_not_valid() -> None:
     number = TensorSpec((), "float32", (), 0, Literal((1.0,)))
     call = Invocation("aten.clone.default", (("self", number),))
-    held = {"place": np.zeros((1, 0), np.int64), "new": np.array([2.0], np.float32)}
+    held: dict[str, Array] = {"place": np.zeros((1, 0), np.int64), "new": np.array([2.0], np.float32)}
     model = graph_of_nodes(call, [helper.make_node("ScatterND", ["c0_i0", "place", "new"], ["c0_o0"])], held)
     decision = examine(trial_of(call, model=model, outcome=Outcome.ERROR), frozenset(), lambda name: None)
     assert decision.blame == "converter"
