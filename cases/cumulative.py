@@ -128,7 +128,7 @@ _OVER_ABSCISSAE = Judge(
 )
 @ops.case("trapezoid.x", "trapz.x", dtypes=NUMBERS, judge=_OVER_ABSCISSAE)
 def trapezoid_over(d: Draw) -> Arguments:
-    shape = d.shape(1)
+    shape = _shape(d, 1)
     dim = d.maybe(lambda: d.dim(len(shape)))
     flat = d.boolean()
     abscissae = (shape[-1 if dim is OMIT else dim],) if flat else shape

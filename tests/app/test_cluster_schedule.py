@@ -14,6 +14,8 @@ from harness_runs import ROOT, environment, output, run_harness
 
 from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.cluster_progress import ClusterProgress
+from harness.app.cluster.drive import drive
+from harness.app.cluster.lanes import lanes
 from harness.app.cluster.micro_shards import cut
 from harness.app.cluster.schedule import Attempt, Schedule
 
@@ -182,6 +184,58 @@ def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
     # Nothing is missing, whatever is lost.
     assert all(row[-3].strip() == "0" for row in rows)
     assert (tmp_path / "cluster_scale.svg").read_text().startswith("<svg")
+
+
+def test_backends_that_need_other_things_of_a_node_have_lanes_of_their_own() -> None:
+    words = ("--op", "celu", "--backend", "ort-cpu", "--backend", "trt", "--backend=openvino", "--seed", "3")
+    gpu, cpu = lanes(words)
+    assert (gpu.backends, gpu.resources) == (("trt",), {"GPU": 1})
+    assert gpu.arguments == ("--op", "celu", "--seed", "3", "--backend", "trt")
+    assert (cpu.backends, cpu.resources) == (("ort-cpu", "openvino"), {})
+    assert cpu.arguments == (*gpu.arguments[:4], "--backend", "ort-cpu", "--backend", "openvino")
+    # What nobody needs to cut stays as it was given.
+    (one,) = lanes(words[:4])
+    assert (one.arguments, one.resources) == (words[:4], {})
+    (one,) = lanes(("--backend", "trt", "--op", "celu"))
+    assert one.resources == {"GPU": 1}
+
+
+class Places:
+    """An engine with one place for each lane, where attempts end when they are waited for."""
+
+    schedules: list[Schedule]
+
+    def __init__(self) -> None:
+        self.started: list[list[int]] = [[]]
+
+    def nodes(self, lane: int | None = None) -> dict[str, str]:
+        return {"node": "here"}
+
+    def slots(self, lane: int | None = None) -> int:
+        return 2 if lane is None else 1
+
+    def start(self, attempt: Attempt) -> None:
+        self.started[-1].append(attempt.shard)
+
+    def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
+        ended = [
+            (attempt, report(attempt, Fate.DONE))
+            for schedule in self.schedules
+            for attempt in schedule.running
+        ]
+        self.started.append([])
+        return ended
+
+    def stop(self, attempt: Attempt) -> None:
+        raise AssertionError(attempt)
+
+
+def test_lanes_run_beside_each_other_each_where_it_has_room() -> None:
+    engine = Places()
+    engine.schedules = [Schedule({1: 1.0, 2: 1.0}), Schedule({3: 1.0, 4: 1.0, 5: 1.0}, lane=1)]
+    drive(engine.schedules, engine, ClusterProgress(engine.schedules, 5, io.StringIO()))
+    assert engine.started[:3] == [[1, 3], [2, 4], [5]]
+    assert [sorted(schedule.done) for schedule in engine.schedules] == [[1, 2], [3, 4, 5]]
 
 
 def test_a_task_imports_no_framework() -> None:

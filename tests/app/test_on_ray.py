@@ -302,6 +302,7 @@ def test_a_driver_that_is_killed_or_interrupted_goes_on(
     assert "already holds a run" in nodes.said_by(driver)
 
 
+@pytest.mark.thorough
 def test_a_backend_that_needs_something_of_a_node_runs_where_that_is_and_the_others_anywhere(
     nodes: Nodes, calls: Path, tmp_path: Path
 ) -> None:
