@@ -129,9 +129,9 @@ def test_runs_in_several_backends_are_joined(shards: Path, tmp_path: Path) -> No
     assert completeness(tmp_path / "some").said.startswith(
         "shards 3/4, 4/4 are missing; 3 of 3 operators lack"
     )
+    data = json.loads((tmp_path / "n" / "run.json").read_text())
+    (tmp_path / "n" / "run.json").write_text(json.dumps({**data, "seed": 1}))
     with pytest.raises(ResultsError, match="are not of one run: --seed 0 and 1"):
-        data = json.loads((tmp_path / "n" / "run.json").read_text())
-        (tmp_path / "n" / "run.json").write_text(json.dumps({**data, "seed": 1}))
         join_backends([tmp_path / "m", tmp_path / "n"], tmp_path / "other")
 
 
