@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,11 @@ _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 def carry_out(task: Task, worker: WorkerProcess) -> None:
     """Run the task's cases in a worker; one `Result` per case and backend is sent."""
     Executor(task, worker).execute()
+
+
+#: How ONNX says that an operator does not take a dtype, which a runtime may all the same. Of a graph that is
+#: rejected for its attributes or shapes it may make anything: ONNX Runtime's Conv loops for ever.
+_OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
 
 
 class Executor:
@@ -75,7 +81,8 @@ class Executor:
         standing = [
             self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
         ]
-        if failure.stage is Stage.CHECK and found.converted is not None and len(found.members) == 1:
+        rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
+        if rejected and found.converted is not None and len(found.members) == 1:
             standing = self._run_rejected(name, found.converted, standing)
         self._send(standing)
 
