@@ -134,6 +134,16 @@ def test_bfloat16_round_trip_is_bit_exact(name: str, shape: tuple[int, ...]) -> 
         exact(y, x)
 
 
+def test_ort_draws_the_same_numbers_of_a_model_that_is_loaded_again(ort: Backend) -> None:
+    drawn = node("RandomNormalLike", ["x"], ["y"], name="drawn")
+    model = model_of([drawn], [info("x", F32, [8])], [info("y", F32, [8])])
+    zeros = np.zeros(8, np.float32)
+    session = ort.load(model, None)
+    (first,), (second,) = session.run({"x": zeros}), session.run({"x": zeros})
+    assert (first != second).all()
+    exact(run(ort, model, x=zeros)[0], first)
+
+
 def test_ort_bfloat16_beside_other_dtypes(ort: Backend) -> None:
     model = model_of(
         [
