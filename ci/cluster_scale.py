@@ -25,6 +25,7 @@ from harness.app.cluster.cluster_progress import ClusterProgress
 from harness.app.cluster.drive import drive
 from harness.app.cluster.micro_shards import MicroShard, cut
 from harness.app.cluster.schedule import Attempt, Schedule
+from harness.app.cluster.tally import Counts
 from harness.generate import OPERATOR_CASES, load_cases
 from harness.plan import usual_seconds
 
@@ -106,6 +107,10 @@ class SimulatedNodes:
             self._dies[node] = max(self._dies[node], self.now) + self._next_death()
         fate = Fate.LOST if died else Fate.DONE
         return [(attempt, AttemptReport(shard=attempt.shard, fate=fate, node=str(node)))]
+
+    def told(self) -> Mapping[Attempt, Counts]:
+        """Nothing: a simulated shard has no cases."""
+        return {}
 
     def stop(self, attempt: Attempt) -> None:
         """Its core is free."""

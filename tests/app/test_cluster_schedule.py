@@ -18,6 +18,7 @@ from harness.app.cluster.drive import drive
 from harness.app.cluster.lanes import lanes
 from harness.app.cluster.micro_shards import cut
 from harness.app.cluster.schedule import Attempt, Schedule
+from harness.app.cluster.tally import Counts
 
 
 def report(attempt: Attempt, fate: Fate, node: str = "", said: str = "") -> AttemptReport:
@@ -134,11 +135,15 @@ def test_the_progress_line_says_how_far_it_is() -> None:
     said = io.StringIO()
     progress = ClusterProgress([schedule], 3, said, lambda: now[0])
     two, three = schedule.next(2, 0.0)
+    now[0] = 20.0
+    progress.show(4, 2, lambda: {two: Counts(100, 1), three: Counts(300)})
+    assert said.getvalue() == "400 cases, 20.0/s, 1/3 shards, 4 nodes, 1 failure, 0:10 left\n"
+    said.truncate(said.seek(0))
     now[0] = 60.0
     done = AttemptReport(shard=2, fate=Fate.DONE, cases=1200, failures=7)
     schedule.ended(two, done, 60.0)
     schedule.ended(three, report(three, Fate.LOST), 60.0)
-    progress.show(4, 1)
+    progress.show(4, 1, dict)
     assert said.getvalue() == "1,200 cases, 20.0/s, 2/3 shards, 4 nodes, 7 failures, 1 lost, 1:00 left\n"
 
 
@@ -171,7 +176,7 @@ def test_a_part_of_units_is_run_and_a_wrong_division_is_refused(tmp_path: Path) 
 
 
 def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "ci" / "cluster_scale.py"), "--out", str(tmp_path), "--run", "1x1"]
+    command = [sys.executable, str(ROOT / "ci" / "cluster_scale.py"), "--out", str(tmp_path), "--run", "10x1"]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=600, check=False
     )
@@ -225,6 +230,9 @@ class Places:
         ]
         self.started.append([])
         return ended
+
+    def told(self) -> dict[Attempt, Counts]:
+        return {}
 
     def stop(self, attempt: Attempt) -> None:
         raise AssertionError(attempt)

@@ -60,6 +60,11 @@ class ClusterOptions:
     arguments: tuple[str, ...]
 
     @property
+    def starts_cluster(self) -> bool:
+        """Whether the cluster is one of this machine alone, for this run."""
+        return self.on == "ray" and not os.environ.get("RAY_ADDRESS")
+
+    @property
     def place(self) -> str:
         """Where nodes write while the run goes on."""
         return self.dataset or str(self.results_dir.absolute())

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import IO
 
-from harness.app.cluster.schedule import Schedule
+from harness.app.cluster.attempts import AttemptReport
+from harness.app.cluster.schedule import Attempt, Schedule
+from harness.app.cluster.tally import Counts
 from harness.core import count
 from harness.present import duration
 
@@ -39,21 +42,28 @@ class ClusterProgress:
         self._said = float("-inf")
         self._live = stream.isatty()
 
-    def show(self, nodes: int, slots: int) -> None:
+    def show(self, nodes: int, slots: int, told: Callable[[], Mapping[Attempt, Counts]]) -> None:
         """Say how far the run is, if the last time is long enough ago."""
         if self._clock() - self._said < (_LIVE if self._live else _QUIET):
             return
         self._said = self._clock()
-        self._write(self.line(nodes, slots), end="" if self._live else "\n")
+        self._write(self.line(nodes, slots, told()), end="" if self._live else "\n")
 
-    def line(self, nodes: int, slots: int) -> str:
-        """``1,234 cases, 58.2/s, 12/180 shards, 3 nodes, 4 failures, 1 lost, 2:31 left``."""
+    def line(self, nodes: int, slots: int, told: Mapping[Attempt, Counts] = MappingProxyType({})) -> str:
+        """``1,234 cases, 58.2/s, 12/180 shards, 3 nodes, 4 failures, 1 lost, 2:31 left``.
+
+        `told` has what attempts that run told of by now.
+        """
         schedules = self._schedules
         reports = [report for schedule in schedules for report in schedule.done.values()]
-        cases, failures = sum(r.cases for r in reports), sum(r.failures for r in reports)
-        elapsed = self._clock() - self._began
+        # A shard may run twice.
+        further = {attempt.shard: counts for attempt, counts in sorted(told.items(), key=_cases)}
+        counted: list[AttemptReport | Counts] = [*reports, *further.values()]
+        cases, failures = sum(c.cases for c in counted), sum(c.failures for c in counted)
+        now = self._clock()
+        elapsed = now - self._began
         # Lanes share the nodes.
-        known = [schedule.left(slots) for schedule in schedules if not schedule.over]
+        known = [schedule.left(slots, now) for schedule in schedules if not schedule.over]
         left = None if None in known else sum(seconds or 0 for seconds in known)
         lost = sum(schedule.attempts.losses.total() for schedule in schedules)
         return ", ".join(
@@ -76,3 +86,7 @@ class ClusterProgress:
         erase = "\r\x1b[K" if self._live else ""
         self._stream.write(f"{erase}{text}{end}")
         self._stream.flush()
+
+
+def _cases(told: tuple[Attempt, Counts]) -> int:
+    return told[1].cases

@@ -8,6 +8,7 @@ import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,12 @@ from rich.console import Console
 from harness.app.cluster import cluster_options
 from harness.app.cluster.cluster_options import ClusterOptions
 from harness.app.cluster.cluster_progress import ClusterProgress
+from harness.app.cluster.described import Described
 from harness.app.cluster.drive import drive
 from harness.app.cluster.lanes import Lane, lanes
 from harness.app.cluster.micro_shards import cut
 from harness.app.cluster.node_environment import difference
+from harness.app.cluster.node_task import describe
 from harness.app.cluster.schedule import Schedule
 from harness.app.cluster.staged_run import (
     ACCOUNT_FILE,
@@ -84,17 +87,31 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
         # Ray prints to the terminal what became of its processes; `ClusterProgress` says it in a line.
         cut_by_need = lanes(given.arguments)
         needs = [lane.resources for lane in cut_by_need]
-        with redirect_stdout(io.StringIO()), RayEngine(given.on, needs) as engine:
-            plan = _checked(plan, given, engine) if plan else _planned(given, cut_by_need, staged, engine)
-            status = _carry_out(plan, staged, engine, console)
+        with redirect_stdout(io.StringIO()), ThreadPoolExecutor() as aside:
+            # A cluster of this machine alone takes seconds to start, in which the machine can be asked.
+            asked = cut_by_need if plan is None and given.starts_cluster else ()
+            here = [aside.submit(describe, lane.arguments, str(Path.cwd())) for lane in asked]
+            with RayEngine(given.on, needs) as engine:
+                found = [future.result() for future in here]
+                plan = (
+                    _checked(plan, given, engine)
+                    if plan
+                    else _planned(given, cut_by_need, staged, engine, found)
+                )
+                status = _carry_out(plan, staged, engine, console)
     finally:
         signal.signal(signal.SIGTERM, before)
     return _conclude(given, plan, staged, status, console), given.results_dir
 
 
 def _planned(
-    given: ClusterOptions, cut_by_need: Sequence[Lane], staged: StagedRun, engine: RayEngine
+    given: ClusterOptions,
+    cut_by_need: Sequence[Lane],
+    staged: StagedRun,
+    engine: RayEngine,
+    here: Sequence[tuple[int, str, Described]],
 ) -> ClusterPlan:
+    """What is to be done. `here` describes the lanes if this machine was asked."""
     plan = ClusterPlan(
         arguments=given.arguments,
         lanes=(),
@@ -104,7 +121,9 @@ def _planned(
     )
     descriptions = []
     for place, lane in enumerate(cut_by_need):
-        status, said, described = engine.describe(lane.arguments, plan.directory, place)
+        status, said, described = (
+            here[place] if here else engine.describe(lane.arguments, plan.directory, place)
+        )
         if status != _FINE or not described.units:
             raise UsageProblem(said if status != _FINE else "nothing to run: no operator is left")
         descriptions.append(described)

@@ -9,6 +9,7 @@ from typing import Protocol
 from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.cluster_progress import ClusterProgress
 from harness.app.cluster.schedule import Attempt, Schedule
+from harness.app.cluster.tally import Counts
 
 #: Seconds between two looks at the nodes.
 _LOOK = 1.0
@@ -28,6 +29,9 @@ class Engine(Protocol):
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
         """The attempts that have ended; waits for the first at most so long."""
+
+    def told(self) -> Mapping[Attempt, Counts]:
+        """What attempts that run told of last."""
 
     def stop(self, attempt: Attempt) -> None:
         """End an attempt; nothing more is heard of it."""
@@ -62,4 +66,4 @@ def drive(
             why = schedule.no_node_is_left(engine.nodes(schedule.lane))
             for attempt in schedule.give_up(why) if why else ():
                 engine.stop(attempt)
-        progress.show(len(engine.nodes()), engine.slots())
+        progress.show(len(engine.nodes()), engine.slots(), engine.told)

@@ -2,7 +2,7 @@
 
 Every shard starts a process, which takes seconds, and the last shards decide how long nodes wait for each
 other. So each round of shards takes half of what is left (S. F. Hummel, E. Schonberg, L. E. Flynn, Factoring,
-Communications of the ACM 35, 1992).
+Communications of the ACM 35, 1992), and the last round all of it, where half would be too little.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 #: Seconds of work in the smallest and in the largest shard: the one bounds what processes cost to start, the
 #: other what is lost with a node.
-SMALLEST, LARGEST = 60.0, 900.0
+SMALLEST, LARGEST = 90.0, 900.0
+#: The share of the smallest that a shard of the last round has at least: it uses a slot that would idle.
+_LAST = 0.25
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def cut(
     Args:
         seconds: By unit.
         slots: How many shards run at once.
-        smallest: Seconds; a unit that takes less than that does not stand alone if it can be helped.
+        smallest: Seconds; a unit that takes a quarter of that does not stand alone if it can be helped.
         largest: Seconds; a unit that takes longer has a shard to itself.
 
     Returns:
@@ -54,13 +56,9 @@ def cut(
 def _sizes(total: float, slots: int, smallest: float, largest: float) -> list[float]:
     sizes: list[float] = []
     left = total
-    while left > 0:
-        size = min(max(left / (2 * slots), smallest), largest)
-        for _ in range(slots):
-            if left <= 0:
-                break
-            # What is too little for a process of its own goes to the shard before.
-            size = left if left < 1.5 * smallest else size
-            sizes.append(min(size, left))
-            left -= size
-    return sizes or [0.0]
+    while left / (2 * slots) >= smallest:
+        size = min(left / (2 * slots), largest)
+        sizes += [size] * slots
+        left -= size * slots
+    last = max(1, min(slots, int(left / (_LAST * smallest))))
+    return [*sizes, *[left / last] * last]

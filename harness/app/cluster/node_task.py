@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import harness
 from harness.app.cluster.attempts import AttemptReport, Fate
@@ -29,6 +30,11 @@ from harness.record import ResultsError, completeness, reason
 _WHOLE = (0, 1, 5)
 #: A last line may be long; a person reads its beginning.
 _SHOWN = 300
+#: Seconds after which a shard is told of again.
+_TELLING = 3.0
+
+#: Hears how many cases a shard has by now, and how many of them fail.
+Tell: TypeAlias = Callable[[int, int], None]
 
 
 def describe(arguments: Sequence[str], directory: str) -> tuple[int, str, Described]:
@@ -45,23 +51,24 @@ def look(packages: Sequence[str]) -> dict[str, str]:
     return environment_here(packages)
 
 
-def run_shard(place: str, name: str, shard: int) -> AttemptReport:
+def run_shard(place: str, name: str, shard: int, tell: Tell) -> AttemptReport:
     """Run one shard in a process of its own, and put its record into the place of the run.
 
     Args:
         place: Path or URL of the `StagedRun`.
         name: Its name.
         shard: Its number, from 1.
+        tell: Is called now and then.
     """
     began = time.monotonic()
     try:
-        report = _run_shard(StagedRun(place, name), shard)
+        report = _run_shard(StagedRun(place, name), shard, tell)
     except (ResultsError, OSError) as error:
         report = AttemptReport(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {reason(error)}")
     return AttemptReport(**{**vars(report), "host": platform.node(), "seconds": time.monotonic() - began})
 
 
-def _run_shard(staged: StagedRun, shard: int) -> AttemptReport:
+def _run_shard(staged: StagedRun, shard: int, tell: Tell) -> AttemptReport:
     plan = staged.plan()
     if plan is None:
         raise ResultsError(
@@ -74,10 +81,10 @@ def _run_shard(staged: StagedRun, shard: int) -> AttemptReport:
         return AttemptReport(shard=shard, fate=Fate.UNFIT, said=wrong)
     # A node may be out of disk space: nothing of what goes wrong here is the fault of a case.
     with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as scratch:
-        return _in_scratch(staged, plan, shard, Path(scratch))
+        return _in_scratch(staged, plan, shard, Path(scratch), tell)
 
 
-def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path) -> AttemptReport:
+def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path, tell: Tell) -> AttemptReport:
     parts, record, log = scratch / "parts.json", scratch / "record", scratch / "log"
     account = scratch / ACCOUNT_FILE
     place = plan.lane_of(shard)
@@ -85,7 +92,13 @@ def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path)
     parts.write_text(json.dumps(lane.shards), encoding="utf-8")
     own = ("--shard", f"{index}/{len(lane.shards)}", "--shard-parts", parts, "--results-dir", record)
     words = [str(account), *lane.arguments, *map(str, own)]
-    status = _run("shard_process", words, log, plan.variables, plan.directory)
+
+    def tell_on() -> None:
+        if account.is_file():
+            known = read_account(scratch)
+            tell(known.cases, known.failures)
+
+    status = _run("shard_process", words, log, plan.variables, plan.directory, tell_on)
     said = read_account(scratch)
     problem = said.problem or _last_line(log)
     if status in _WHOLE and not said.problem and completeness(record).complete:
@@ -102,10 +115,18 @@ def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path)
     )
 
 
-def _run(module: str, words: Sequence[str], log: Path, variables: Mapping[str, str], directory: str) -> int:
+def _run(
+    module: str,
+    words: Sequence[str],
+    log: Path,
+    variables: Mapping[str, str],
+    directory: str,
+    meanwhile: Callable[[], None] | None = None,
+) -> int:
     """Run a module of this package to its end; its exit status.
 
     It and all that it starts end with this process, however that ends: it reads the other end of a pipe.
+    `meanwhile` is called every few seconds.
     """
     home = str(Path(harness.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
@@ -120,6 +141,10 @@ def _run(module: str, words: Sequence[str], log: Path, variables: Mapping[str, s
             start_new_session=True,
         )
         try:
+            while meanwhile is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(_TELLING)
+                meanwhile()
             return process.wait()
         finally:
             # What it left behind goes, too.

@@ -40,6 +40,7 @@ from harness.app.cluster.attempts import AttemptReport, Fate
 from harness.app.cluster.carried_project import copy_project
 from harness.app.cluster.described import Described
 from harness.app.cluster.schedule import Attempt
+from harness.app.cluster.tally import Counts, Tally
 from harness.plan import UsageProblem
 
 #: Seconds until a node has to say what it has; it may have to fetch the project first.
@@ -48,6 +49,8 @@ _LOOKING = 300.0
 _LOOK = 1.0
 #: Seconds after which what a node could not begin is begun again.
 _AGAIN = 3.0
+#: Seconds for which what attempts tell of is waited for.
+_HEARING = 0.5
 #: Seconds until a cluster has to accept a connection.
 _KNOCKING = 10.0
 _CLIENT = "ray://"
@@ -61,12 +64,18 @@ _ENDS = {
 _NODE_ID = "ray.io/node-id"
 
 
-def _shard_task(generation: int) -> Callable[[str, str, int], AttemptReport]:
+def _shard_task(generation: int) -> Callable[[str, str, int, int, Any], AttemptReport]:
     """What a worker runs for a shard. That of another generation is another function for Ray."""
 
-    def run(place: str, name: str, shard: int, generation: int = generation) -> AttemptReport:
+    def run(
+        place: str, name: str, shard: int, number: int, tally: Any, generation: int = generation
+    ) -> AttemptReport:
         node = str(ray.get_runtime_context().get_node_id())
-        return replace(node_task.run_shard(place, name, shard), node=node)
+
+        def tell(cases: int, failures: int) -> None:
+            tally.note.remote(number, cases, failures)
+
+        return replace(node_task.run_shard(place, name, shard, tell), node=node)
 
     return run
 
@@ -91,6 +100,8 @@ class RayEngine:
         self._carried = tempfile.TemporaryDirectory(prefix="conformance-")
         self._needs = [dict(need) for need in needs]
         self._running: dict[Any, Attempt] = {}
+        self._tally: Any = None
+        self._heard: dict[int, Counts] = {}
         self._context: Any = None
         self._run = "", ""
         self._generation = 0
@@ -171,6 +182,14 @@ class RayEngine:
     def serve(self, place: str, name: str) -> None:
         """Attempts are those of the `StagedRun` at `place`."""
         self._run = place, name
+        self._tally = ray.remote(Tally).options(num_cpus=0, max_restarts=-1).remote()
+
+    def told(self) -> Mapping[Attempt, Counts]:
+        """What attempts that run told of last."""
+        # Its node may be lost, and it begins anew elsewhere.
+        with suppress(RayError):
+            self._heard = ray.get(self._tally.counts.remote(), timeout=_HEARING)
+        return {a: self._heard[a.number] for a in self._running.values() if a.number in self._heard}
 
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt as soon as there is room."""
@@ -181,7 +200,8 @@ class RayEngine:
         task = ray.remote(_shard_task(self._generation)).options(
             name=f"shard {attempt.shard}", max_retries=0, **self._options(attempt.lane), **options
         )
-        self._running[_begun(task, *self._run, attempt.shard)] = attempt
+        reference = _begun(task, *self._run, attempt.shard, attempt.number, self._tally)
+        self._running[reference] = attempt
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
         """The attempts that have ended; waits for the first at most so long."""

@@ -115,12 +115,21 @@ class Schedule:
         unfit = self.attempts.unfit
         return next(iter(unfit.values())) if nodes and all(node in unfit for node in nodes) else ""
 
-    def left(self, slots: int) -> float | None:
-        """Seconds until the end; None while nothing is known of the pace."""
-        if not self._paces:
+    def left(self, slots: int, now: float) -> float | None:
+        """Seconds until the end, by what shards are expected to take until one has shown its pace.
+
+        None where no pace is known, and those that run have taken longer than was expected.
+        """
+        pace = median(self._paces) if self._paces else 1.0
+        ahead: dict[int, float] = {}
+        for attempt, began in self.running.items():
+            rest = max(self._seconds[attempt.shard] * pace - (now - began), 0.0)
+            ahead[attempt.shard] = min(rest, ahead.get(attempt.shard, rest))
+        todo = sum(self._seconds[shard] * pace for shard in self.waiting) + sum(ahead.values())
+        if not todo and not self._paces:
             return None
-        todo = sum(self._seconds[s] for s in {*self.waiting, *(a.shard for a in self.running)})
-        return todo * median(self._paces) / max(slots, 1)
+        # A shard is not divided among slots.
+        return max([todo / max(slots, 1), *ahead.values()])
 
     def _start(self, shard: int, now: float) -> Attempt:
         self._numbers += 1

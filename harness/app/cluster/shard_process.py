@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,16 @@ from harness.app.pytest_session import pytest_main
 from harness.core import as_json
 from harness.record import reason
 
+#: Seconds after which those who wait for the shard hear of it again.
+_EVERY = 2.0
+
 
 class _Accountant:
-    """A pytest plug-in that counts, and takes the time of every unit."""
+    """A pytest plug-in that counts, takes the time of every unit and keeps both in a file."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._kept = float("-inf")
         self._cases = self._failures = 0
         self._seconds: Counter[str] = Counter()
         self._problem = ""
@@ -39,19 +45,25 @@ class _Accountant:
         if report.when == "call":
             self._cases += properties.get("cases", 0)
             self._failures += properties.get("failures", 0)
+            if time.monotonic() - self._kept > _EVERY:
+                self.keep()
 
     def pytest_exception_interact(self, call: pytest.CallInfo[Any]) -> None:
         """Take note of an item that could not be carried out: that a case fails is another exception."""
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.fail.Exception):
             self._problem = self._problem or reason(call.excinfo.value)
 
-    @property
-    def account(self) -> ShardAccount:
-        """What is known by now."""
+    def keep(self) -> None:
+        """Write what is known by now."""
         seconds = {name: round(value, 3) for name, value in self._seconds.items()}
-        return ShardAccount(
+        account = ShardAccount(
             cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem
         )
+        beside = self._file.with_suffix(".new")
+        beside.write_text(as_json(account), encoding="utf-8")
+        # Somebody may be reading it.
+        beside.replace(self._file)
+        self._kept = time.monotonic()
 
 
 def _end_with_task() -> None:
@@ -65,12 +77,12 @@ def main() -> int:
     """Run the shard; pytest's exit status."""
     threading.Thread(target=_end_with_task, daemon=True).start()
     account, *arguments = sys.argv[1:]
-    accountant = _Accountant()
+    accountant = _Accountant(Path(account))
     try:
         return pytest_main(arguments, accountant)
     finally:
         # A session that cannot complete its record ends with an exception.
-        Path(account).write_text(as_json(accountant.account), encoding="utf-8")
+        accountant.keep()
 
 
 if __name__ == "__main__":
