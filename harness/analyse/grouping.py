@@ -1,4 +1,7 @@
-"""Failures grouped so that one defect is one group, worst first."""
+"""Failures grouped so that one defect is one group, those that users meet first.
+
+`harness.analyse.priority` has the formula of the order. What a specification leaves open comes last.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,10 @@ from harness.analyse.coded_rows import CodedRows
 from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause, cause_of
 from harness.analyse.known_issues import KnownIssue, call as call
 from harness.analyse.ordinary_failures import OrdinaryFailures, ordinary_failures
+from harness.analyse.priority import failing_pairs, failure_priority
 from harness.analyse.problem_rows import PROBLEMS, each_problem
 from harness.analyse.united_causes import SEVERITY, severity, united_causes
+from harness.analyse.use_weights import model_use
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
 from harness.record import Minimal, Numbers
@@ -61,6 +66,9 @@ class FailureGroup:
         causes: What `harness.analyse.failure_key.cause_of` says of its rows: several where one wrong model
             fails in several ways.
         rule: The user's conversion functions that took part, the same in all rows; "" for none.
+        callers: How many models (`harness.analyse.use_weights`) call one of its operators in a dtype of its
+            ordinary cases, or of its edge cases where there are no others.
+        priority: From 0 to 1; see `harness.analyse.priority`.
     """
 
     converter: str
@@ -84,6 +92,8 @@ class FailureGroup:
     known: tuple[KnownIssue, ...] = ()
     causes: frozenset[Cause] = frozenset()
     rule: str = ""
+    callers: int = 0
+    priority: float = 0.0
 
     @cached_property
     def call(self) -> str:
@@ -97,7 +107,17 @@ class FailureGroup:
 
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data, as ``conformance failures --json`` prints it."""
-        names = ("outcome", "stage", "blame", "cause", "cases", "ordinary_cases", "rule")
+        names = (
+            "outcome",
+            "stage",
+            "blame",
+            "cause",
+            "cases",
+            "ordinary_cases",
+            "rule",
+            "callers",
+            "priority",
+        )
         spread = ("overloads", "dtypes", "converters", "backends")
         smallest = ("case_id", "converter", "backend", "signature", "message", "evidence", "invocation")
         return {
@@ -163,6 +183,7 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
         f" at {group.stage}, {plain(path)}, {count(group.cases, 'case')}",
         f" ({group.ordinary_cases:,} ordinary), " if group.ordinary else ", ",
         plain(listed(group.dtypes, 6)),
+        f", called by {count(group.callers, 'model')}" if group.callers else "",
         more,
     )
     said = group.message if group.outcome in SPEECHLESS else group.signature
@@ -187,7 +208,7 @@ def failure_groups(
     *,
     by_overload: bool = False,
 ) -> list[FailureGroup]:
-    """Group the failures among a record's rows by their cause, worst first, those of nobody last.
+    """Group the failures among a record's rows by their cause, in order of priority, those of nobody last.
 
     A case with several problems is in the group of each.
 
@@ -218,7 +239,8 @@ def failure_groups(
     cases = _distinct(group, rows.numbers("case_id"))
     members = [frozenset(causes[one] for one in together) for together in united]
     shrunk = _shrunk(rows, group, members, spread["dtype"], minimal)
-    ordinary = ordinary_failures(rows, group)
+    ordinary, pairs, use = ordinary_failures(rows, group), failing_pairs(rows, group), model_use()
+    usual = {number: of_group.pairs for number, of_group in ordinary.items()}
     found = [
         FailureGroup(
             converter=row["converter"],
@@ -244,6 +266,8 @@ def failure_groups(
             known=tuple(dict.fromkeys(issue for one in together for issue in matching[one])),
             causes=members[number],
             rule=row["rule"],
+            callers=len(use.callers(usual.get(number) or pairs[number])),
+            priority=failure_priority(Outcome(row["outcome"]), usual.get(number, ()), pairs[number], use),
         )
         for number, (together, row) in enumerate(zip(united, smallest, strict=True))
     ]
@@ -317,4 +341,5 @@ def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> l
 
 def _badness(group: FailureGroup) -> tuple[Any, ...]:
     where = group.overloads[0], group.converter, group.backend, group.signature
-    return group.blame == SPEC, severity(group.outcome), not group.ordinary, -group.cases, *where
+    kind = severity(group.outcome), not group.ordinary
+    return group.blame == SPEC, -group.priority, *kind, -group.cases, *where

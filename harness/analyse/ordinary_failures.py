@@ -10,6 +10,8 @@ import numpy as np
 from harness.analyse.coded_rows import CodedRows
 from harness.analyse.known_issues import call
 from harness.analyse.ordinary_use import ordinary_rows
+from harness.analyse.priority import failing_pairs
+from harness.analyse.use_weights import Pair
 from harness.record import Numbers
 
 
@@ -22,12 +24,14 @@ class OrdinaryFailures:
         case_id: The smallest one, as are invocation and message.
         invocation: JSON.
         message: Its failure in its own words.
+        pairs: The overloads and dtypes of all of them.
     """
 
     cases: int
     case_id: str
     invocation: str
     message: str
+    pairs: frozenset[Pair] = frozenset()
 
     @cached_property
     def call(self) -> str:
@@ -49,7 +53,10 @@ def ordinary_failures(rows: CodedRows, group: Numbers) -> dict[int, OrdinaryFail
     smallest = rows.at(rows.smallest(dense, places), ("case_id", "invocation", "message"))
     pairs = np.unique(np.stack([dense, rows.numbers("case_id")[places]]), axis=1)
     cases = np.bincount(pairs[0])
+    of_ordinary = np.full(len(group), -1)
+    of_ordinary[places] = group[places]
+    named = failing_pairs(rows, of_ordinary)
     return {
-        number: OrdinaryFailures(cases=count, **row)
+        number: OrdinaryFailures(cases=count, pairs=frozenset(named[number]), **row)
         for number, count, row in zip(groups.tolist(), cases.tolist(), smallest, strict=True)
     }

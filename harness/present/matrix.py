@@ -1,4 +1,4 @@
-"""Operators × (converter, backend): how many ordinary and edge cases passed, worst operators first."""
+"""Operators × (converter, backend): how many ordinary and edge cases passed, what users meet first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import ORDINARY_COLUMNS, with_ordinary
+from harness.analyse import ORDINARY_COLUMNS, model_use, operator_priority, with_ordinary
 from harness.compare import Outcome
 from harness.core import count, shown
 
@@ -82,7 +82,7 @@ class MatrixCell:
 class Row:
     """One operator: all its cases, and the ordinary and the edge ones of them alone.
 
-    `harness.analyse.ordinary_use` says which these are.
+    `harness.analyse.ordinary_use` says which these are, and `harness.analyse.priority` what comes first.
     """
 
     overload: str
@@ -102,11 +102,15 @@ class Row:
 
     @cached_property
     def badness(self) -> tuple[float, float, int, float]:
-        """Sorts worst first: share of failures among ordinary cases, then among all, their number, share of
-        cases that did not pass."""
+        """Sorts worst first: by priority, then by the share of failures among all cases, their number, and
+        the share of cases that did not pass."""
         total, failures, passes = _summed(self.cells.values())
-        drawn, failing, _ = _summed(self.ordinary.values())
-        return -failing / max(drawn, 1), -failures / max(total, 1), -failures, passes / max(total, 1)
+        (usual, usual_failures, _), (rare, rare_failures, _) = map(
+            _summed, (self.ordinary.values(), self.edge.values())
+        )
+        ordinary, edge = usual_failures / max(usual, 1), rare_failures / max(rare, 1)
+        priority = operator_priority(self.overload, ordinary, edge, model_use())
+        return -priority, -failures / max(total, 1), -failures, passes / max(total, 1)
 
 
 @dataclass(frozen=True)
@@ -204,11 +208,12 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
     if len(hidden) > failing:
         number = count(len(hidden) - failing, "more operator")
         yield Text(f"and {number} without failures, but not all cases passed", style="yellow")
-    passing = sum(row.passing for row in rows)
+    passing = [row for row in rows if row.passing]
     if passing:
-        yield Text(
-            f"{count(passing, 'operator')} not shown: every case passed in every column", style="green"
-        )
+        # Passing is evidence and no proof: the number of cases belongs to it.
+        cases = sum(max(cell.total for cell in row.cells.values()) for row in passing)
+        found = f"no failure found in {count(cases, 'case')}"
+        yield Text(f"{count(len(passing), 'operator')} not shown: {found}", style="green")
 
 
 def _summed(cells: Iterable[MatrixCell]) -> tuple[int, int, int]:

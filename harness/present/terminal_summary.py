@@ -17,7 +17,7 @@ from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
 from harness.core import count, plain
 from harness.execute import model_word
 from harness.gate import ChangeKind, Diff, ReportedDifference, compare_runs
-from harness.present import counts, matrix, rejections, run_changes as changes
+from harness.present import counts, matrix, rejections, run_changes as changes, weighted_rates
 from harness.present.fallbacks import fallbacks
 from harness.present.reproduce import command, shown_path
 from harness.record import (
@@ -30,7 +30,7 @@ from harness.record import (
     store,
 )
 
-_COLUMNS = sorted({*matrix.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
+_COLUMNS = sorted({*matrix.COLUMNS, *weighted_rates.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 
 
 def print_summary(
@@ -86,6 +86,7 @@ def _parts(
         yield from _notes(results_dir)
         return
     yield matrix.render(matrix.matrix(rows), operators)
+    yield from weighted_rates.render_rates(weighted_rates.weighted_rates(rows))
     yield Text()
     yield counts.render(counts.counts(rows))
     yield Text()

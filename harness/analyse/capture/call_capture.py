@@ -93,7 +93,7 @@ class _Notes:
         self.stack: list[str] = []
 
     def add(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if str(target) in _BOOKKEEPING:
+        if str(target) in BOOKKEEPING:
             return
         try:
             invocation = invocation_of(target, args, kwargs)
@@ -108,7 +108,7 @@ class _Notes:
 
 
 #: Calls that compute nothing and that no exporter sees.
-_BOOKKEEPING = frozenset(
+BOOKKEEPING = frozenset(
     {"aten.detach.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.alias.default"}
 )
 

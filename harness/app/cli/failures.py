@@ -54,7 +54,8 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
     and is listed apart.
 
     With --json: run, missing, failures (total, groups), no_longer_failing. A group has outcome, stage, blame,
-    cause, cases, ordinary_cases, rule, overloads, dtypes, converters, backends, smallest, minimal, known.
+    cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends, smallest,
+    minimal, known. The callers are models that call its operators; priority, from 0 to 1, orders the groups.
     """
     missing = _missing(run)
     known = known_issues.read_known_issues()

@@ -1,0 +1,179 @@
+"""Change `cases/operator_use.json`: how often models call which operator, with which dtypes and attributes.
+
+    python ci/operator_use.py                    # all models: ten minutes on one core
+    python ci/operator_use.py 'timm/*' --print   # only look at some
+
+The models are those of cases/models and of packages that people take models from. They are small, have random
+weights, and run once; nothing is downloaded. The packages are wanted beside what the harness needs, in any
+environment (for a PyTorch without CUDA with `--no-deps`, so that it is not replaced):
+
+    pip install timm torchvision transformers diffusers segmentation-models-pytorch monai einops
+
+A model that cannot be made with the installed versions is named and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import json
+import os
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+
+from harness.analyse.capture.call_capture import BOOKKEEPING, CannotKeep, invocation_of
+from harness.analyse.support.call_kinds import attributes_of
+from harness.core import COMPOSITE, Invocation, Literal, TensorSpec, TorchDispatchMode
+from harness.execute import load_model, load_models
+from harness.generate import cases_directory
+
+#: Nothing is downloaded, whatever a package would like to.
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", DIFFUSERS_VERBOSITY="error")
+FILE = "operator_use.json"
+#: Values of an attribute that are kept, the commonest first.
+_VALUES = 6
+
+for _name in ("nms", "qnms"):
+    # A torchvision that was built for CUDA cannot load its operators into a PyTorch without CUDA, and fails
+    # for want of these two. No model here calls them.
+    with contextlib.suppress(RuntimeError):
+        _schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define(f"torchvision::{_name}", _schema)
+
+
+class CallCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts what is dispatched as `conformance capture` notes it: composites, and what they are made of."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.attributes: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if str(func) not in BOOKKEEPING:
+            with contextlib.suppress(CannotKeep):
+                self._note(invocation_of(func, args, kwargs, _without_values))
+        if func.has_kernel_for_dispatch_key(COMPOSITE):
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return func(*args, **kwargs)
+
+    def _note(self, call: Invocation) -> None:
+        self.calls[call.overload, call.dtype] += 1
+        for name, value in attributes_of(call).items():
+            # Sizes are a model's own; flags, modes and numbers are what conversions depend on.
+            if value is not None and not isinstance(value, list):
+                self.attributes[call.overload][name, json.dumps(value)] += 1
+
+
+def _without_values(tensor: torch.Tensor, place: str) -> TensorSpec:
+    del place
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(tuple(tensor.shape), dtype, tuple(tensor.stride()), 0, Literal(()))
+
+
+def calls_of(make: Callable[[], Any]) -> CallCounter:
+    """What one forward pass calls."""
+    torch.manual_seed(0)
+    counter = CallCounter()
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        module, args, kwargs = make()
+        module.eval()
+        with counter:
+            module(*args, **kwargs)
+    return counter
+
+
+def _own(name: str) -> Any:
+    model = load_model(name)
+    return model.program, model.inputs, {}
+
+
+def _models() -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    from use_models import used_models
+
+    for name in load_models():
+        yield f"cases/{name}", "own", partial(_own, name)
+    for one in used_models():
+        yield one.name, one.kind, one.make
+
+
+def main() -> None:
+    """Count, say what was counted, and write the file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("patterns", nargs="*", help="names of models or globs; default: all")
+    parser.add_argument("--print", action="store_true", dest="only_print", help="write no file")
+    given = parser.parse_args()
+    if given.patterns and not given.only_print:
+        parser.error("the file holds all models: leave the names out, or add --print")
+    counted: dict[str, tuple[str, CallCounter]] = {}
+    for name, kind, make in _models():
+        if given.patterns and not any(fnmatch.fnmatch(name, pattern) for pattern in given.patterns):
+            continue
+        start = time.perf_counter()
+        try:
+            counter = calls_of(make)
+        except Exception as error:
+            # A package of another version may refuse a configuration; the others count all the same.
+            print(
+                f"{name}: left out: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True
+            )
+            continue
+        counted[name] = kind, counter
+        operators = len({overload for overload, _ in counter.calls})
+        seconds = time.perf_counter() - start
+        print(f"{name}: {counter.calls.total()} calls of {operators} operators, {seconds:.1f} s", flush=True)
+    print(f"{len(counted)} models")
+    if not given.only_print:
+        (cases_directory() / FILE).write_text(as_text(counted), encoding="utf-8")
+
+
+def as_text(counted: dict[str, tuple[str, CallCounter]]) -> str:
+    """The file: JSON with a model or an operator to a line, so that a change is read in a diff."""
+    models = [json.dumps([name, kind]) for name, (kind, _) in counted.items()]
+    calls: defaultdict[str, defaultdict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    attributes: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for number, (_, counter) in enumerate(counted.values()):
+        for (overload, dtype), times in sorted(counter.calls.items()):
+            calls[overload][dtype][str(number)] = times
+        for overload, values in counter.attributes.items():
+            attributes[overload].update(values)
+    lines = []
+    for overload in sorted(calls):
+        kept: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for (name, value), times in sorted(attributes[overload].items(), key=lambda one: (-one[1], one[0])):
+            if len(kept[name]) < _VALUES:
+                kept[name][value] = times
+        about = {"calls": calls[overload], "attributes": dict(sorted(kept.items()))}
+        lines.append(f"{json.dumps(overload)}: {json.dumps(about)}")
+    packages = sorted({name.split("/")[0] for name in counted} - {"cases"})
+    versions = {name: version(name) for name in ("torch", *packages)}
+    parts = (
+        f'"made with": {json.dumps("python ci/operator_use.py")}',
+        f'"versions": {json.dumps(versions)}',
+        '"models": [\n' + ",\n".join(models) + "\n]",
+        '"operators": {\n' + ",\n".join(lines) + "\n}",
+    )
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+if __name__ == "__main__":
+    main()
