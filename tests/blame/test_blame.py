@@ -1,9 +1,12 @@
-"""Whose defect a failure is: planted defects of each kind, failures of real software, witnesses that die."""
+"""Whose defect a failure is: planted defects, failures of real software, witnesses that die.
+
+Wrong conversions are in `test_planted_defects`, which draws them anyway.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,6 @@ from harness_runs import (
 )
 from planted import backends as planted_backends
 from planted._guilty import VALUE
-from planted.translations import translations
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
@@ -30,23 +32,6 @@ from harness.execute.task import Settings
 from harness.plan.unit import run_unit
 
 pytestmark = pytest.mark.slowest(2)
-
-#: Wrong conversions of which some cases are blamed on nobody or on PyTorch, and why.
-UNCLEAR = {
-    "aten.arange.start_step": "dynamo cannot convert these calls, and no other runtime runs the model",
-    "aten.gather.default": "onnx-reference refuses an index smaller than the data: no other runtime speaks",
-    "aten.logit.default": "PyTorch's own result is as far from float64 as the wrong one",
-    "aten.select.int": "PyTorch gives the wrong answer itself for a row-major copy, which is blamed on it",
-}
-#: Wrong conversions that need more cases than this test draws; `test_planted_defects` finds them.
-NEED_MORE = {
-    *("aten._to_copy.default", "aten.amax.default", "aten.avg_pool1d.default", "aten.avg_pool2d.default"),
-    *("aten.baddbmm.default", "aten.clamp.default", "aten.conv2d.default", "aten.embedding.default"),
-    *("aten.fake_quantize_per_tensor_affine.default", "aten.full_like.default", "aten.ge.Scalar"),
-    *("aten.isclose.default", "aten.lerp.Scalar", "aten.logaddexp.default", "aten.logdet.default"),
-    *("aten.mean.dim", "aten.mm.default", "aten.mse_loss.default", "aten.scatter.value"),
-    *("aten.slice.Tensor", "aten.sort.default", "aten.stack.default"),
-}
 
 BACKENDS = {
     "planted-kernels": planted_backends.WRONG_KERNELS,
@@ -70,28 +55,12 @@ def record(directory: Path, operators: Sequence[str], metadata: Path, *more: str
     return rows(directory, *COLUMNS)
 
 
-def assert_blamed(
-    found: dict[str, list[dict[str, Any]]], blame: str, expected: set[str], unclear: Collection[str] = ()
-) -> None:
-    """Every planted defect shows, every verdict on it has evidence, and but for those of the `unclear` the
-    blame is right."""
+def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: set[str]) -> None:
+    """Every planted defect shows, every verdict on it has evidence, and the blame is right."""
     assert expected <= found.keys()
     verdicts = [row for members in found.values() for row in members]
     assert all(row["evidence"] for row in verdicts)
-    assert [row for row in verdicts if row["blame"] != blame and row["overload"] not in unclear] == []
-
-
-def test_wrong_conversions_are_blamed_on_the_converter(tmp_path: Path) -> None:
-    operators = sorted(map(str, translations(True)))
-    few = ("--examples", "24", "--converter")
-    honest = record(tmp_path / "honest", operators, METADATA, *few, "dynamo", "--no-blame")
-    passed = {row["case_id"] for row in honest if row["outcome"] == "pass"}
-    found = defaultdict(list)
-    for row in record(tmp_path / "run", operators, METADATA, *few, "planted-wrong"):
-        # Only what the honest exporter does right can show the planted defect.
-        if row["outcome"] in ("mismatch", "error") and row["case_id"] in passed:
-            found[row["overload"]].append(row)
-    assert_blamed(found, "converter", set(operators) - NEED_MORE, UNCLEAR)
+    assert [row for row in verdicts if row["blame"] != blame] == []
 
 
 def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
