@@ -67,5 +67,16 @@ from .support.is_supported import is_supported as is_supported
 from .support.model_answer import answers_for as answers_for
 from .support.of_model import ModelError as ModelError, operators_of as operators_of
 from .support.support_answer import Support as Support, SupportLevel as SupportLevel
-from .support.support_record import read_support as read_support, write_support as write_support
+from .support.support_cells import (
+    SupportCell as SupportCell,
+    aten_cells as aten_cells,
+    onnx_cells as onnx_cells,
+)
+from .support.support_record import (
+    SHIPPED as SHIPPED,
+    Provenance as Provenance,
+    SupportRecord as SupportRecord,
+    read_support as read_support,
+    write_support as write_support,
+)
 from .use_weights import UseWeights as UseWeights, model_use as model_use

@@ -24,4 +24,7 @@ from .session_lines import (
     duration as duration,
     header as header,
 )
+from .support_page.catalog import support_catalog as support_catalog
+from .support_page.markdown_table import support_table as support_table
+from .support_page.write_page import write_support_page as write_support_page
 from .terminal_summary import print_summary as print_summary

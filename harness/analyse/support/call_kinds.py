@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.analyse.ordinary_use import ORDINARY_COLUMNS, ordinary_rows
@@ -35,8 +38,10 @@ class CallKind:
         attributes: Argument that is no tensor → value, defaults too; None where several kinds were put
             together that differ in attributes.
         ordinary: Whether models could well make these calls (`harness.analyse.ordinary_use`).
+        everyday: Whether they would be ordinary in float32 or int64: everyday values in a rarer dtype.
         cases: How many; `failures` of them fail, those not counted that the specification leaves open.
         how: The commonest failure; "" for none.
+        blame: Whose that failure is.
         case_id: A case that fails so.
     """
 
@@ -47,9 +52,11 @@ class CallKind:
     dtypes: Mapping[str, str] = field(hash=False)
     attributes: Mapping[str, Any] | None = field(hash=False)
     ordinary: bool
+    everyday: bool
     cases: int
     failures: int
     how: str = ""
+    blame: str = ""
     case_id: str = ""
 
     def has_dtypes(self, call: ModelCall) -> bool:
@@ -63,8 +70,14 @@ class CallKind:
         return all(self.attributes.get(name) == value for name, value in call.attributes.items())
 
 
-#: What cases of one kind share: overload, converter, backend, opset, dtypes and attributes as JSON, ordinary.
-_Key: TypeAlias = tuple[str, str, str, int, str, str, bool]
+#: What cases of one kind share: overload, converter, backend, opset, dtypes and attributes as JSON, ordinary,
+#: everyday.
+_Key: TypeAlias = tuple[str, str, str, int, str, str, bool, bool]
+#: Dtypes that are rarer than the one that the rule of ordinary cases is told in their place.
+_RARER = (
+    (r'"dtype":"(?:float64|bfloat16|float8\w*)"', '"dtype":"float32"'),
+    (r'"dtype":"u?int(?:8|16|32)"', '"dtype":"int64"'),
+)
 
 
 def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKind]:
@@ -79,10 +92,10 @@ def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKi
     """
     where = pc.field("overload").isin(list(overloads)) if overloads is not None else None
     table = store.read(run, [*_COLUMNS, *ORDINARY_COLUMNS], where)
-    ordinary = ordinary_rows(table).tolist()
+    ordinary, everyday = ordinary_rows(table).tolist(), _everyday(table).tolist()
     structures: dict[str, tuple[dict[str, str], dict[str, Any], str, str]] = {}
     found: dict[_Key, tuple[dict[str, str], dict[str, Any], list[Mapping[str, Any]]]] = {}
-    for row, usual in zip(table.to_pylist(), ordinary, strict=True):
+    for row, usual, plain in zip(table.to_pylist(), ordinary, everyday, strict=True):
         if row["outcome"] in _NO_ANSWER:
             continue
         # Cases of one structure differ in the values of their tensors only.
@@ -92,9 +105,17 @@ def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKi
             dtypes, attributes = dtypes_of(call), attributes_of(call)
             structures[structure] = dtypes, attributes, json.dumps(dtypes), json.dumps(attributes)
         dtypes, attributes, d, a = structures[structure]
-        key = row["overload"], row["converter"], row["backend"], row["opset"] or 0, d, a, usual
+        key = row["overload"], row["converter"], row["backend"], row["opset"] or 0, d, a, usual, plain
         found.setdefault(key, (dtypes, attributes, []))[2].append(row)
     return [_kind(key, *rest) for key, rest in found.items()]
+
+
+def _everyday(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    calls = rows["invocation"].cast(pa.string())
+    for pattern, dtype in _RARER:
+        calls = pc.replace_substring_regex(calls, pattern, dtype)
+    place = rows.schema.get_field_index("invocation")
+    return ordinary_rows(rows.set_column(place, "invocation", calls))
 
 
 def _kind(
@@ -103,7 +124,8 @@ def _kind(
     failed = [r for r in rows if Outcome(r["outcome"]).is_failure and r["blame"] != SPEC]
     ways = Counter(map(_way, failed))
     how = ways.most_common(1)[0][0] if ways else ""
-    name, converter, backend, opset, *_, ordinary = key
+    example = next((r for r in failed if _way(r) == how), {})
+    name, converter, backend, opset, *_, ordinary, everyday = key
     return CallKind(
         overload=name,
         converter=converter,
@@ -112,10 +134,12 @@ def _kind(
         dtypes=dtypes,
         attributes=attributes,
         ordinary=ordinary,
+        everyday=everyday,
         cases=len(rows),
         failures=len(failed),
         how=how,
-        case_id=next((r["case_id"] for r in failed if _way(r) == how), ""),
+        blame=example.get("blame", ""),
+        case_id=example.get("case_id", ""),
     )
 
 

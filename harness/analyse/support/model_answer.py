@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.analyse.support.call_kinds import CallKind, call_kinds
 from harness.analyse.support.model_calls import ModelCall
+from harness.analyse.support.support_answer import deciding_kinds
 from harness.core import count, listed
 
 
@@ -138,7 +139,7 @@ def _answer(call: ModelCall, kinds: Iterable[CallKind]) -> CallAnswer:
     pool = [kind for kind in alike if kind.has_attributes(call)]
     exact = bool(pool) and call.complete
     pool = pool or alike
-    pool = [kind for kind in pool if kind.ordinary] or pool
+    pool = list(deciding_kinds(pool))
     cases, failures = (sum(getattr(kind, name) for kind in pool) for name in ("cases", "failures"))
     worst = max(pool, key=lambda kind: kind.failures, default=None)
     if not failures or worst is None:

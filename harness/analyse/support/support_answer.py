@@ -33,7 +33,8 @@ class CallSupport:
     Attributes:
         call: What was asked: of an operator as such, without dtypes and attributes.
         exact: Whether cases with its attributes decided; others did where no case has these.
-        cases: How many cases decided, ordinary ones where there are any; `failures` of them fail.
+        cases: How many cases decided, ordinary ones where there are any, or else everyday values in another
+            dtype where there are any; `failures` of them fail.
         edge_cases: How many other cases there are; `edge_failures` of them fail.
         dtypes: Dtypes of the tensors as text → the answer for these.
         how: The commonest failure; "" for none.
@@ -59,6 +60,9 @@ class CallSupport:
             return f"{name}: unknown: no case of it is in the record"
         fail = "fails" if self.cases == 1 else "fail"
         words = [f"{self.failures} of {count(self.cases, 'case')} {fail}"]
+        if not self.failures:
+            # Passing is evidence and no proof.
+            words = [f"no failure found in {count(self.cases, 'case')}"]
         if not self.exact:
             words.append("none of them has these attributes")
         if self.edge_cases:
@@ -174,10 +178,10 @@ def _of_call(call: ModelCall, kinds: Iterable[CallKind]) -> CallSupport:
     pool = [kind for kind in alike if kind.has_attributes(call)]
     exact = bool(pool)
     pool = pool or alike
-    deciding = [kind for kind in pool if kind.ordinary] or pool
+    deciding = deciding_kinds(pool)
     beside = [kind for kind in pool if kind not in deciding]
     worst = max(deciding, key=lambda kind: kind.failures, default=None)
-    standing = _standing(deciding)
+    standing = standing_of(deciding)
     if standing is SupportLevel.PARTLY and not exact:
         # Whether these attributes are among those that fail is not known.
         standing = SupportLevel.UNKNOWN
@@ -201,11 +205,18 @@ def _by_dtypes(kinds: Sequence[CallKind]) -> dict[str, SupportLevel]:
     found = {}
     for name in names:
         some = [kind for kind in kinds if ", ".join(dict.fromkeys(kind.dtypes.values())) == name]
-        found[name or "no tensors"] = _standing([kind for kind in some if kind.ordinary] or some)
+        found[name or "no tensors"] = standing_of(deciding_kinds(some))
     return found
 
 
-def _standing(kinds: Sequence[CallKind]) -> SupportLevel:
+def deciding_kinds(kinds: Sequence[CallKind]) -> Sequence[CallKind]:
+    """Those that answer for all: ordinary ones, or everyday values in rarer dtypes, or whatever there is."""
+    ordinary = [kind for kind in kinds if kind.ordinary]
+    return ordinary or [kind for kind in kinds if kind.everyday] or kinds
+
+
+def standing_of(kinds: Sequence[CallKind]) -> SupportLevel:
+    """Whether all, some or none of the cases of some kinds pass."""
     cases, failures = _cases(kinds), _failures(kinds)
     if not cases:
         return SupportLevel.UNKNOWN

@@ -1,7 +1,8 @@
 """A small record of what is supported, as one file: kinds of calls with counts, without a single call.
 
-The package ships one, so that a question is answered where nothing was ever run. Ordinary kinds keep their
-attributes; edge cases of an overload in the same dtypes are put together, or the file would be large.
+The package ships one, so that a question is answered where nothing was ever run. Kinds of ordinary cases,
+and of everyday values in rarer dtypes, keep their attributes; edge cases of an overload in the same dtypes
+are put together, or the file would be large.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ _SCHEMA = pa.schema(
         ("dtypes", pa.string()),
         ("attributes", pa.string()),
         ("ordinary", pa.bool_()),
+        ("everyday", pa.bool_()),
         ("cases", pa.int32()),
         ("failures", pa.int32()),
         ("how", pa.string()),
+        ("blame", pa.string()),
         ("case_id", pa.string()),
     ]
 )
@@ -146,10 +149,13 @@ def _together(kinds: Sequence[CallKind]) -> list[CallKind]:
     found: dict[tuple[object, ...], CallKind] = {}
     kept: list[CallKind] = []
     for kind in kinds:
-        if kind.ordinary:
+        if kind.ordinary or kind.everyday:
             kept.append(kind)
             continue
-        key = (kind.overload, kind.converter, kind.backend, kind.opset, tuple(kind.dtypes.items()))
+        key = (
+            *(kind.overload, kind.converter, kind.backend, kind.opset),
+            tuple(kind.dtypes.items()),
+        )
         before = found.get(key)
         if before is None:
             found[key] = replace(kind, attributes=None)
@@ -160,6 +166,7 @@ def _together(kinds: Sequence[CallKind]) -> list[CallKind]:
             cases=before.cases + kind.cases,
             failures=before.failures + kind.failures,
             how=worse.how,
+            blame=worse.blame,
             case_id=worse.case_id,
         )
     return [*kept, *found.values()]

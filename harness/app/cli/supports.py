@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import example, json_option, print_json, statuses
+from harness.app.cli._shared import example, json_option, operators_matching, print_json, statuses
 
 if TYPE_CHECKING:
     from harness.analyse import Support
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         "conformance supports 'aten.upsample_*' --dtype bfloat16 --backend ort-cpu",
         "conformance supports model.onnx --converter torchscript --json",
         "conformance supports celu --record results/RUN",
+        "conformance supports --dtype bfloat16 --table > bfloat16.md",
+        "conformance supports --page support/",
         "conformance supports --record results/RUN --write support.parquet",
     )
     + statuses(
@@ -41,6 +43,17 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Make a small record of a run, in this file.",
 )
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write all answers of the record to this directory: HTML, with JSON beside it.",
+)
+@click.option(
+    "--table",
+    is_flag=True,
+    help="Print the answers for --dtype as a Markdown table; of all operators by default.",
+)
 @json_option
 @click.pass_context
 def command(
@@ -52,6 +65,8 @@ def command(
     opset: int | None,
     record: Path | None,
     write: Path | None,
+    page: Path | None,
+    table: bool,
     as_json: bool,
 ) -> None:
     """Say whether operators, or all operators of a model, are supported. Nothing is run.
@@ -60,8 +75,8 @@ def command(
     exported program (.pt2). The model's dtypes and attributes are taken from the file.
 
     The answer comes from recorded cases. Supported: all of them pass. Partly: some pass. Unsupported: none
-    passes. Unknown: no case tells. Ordinary cases decide where there are any, and edge cases are counted
-    beside them. The last lines say which versions the record is of.
+    passes. Unknown: no case tells. Ordinary cases decide where there are any, or else everyday values in a
+    rarer dtype, and edge cases are counted beside them. The last lines say which versions the record is of.
 
     With --json: a list of answers, each with asked, converter, backend, opset, standing, calls, unmapped and
     record (run, recorded, versions).
@@ -69,6 +84,14 @@ def command(
     from harness.analyse import ModelError, is_supported, read_support, write_support
     from harness.core import UnknownOperator
 
+    if page is not None:
+        if asked or write is not None or table:
+            raise click.UsageError("--page shows all answers of a record: leave everything but --record out")
+        _write_page(page, record)
+        return
+    if table:
+        _print_table(asked, converter, backend, dtype, opset, record)
+        return
     if write is not None:
         if record is None or asked:
             raise click.UsageError(
@@ -94,6 +117,39 @@ def command(
             _print(answer)
         _print_provenance(answers[0])
     ctx.exit(_status(answers))
+
+
+def _write_page(page: Path, record: Path | None) -> None:
+    from harness.analyse import SHIPPED, read_support
+    from harness.present import write_support_page
+
+    files = write_support_page(read_support(record or SHIPPED), page)
+    click.echo(f"{files:,} files written to {page}; begin with {page / 'index.html'}", err=True)
+
+
+def _print_table(
+    asked: tuple[str, ...],
+    converter: str,
+    backend: str,
+    dtype: str | None,
+    opset: int | None,
+    record: Path | None,
+) -> None:
+    from harness.analyse import SHIPPED, read_support
+    from harness.present import support_catalog, support_table
+
+    if dtype is None:
+        raise click.UsageError("--table is of one dtype: add --dtype bfloat16")
+    catalog = support_catalog(read_support(record or SHIPPED))
+    if (converter, backend) not in catalog.columns:
+        there = ", ".join(f"{c} → {b}" for c, b in catalog.columns) or "none"
+        raise click.UsageError(f"the record has no verdicts of {converter} → {backend}; it has {there}")
+    overloads = operators_matching(asked, list(catalog.aten), "the record") if asked else None
+    click.echo(
+        support_table(
+            catalog, converter=converter, backend=backend, dtype=dtype, opset=opset, overloads=overloads
+        )
+    )
 
 
 def _status(answers: list[Support]) -> int:
