@@ -45,7 +45,11 @@ from .ordinary_use import (
     ordinary_rows as ordinary_rows,
     with_ordinary as with_ordinary,
 )
-from .priority import failure_priority as failure_priority, operator_priority as operator_priority
+from .priority import (
+    EDGE as EDGE,
+    failure_priority as failure_priority,
+    operator_priority as operator_priority,
+)
 from .problem_rows import each_problem as each_problem
 from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
 from .repro.issue import write_issue as write_issue
@@ -79,4 +83,4 @@ from .support.support_record import (
     read_support as read_support,
     write_support as write_support,
 )
-from .use_weights import UseWeights as UseWeights, model_use as model_use
+from .use_weights import Pair as Pair, UseWeights as UseWeights, model_use as model_use

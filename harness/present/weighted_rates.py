@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from rich.text import Text
 
-from harness.analyse import ORDINARY_COLUMNS, UseWeights, model_use, with_ordinary
+from harness.analyse import ORDINARY_COLUMNS, Pair, UseWeights, model_use, with_ordinary
 from harness.compare import SPEC, Outcome
 from harness.core import count, plain
 
@@ -84,12 +84,22 @@ def weighted_rates(verdicts: pa.Table, use: UseWeights | None = None) -> list[We
 def _rate(
     passed: Mapping[_Cell, int], total: Mapping[_Cell, int], use: UseWeights, *, ordinary: bool
 ) -> float | None:
+    cells = ((cell, cases) for cell, cases in total.items() if cell[2] is ordinary)
+    return weighted_share((((name, dtype), passed[name, dtype, u], n) for (name, dtype, u), n in cells), use)
+
+
+def weighted_share(counts: Iterable[tuple[Pair, int, int]], use: UseWeights) -> float | None:
+    """The share that passes, weighted by use; None where no model calls any of it.
+
+    Args:
+        counts: Overload and dtype, how many cases pass, and how many there are.
+        use: What models call.
+    """
     found = weights = 0.0
-    for (overload, dtype, usual), cases in total.items():
-        if usual is ordinary:
-            weight = len(use.callers([(overload, dtype)]))
-            found += weight * passed[overload, dtype, usual] / cases
-            weights += weight
+    for pair, passed, total in counts:
+        weight = len(use.callers([pair]))
+        found += weight * passed / total
+        weights += weight
     return found / weights if weights else None
 
 

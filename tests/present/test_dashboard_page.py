@@ -21,8 +21,9 @@ from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
-from harness.analyse import failure_groups, ordinary_rows
+from harness.analyse import failure_groups, model_use, operator_priority, ordinary_rows
 from harness.gate import ChangeKind, compare_runs
+from harness.present import weighted_rates
 from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.json_lines import read_graphs, read_scripts
@@ -94,6 +95,9 @@ def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> N
         counted.setdefault(name, Counter())[row["overload"], row["outcome"] == "pass"] += 1
         rates.setdefault(name, Counter())[usual, row["outcome"] == "pass"] += 1
     assert said.keys() == counted.keys()
+    for rate in weighted_rates.weighted_rates(table_of):
+        assert rate.ordinary is not None
+        assert abs(float(said[f"{rate.converter} → {rate.backend}"][5].rstrip("%")) - 100 * rate.ordinary) < 1
     for name, cases in counted.items():
         operators = {overload for overload, _ in cases}
         whole = sum(not cases[overload, False] for overload in operators)
@@ -203,12 +207,18 @@ def test_the_matrix_has_ordinary_and_edge_cases_side_by_side_worst_first(visit: 
             for usual in (True, False)
         ]
 
-    def failing(name: str) -> float:
-        mine = {key[1:]: n for key, n in counted.items() if key[0] == f"aten.{name}.default" and key[2]}
-        return sum(n for (*_, passed), n in mine.items() if not passed) / sum(mine.values())
+    def failing(name: str, usual: bool) -> float:
+        mine = Counter[bool]()
+        for (overload, _, theirs, passed), n in counted.items():
+            if (overload, theirs) == (f"aten.{name}.default", usual):
+                mine[passed] += n
+        return mine[False] / max(1, sum(mine.values()))
 
-    shares = [failing(name) for name in shown_operators(page)]
-    assert shares == sorted(shares, reverse=True)
+    priorities = [
+        operator_priority(f"aten.{name}.default", failing(name, True), failing(name, False), model_use())
+        for name in shown_operators(page)
+    ]
+    assert priorities == sorted(priorities, reverse=True)
     heads = page.locator(".matrix .tabulator-col .of").all_inner_texts()
     sums = [
         tuple(

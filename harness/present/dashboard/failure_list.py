@@ -43,6 +43,7 @@ def listed(group: FailureGroup) -> dict[str, Any]:
         "case": group.case_id,
         "call": group.call[:_LONGEST],
         "ordinary": group.ordinary_cases,
+        "callers": group.callers,
     }
 
 

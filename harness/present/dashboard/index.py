@@ -13,6 +13,7 @@ from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS
 from harness.present.dashboard.run_choice import differences, earlier_run
 from harness.present.dashboard.runs import SiteRun
+from harness.present.dashboard.use_data import use_data
 from harness.record import OPTION, RULES, SOURCE, RunInfo
 
 
@@ -29,6 +30,7 @@ def index_data(built: Built) -> dict[str, Any]:
         "runs": [_run(built, number, run) for number, run in enumerate(built.runs)],
         "aside": [{"name": one.name, "message": one.message} for one in built.gathered.aside],
         "operators": built.names,
+        "use": use_data(built),
         "families": _indexed(built.families),
         "columns": [list(name) for name in words.column_names],
         "dtypes": built.dtypes,

@@ -19,6 +19,7 @@ from harness.present.dashboard.failure_list import failure_overview, failures_of
 from harness.present.dashboard.moved import moved_data
 from harness.present.dashboard.run_choice import asked_for, runs_of_like_cases
 from harness.present.dashboard.tolerance_data import read_distributions, tolerance_data
+from harness.present.dashboard.use_data import weighted_data
 from harness.present.tolerance_report import ErrorDistribution
 from harness.record import Numbers, ResultsError
 
@@ -59,6 +60,7 @@ def _overview(built: Built, number: int, failures: Sequence[FailureGroup]) -> di
         "moved": moved_data(built, number),
         **failure_overview(failures),
         "familyShares": _family_shares(built, number),
+        "weighted": weighted_data(built, number),
         "trend": runs_of_like_cases(built.requests, number),
     }
 

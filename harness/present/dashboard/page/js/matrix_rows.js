@@ -175,8 +175,8 @@
     return failing.length > 0 && failing.every(([bucket]) => rows.index.buckets[bucket][0] === "unsupported");
   }
 
-  // Worst first: what fails most of its ordinary cases, then of all, then in the worse ways; what is missing comes
-  // before all.
+  // Worst first: by priority as harness/analyse/priority.py has it, which is the share of failures times that of the
+  // models that call the operator. Then by the share of all cases, then by the worse ways; what is missing comes first.
   function badness(rows, operators, columns, use) {
     const failing = function (which) {
       const found = columns.map((column) => rows.sum(operators, { column, dtype: "", use: which }));
@@ -194,7 +194,11 @@
     if (all.lost) return { order: [-1.5], number: 0 };
     const usual = use ? all : failing("ordinary");
     const ways = cells.WAYS.map((way) => -total(all.counted, (cell) => cell.outcomes[way] || 0));
-    return { order: [-usual.share, -all.share, ...ways], number: -all.failures };
+    const { models, callers, edge } = rows.index.use;
+    const called = Math.max(...operators.map((operator) => callers[operator]));
+    const weighed = use ? all.share : Math.max(usual.share, edge * failing("edge").share);
+    const priority = (weighed * (called + 0.5)) / (models + 1);
+    return { order: [-priority, -all.share, ...ways], number: -all.failures };
   }
 
   const total = (counted, number) => counted.reduce((sum, cell) => sum + number(cell), 0);

@@ -195,6 +195,15 @@
       width: 80,
     }),
     grid.column({
+      title: "models",
+      field: "callers",
+      number: true,
+      hint: "How many models call one of its operators in such a dtype",
+      cell: (g) => (g.callers ? words.number(g.callers) : "–"),
+      sort: (g) => g.callers,
+      width: 74,
+    }),
+    grid.column({
       title: "upstream",
       field: "known",
       cell: (g) => (g.known.length ? outside(g.known[0].link, "known") : ""),

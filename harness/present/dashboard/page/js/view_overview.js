@@ -121,8 +121,9 @@
               `${cells.GLYPHS[kind]} ${cells.NAMES[kind].replace(" pass", "")}`,
             ),
           ),
+          el("th.number", { scope: "col", title: WEIGHTED }, "ordinary, by use"),
         ],
-        rows.map(function (row) {
+        rows.map(function (row, i) {
           const [passed, total, usual, usualTotal] = sums(row.counts);
           return [
             el("th", { scope: "row" }, row.name),
@@ -136,6 +137,7 @@
                   : "–",
               ),
             ),
+            el("td.number", index.weighted[i][0] === null ? "–" : words.percent(index.weighted[i][0], 1)),
           ];
         }),
       ),
@@ -145,7 +147,7 @@
         open,
         bars.length > 8,
       ),
-      el("p.small.quiet", ORDINARY, " ", EDGE),
+      el("p.small.quiet", ORDINARY, " ", EDGE, " ", WEIGHTED),
     );
   }
 
@@ -153,6 +155,9 @@
     "Ordinary cases are calls that a model could well make: finite everyday values in float32, float16 or int64, " +
     "no empty tensor, contiguous or transposed.";
   const EDGE = "Edge cases are all others.";
+  const WEIGHTED =
+    "By use: an operator in a dtype counts as often as there are models, of those in cases/operator_use.json, " +
+    "that call it so.";
 
   function moved(index, run) {
     const found = index.moved;
