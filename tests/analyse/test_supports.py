@@ -84,6 +84,21 @@ def test_cases_of_the_call_decide_by_dtypes_and_attributes(recorded: Path) -> No
     assert "none of them has these attributes" in other.calls[0].said
 
 
+def test_everyday_values_decide_in_dtypes_that_no_ordinary_case_has(recorded: Path) -> None:
+    with_edge = Invocation("aten.tanh.default", (("self", vector([float("nan")], "bfloat16")),))
+    plain = Invocation("aten.tanh.default", (("self", vector([0.5], "bfloat16")),))
+    run = recorded.parent / "rare"
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        wrong: dict[str, Any] = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong"}
+        writer.write([row_of(plain, dtype="bfloat16"), row_of(with_edge, dtype="bfloat16", **wrong)])
+    store.finish(run, 1)
+    answer = asked(run, "tanh", dtype="bfloat16")
+    assert answer.standing is SupportLevel.SUPPORTED
+    assert "no failure found in 1 case; 1 of 1 edge case besides" in answer.calls[0].said
+    # A dtype that is no rarer kind of float32 or int64 has no everyday values.
+    assert asked(run, "tanh", dtype="float32").standing is SupportLevel.UNKNOWN
+
+
 def test_converter_backend_and_opset_are_those_asked_for(recorded: Path) -> None:
     assert asked(recorded, "tanh", opset=20)
     assert asked(recorded, "tanh", opset=21).standing is SupportLevel.UNSUPPORTED
@@ -120,6 +135,51 @@ def test_modules_programs_and_models_are_asked_about_by_calls(recorded: Path, tm
     assert not asked(recorded, module, args=inputs, opset=21)
     with pytest.raises(ModelError, match="Sequential cannot be exported with these inputs"):
         asked(recorded, module)
+
+
+def test_a_models_notes_are_read_with_their_words_and_what_was_fused(recorded: Path) -> None:
+    """As PyTorch's exporter notes calls; the Conv took in a batch normalisation, of which its note is."""
+
+    def node(kind: str, given: list[str], name: str, overload: str, arguments: str) -> onnx.NodeProto:
+        made = onnx.helper.make_node(kind, given, [name])
+        target = f"call_function[target=torch.ops.{overload}]{arguments}"
+        notes = {"class_hierarchy": f"['M', '{overload}']", "name_scopes": f"['', '{name}']"}
+        notes["fx_node"] = f"%{name} : [num_users=1] = {target}"
+        for key, value in notes.items():
+            made.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=value)
+        return made
+
+    shape = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 8, 8])
+    norm, weight = "aten._native_batch_norm_legit_no_training.default", onnx.TensorProto.FLOAT
+    weights = onnx.helper.make_tensor("weight", weight, [4, 3, 1, 1], [0.5] * 12)
+    graph = onnx.helper.make_graph(
+        [
+            node("Conv", ["x", "weight"], "getitem", norm, "(args = (%conv2d_1, 0.1, 1e-05), kwargs = {})"),
+            node(
+                "Gelu",
+                ["getitem"],
+                "gelu",
+                "aten.gelu.default",
+                "(args = (%getitem,), kwargs = {approximate: tanh})",
+            ),
+            node(
+                "Pad",
+                ["gelu"],
+                "pad",
+                "aten.pad.default",
+                "(args = (%gelu, [1, 1], constant, -inf), kwargs = {})",
+            ),
+        ],
+        "fused",
+        [shape],
+        [onnx.helper.make_tensor_value_info("pad", onnx.TensorProto.FLOAT, None)],
+        [weights],
+    )
+    found = {c.call.overload: c.call for c in asked(recorded, onnx.helper.make_model(graph)).calls}
+    assert found.keys() == {"aten.conv2d.default", "aten.gelu.default", "aten.pad.default"}
+    assert found["aten.conv2d.default"].dtypes == {"input": "float32", "weight": "float32"}
+    assert found["aten.gelu.default"].attributes == {"approximate": "tanh"}
+    assert found["aten.pad.default"].attributes == {"pad": [1, 1], "mode": "constant", "value": float("-inf")}
 
 
 def test_the_command_prints_the_answer_and_of_what_versions_it_is(recorded: Path) -> None:

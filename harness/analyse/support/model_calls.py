@@ -13,7 +13,8 @@ import onnx
 #: The call that PyTorch's exporter notes on a node.
 _NOTE = re.compile(r"call_function\[target=\S+\]\(args = (\(.*\)), kwargs = (\{.*\})\)$")
 _REFERENCE = re.compile(r"%([\w.]+)")
-_CONSTANT = re.compile(r"(?<![\w'.])(torch\.\w+|inf|nan|cpu)(?![\w'])")
+#: What the note does not quote: names of keyword arguments, texts, PyTorch's constants, infinities.
+_WORD = re.compile(r"(?<![\w'.%])(-inf\b|(?!(?:True|False|None)\b)[A-Za-z_][\w.]*)")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def noted_call(overload: str, note: str, node: onnx.NodeProto, types: Mapping[st
     found = _NOTE.search(note)
     if found is None:
         return plain_call(overload, node, types)
-    texts = (_CONSTANT.sub(r"'\1'", _REFERENCE.sub(r"'%\1'", text)) for text in found.groups())
+    texts = (_REFERENCE.sub(r"'%\1'", _WORD.sub(r"'\1'", text)) for text in found.groups())
     try:
         args, kwargs = map(ast.literal_eval, texts)
     except (ValueError, SyntaxError):
@@ -87,6 +88,13 @@ def noted_call(overload: str, note: str, node: onnx.NodeProto, types: Mapping[st
             fallback = "" if dtypes else next((types[i] for i in node.input if i in types), "")
             dtypes[name] = types.get(first[1:], fallback)
     return _call(overload, given, dtypes, lambda value: not is_reference(value))
+
+
+def first_reference(note: str) -> str:
+    """The name of the first tensor in a note, ``celu_1``; "" for none."""
+    found = _NOTE.search(note)
+    reference = _REFERENCE.search(found[1]) if found is not None else None
+    return reference[1] if reference is not None else ""
 
 
 def plain_call(overload: str, node: onnx.NodeProto, types: Mapping[str, str]) -> ModelCall:
@@ -122,10 +130,15 @@ def _call(overload: str, given: Mapping[str, Any], dtypes: Mapping[str, str], kn
             continue
         if argument.name in given:
             if known(given[argument.name]):
-                attributes[argument.name] = plain_value(given[argument.name])
+                attributes[argument.name] = _number(plain_value(given[argument.name]))
         elif argument.has_default_value():
             attributes[argument.name] = plain_value(argument.default_value)
     return ModelCall(overload, {name: dtype for name, dtype in dtypes.items() if dtype}, attributes)
+
+
+def _number(value: Any) -> Any:
+    """A number that notes have as a word."""
+    return float(value) if value in ("inf", "-inf", "nan") else value
 
 
 def plain_value(value: Any) -> Any:

@@ -6,7 +6,7 @@ import ast
 import re
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,14 @@ from typing import Any
 import onnx
 
 from harness.analyse.explain.known import candidate
-from harness.analyse.support.model_calls import ModelCall, noted_call, plain_call, program_call, value_types
+from harness.analyse.support.model_calls import (
+    ModelCall,
+    first_reference,
+    noted_call,
+    plain_call,
+    program_call,
+    value_types,
+)
 from harness.record import Graph, reason
 
 #: What torch.onnx.export(dynamo=True) notes on each node: the module path down to the ATen operator.
@@ -22,6 +29,8 @@ _HIERARCHY = "pkg.torch.onnx.class_hierarchy"
 _NAMES = "pkg.torch.onnx.name_scopes"
 _CALL = "pkg.torch.onnx.fx_node"
 _OVERLOAD = re.compile(r"(?:aten|prims|torchvision|quantized)\.\w+\.\w+")
+#: PyTorch's exporter numbers calls of one name: ``conv2d_1``.
+_NUMBERED = re.compile(r"_\d+$")
 #: Nodes that do nothing of their own.
 _GLUE = frozenset({"Constant", "Identity", "Cast", "CastLike"})
 
@@ -133,9 +142,13 @@ def of_onnx(
     types = value_types(model)
     calls: dict[str, ModelCall] = {}
     examples: dict[tuple[str, int], list[onnx.NodeProto]] = defaultdict(list)
+    there = _values(model)
     for number, node in enumerate(_nodes(model)):
         notes = {entry.key: entry.value for entry in node.metadata_props}
         name = _noted(notes)
+        fused = _fused(node, notes.get(_CALL, ""), there) if name is not None else ""
+        if fused:
+            name, notes[_CALL] = fused, ""
         if name is not None:
             scope = notes.get(_NAMES) or str(number)
             if name.startswith("aten.") and scope not in noted[name]:
@@ -182,6 +195,26 @@ def _nodes(model: Any) -> Iterator[Any]:
                 if attribute.type == onnx.AttributeProto.GRAPH:
                     waiting.append(attribute.g.node)
                 waiting += [graph.node for graph in attribute.graphs]
+
+
+def _values(model: Any) -> set[str]:
+    """The names of all values of a model's graphs."""
+    found = {value.name for value in (*model.graph.input, *model.graph.initializer)}
+    return found | {name for node in _nodes(model) for name in node.output}
+
+
+def _fused(node: onnx.NodeProto, note: str, there: Collection[str]) -> str:
+    """The operator of a node whose note is of what was fused with it, as a Conv takes in what follows it.
+
+    The note's first tensor is then what the node would have given before, and is named after the operator.
+    Of other nodes "".
+    """
+    before = first_reference(note)
+    if not before or before in there:
+        return ""
+    packet = _NUMBERED.sub("", before)
+    known = candidate(f"aten::{packet}")
+    return f"aten.{packet}.default" if known is not None and known.onnx == node.op_type else ""
 
 
 def _noted(notes: Mapping[str, str]) -> str | None:
