@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from unittest.mock import patch
 
 import onnx
 import pytest
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, PartialResult, find_converter, goes_on
+from harness.convert.converter import (
+    CONVERTERS,
+    Converter,
+    ExportRequest,
+    PartialResult,
+    find_converter,
+    goes_on,
+)
+from harness.core import IsolatedCalls
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.plain_text import describe_error, with_causes
 from harness.core.tensors import bind, build_tensors
@@ -21,7 +30,8 @@ from harness.execute.program import Exportable, export_request
 from harness.execute.reference import run_reference
 from harness.execute.submodel import extract
 from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group, MemberKey, Result, Settings, Task
+from harness.execute.task import Finished, Group, MemberKey, Result, Settings, Task
+from harness.execute.worker import WorkerProcess
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 
@@ -58,24 +68,85 @@ def results_of(converter: str, settings: Settings) -> dict[MemberKey, Result]:
     groups = random_groups(CASES[converter])
     with Supervisor() as supervisor:
         ran = supervisor.run(Task(groups, converter, ("ort-cpu",), settings))
-        found = [result for results in ran for result in results]
+        return by_case([result for results in ran for result in results], groups)
+
+
+def by_case(found: Sequence[Result], groups: Sequence[Group]) -> dict[MemberKey, Result]:
     assert len(found) == len({result.case for result in found}) == len(groups)
     return {result.case: result for result in found}
+
+
+#: Of a case by itself.
+ALONE = Settings(batch_size=1, public_api=True)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What the plain public call of PyTorch's exporters makes of each case.
+
+    Attributes:
+        models: Index of the group → its graph, where it was kept.
+    """
+
+    results: Mapping[MemberKey, Result]
+    models: Mapping[int, onnx.ModelProto]
+
+
+@cache
+def alone(converter: str) -> Alone:
+    if converter == "torchscript":
+        # Some of its cases kill the process, and the graph of another is soon made again.
+        return Alone(results_of(converter, ALONE), {})
+    with IsolatedCalls(timeout=600, fork=True) as process:
+        found, models = process.call(export_each, converter)
+    loaded = {index: onnx.ModelProto.FromString(model) for index, model in models.items()}
+    return Alone(by_case(found, random_groups(CASES[converter])), loaded)
+
+
+def export_each(converter: str) -> tuple[list[Result], dict[int, bytes]]:
+    """Carry out the cases one by one, as a worker process does it, and keep the graphs."""
+    entry = find_converter(converter)
+    models: dict[int, bytes] = {}
+
+    def create(public_api: bool) -> Converter:
+        started = entry.create(public_api)
+        convert = started.convert
+
+        def kept(request: ExportRequest) -> onnx.ModelProto:
+            model = convert(request)
+            # Its first: a witness may ask for another one.
+            models.setdefault(_group(request), model.SerializeToString())
+            return model
+
+        started.convert = kept  # type: ignore[method-assign]
+        return started
+
+    said: list[object] = []
+    task = Task(random_groups(CASES[converter]), converter, ("ort-cpu",), ALONE)
+    with patch.dict(CONVERTERS, {converter: replace(entry, create=create)}):
+        WorkerProcess(said.append).serve(task)
+    assert said[-1] == Finished()
+    return [result for results in said if isinstance(results, list) for result in results], models
+
+
+def _group(request: ExportRequest) -> int:
+    (index,) = {int(name[1:].partition("_")[0]) for name in request.output_names}
+    return index
 
 
 @pytest.mark.parametrize("converter", CASES)
 def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter: str) -> None:
     batched = results_of(converter, Settings())
-    alone = results_of(converter, Settings(batch_size=1, public_api=True))
+    one_by_one = alone(converter).results
     groups = random_groups(CASES[converter])
     different = {
-        str(groups[index].exported): (batched[index, case], alone[index, case])
-        for index, case in alone
-        if ending(batched[index, case]) != ending(alone[index, case])
+        str(groups[index].exported): (batched[index, case], one_by_one[index, case])
+        for index, case in one_by_one
+        if ending(batched[index, case]) != ending(one_by_one[index, case])
     }
     assert not different
     # A comparison of failures alone would prove nothing.
-    assert sum(result.stage is Stage.COMPARE for result in alone.values()) > len(groups) / 3
+    assert sum(result.stage is Stage.COMPARE for result in one_by_one.values()) > len(groups) / 3
 
 
 def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> None:
@@ -146,12 +217,13 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
     assert len(members) == count
     entry = find_converter(converter)
     batched = cut_models(entry.create(False), members)
-    public = entry.create(True)
+    kept, public = alone(converter).models, entry.create(True)
     for member in members:
         invocation = groups[member.index].exported
-        cut = batched[member.index]
-        alone = public.convert(export_request([exportable(0, invocation)], opset=None, dynamic=False))
-        assert Canonical(cut).lines == Canonical(alone).lines, str(invocation)
+        model = kept.get(member.index) or public.convert(
+            export_request([exportable(0, invocation)], opset=None, dynamic=False)
+        )
+        assert Canonical(batched[member.index]).lines == Canonical(model).lines, str(invocation)
 
 
 #: A decomposition that mutates, one that says what it casts from, one with a composite operator within, and
