@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.core import count, listed, markdown_cell, plain
 from harness.gate import BaselineComparison, Diff
-from harness.present import gate_report as gate, run_changes as changes
+from harness.present import gate_report as gate, run_changes as changes, weighted_rates
 from harness.present.run_digest import Digest, Standing
 from harness.record import RunInfo
 
@@ -43,8 +43,9 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
     yield ""
-    yield f"| | operators | {' | '.join(Standing)} | missing | ordinary cases that pass | all cases |"
-    yield f"| --- | ---: |{' ---: |' * (len(Standing) + 3)}"
+    head = [*Standing, "missing", "ordinary cases that pass", "all cases", "ordinary, by use"]
+    yield f"| | operators | {' | '.join(head)} |"
+    yield f"| --- | ---: |{' ---: |' * len(head)}"
     lacking = len(found.there.unfinished)
     for column in found.columns:
         numbers = [
@@ -54,7 +55,11 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         ]
         cells = [markdown_cell(column.name), *(f"{number:,}" for number in numbers)]
         ordinary = _share(column.ordinary_passed, column.ordinary_total)
-        yield f"| {' | '.join(cells)} | {ordinary} | {_share(column.passed, column.total)} |"
+        weighted = "" if column.weighted is None else weighted_rates.percent_of(column.weighted)
+        cells += [ordinary, _share(column.passed, column.total), weighted]
+        yield f"| {' | '.join(cells)} |"
+    if any(column.weighted is not None for column in found.columns):
+        yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
     if found.fallbacks:
         yield "\nNot all ran on the backend's device:\n"
         yield from (f"- {markdown_cell(one.sentence)}" for one in found.fallbacks)
@@ -171,6 +176,7 @@ def as_json(found: Digest) -> dict[str, Any]:
                 "passed": column.passed,
                 "total": column.total,
                 "ordinary": {"passed": column.ordinary_passed, "total": column.ordinary_total},
+                "ordinary_by_use": column.weighted,
             }
             for column in found.columns
         ],

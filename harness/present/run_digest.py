@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.analyse import FailureGroup, grouping as failures, known_issues, with_ordinary
 from harness.core import count
 from harness.gate import BaselineComparison, Diff, Found, Side, compare_as_fits, find_side
-from harness.present import gate_report as gate, matrix, run_changes as changes
+from harness.present import gate_report as gate, matrix, run_changes as changes, weighted_rates
 from harness.present.fallbacks import Fallback, fallbacks
 from harness.record import Completeness, RunInfo, completeness, read_minimal, read_run_info, store
 
@@ -43,6 +43,7 @@ class DigestColumn:
         operators: Status → operators, without those that are missing.
         passed: Cases, out of the `total` that could have passed.
         ordinary_passed: Those of ordinary use, out of `ordinary_total`.
+        weighted: The share of ordinary cases that pass, weighted by use; None where no model calls any.
     """
 
     converter: str
@@ -52,6 +53,7 @@ class DigestColumn:
     total: int
     ordinary_passed: int
     ordinary_total: int
+    weighted: float | None
 
     @property
     def name(self) -> str:
@@ -128,7 +130,9 @@ def digest(run: Path, against: str | None = None) -> Digest:
         ResultsError: one of them cannot be read.
     """
     there = completeness(run)
-    rows = store.read(run, matrix.COLUMNS, encoded=True, made=with_ordinary)
+    columns = sorted({*matrix.COLUMNS, *weighted_rates.COLUMNS})
+    rows = store.read(run, columns, encoded=True, made=with_ordinary).unify_dictionaries()
+    weighted = {(one.converter, one.backend): one.ordinary for one in weighted_rates.weighted_rates(rows)}
     groups = failures.failure_groups(
         store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
         read_minimal(run),
@@ -139,7 +143,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
     return Digest(
         info=read_run_info(run),
         there=there,
-        columns=tuple(_columns(matrix.matrix(rows), set(there.unfinished))),
+        columns=tuple(_columns(matrix.matrix(rows), weighted, set(there.unfinished))),
         groups=tuple(group for group in groups if group.blame != failures.SPEC),
         against=side.name if side else "",
         found=compare_as_fits(side, own) if side else None,
@@ -147,7 +151,9 @@ def digest(run: Path, against: str | None = None) -> Digest:
     )
 
 
-def _columns(counts: matrix.Matrix, lacking: Collection[str]) -> Iterator[DigestColumn]:
+def _columns(
+    counts: matrix.Matrix, weighted: Mapping[matrix.Column, float | None], lacking: Collection[str]
+) -> Iterator[DigestColumn]:
     for name in counts.columns:
         rows = [row for row in counts.rows if name in row.cells and row.overload not in lacking]
         cells = [row.cells[name] for row in rows]
@@ -159,4 +165,5 @@ def _columns(counts: matrix.Matrix, lacking: Collection[str]) -> Iterator[Digest
             total=sum(cell.total for cell in cells),
             ordinary_passed=sum(cell.passes for cell in ordinary),
             ordinary_total=sum(cell.total for cell in ordinary),
+            weighted=weighted.get(name),
         )

@@ -107,7 +107,7 @@ def render_rates(rates: list[WeightedRate]) -> Iterator[Text]:
     """A line for each column that holds operators which models call."""
     for rate in rates:
         parts = (("ordinary", rate.ordinary), ("edge", rate.edge))
-        shares = [f"{_percent(share)} of {kind} cases" for kind, share in parts if share is not None]
+        shares = [f"{percent_of(share)} of {kind} cases" for kind, share in parts if share is not None]
         if shares:
             yield Text(
                 f"weighted by use in {count(rate.models, 'model')}, {plain(rate.converter)} → "
@@ -115,7 +115,7 @@ def render_rates(rates: list[WeightedRate]) -> Iterator[Text]:
             )
 
 
-def _percent(share: float) -> str:
-    """100% is exactly all, and 0% exactly none."""
+def percent_of(share: float) -> str:
+    """A share for people: 100% is exactly all, and 0% exactly none."""
     inner = min(99.9, max(0.1, 100 * share))
     return f"{100 * share:.0f}%" if share in (0, 1) else f"{inner:.1f}%"

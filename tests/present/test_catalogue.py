@@ -72,7 +72,7 @@ def test_the_words_of_a_runtime_cannot_break_the_table(tmp_path: Path) -> None:
     (row,) = [line for line in out.read_text().splitlines() if "aten.neg.default" in line]
     assert r"bad \| cell &lt;img src=x>" in row
     assert "second" not in row
-    assert row.replace(r"\|", "").count("|") == 8
+    assert row.replace(r"\|", "").count("|") == 9
 
 
 def test_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
