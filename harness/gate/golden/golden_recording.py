@@ -95,7 +95,7 @@ def _make(
 ) -> tuple[dict[str, tuple[Golden, ...]], dict[str, str]]:
     goldens: dict[str, tuple[Golden, ...]] = {}
     lost: dict[str, str] = {}
-    with IsolatedCalls(timeout=timeout) as process:
+    with IsolatedCalls(timeout=timeout, fork=True) as process:
         for name in overloads:
             try:
                 made = _surviving(name, manifest, process)

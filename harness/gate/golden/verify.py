@@ -11,10 +11,20 @@ import numpy as np
 import torch
 
 from harness.compare import Mask, anything, compare, ulp
-from harness.core import Array, IsolatedCalls, ProcessDied, TensorSpec, build_tensor, is_float
+from harness.core import (
+    Array,
+    IsolatedCalls,
+    ProcessDied,
+    TensorSpec,
+    build_tensor,
+    is_float,
+    preload_in_fork_server,
+)
 from harness.execute import call_invocation, to_numpy
 from harness.gate.golden.golden import Golden
 from harness.generate import load_cases
+
+preload_in_fork_server("harness.execute.preload")
 
 #: The fields of a `GoldenDifference` but for the golden; None where there is none.
 Said: TypeAlias = "tuple[bool, str, float | None] | None"
@@ -41,7 +51,7 @@ class GoldenDifference:
 
 def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[GoldenDifference]:
     """Run the goldens in today's PyTorch, in a process that may die of it."""
-    with IsolatedCalls(timeout=timeout) as process:
+    with IsolatedCalls(timeout=timeout, fork=True) as process:
         yield from differences(goldens, today, process)
 
 
@@ -151,8 +161,9 @@ def disputed(goldens: Sequence[Golden], *, timeout: float) -> list[GoldenDiffere
     That is, differently in a bit where nothing but memory that it has not written differs; or wrongly, as
     the judge has it, on a CPU without vector instructions, where last places may differ.
     """
-    with IsolatedCalls(timeout=timeout) as process:
+    with IsolatedCalls(timeout=timeout, fork=True) as process:
         found = list(differences(goldens, _today_with_other_memory, process))
+    # PyTorch looks at the variable as it is imported, which the fork server has done.
     with IsolatedCalls(timeout=timeout, environment=_PLAIN_CPU) as process:
         found += [d for d in differences(goldens, today, process) if d.is_wrong]
     return found
