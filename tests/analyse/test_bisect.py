@@ -11,6 +11,7 @@ from harness_runs import unary
 from hypothesis import given, settings, strategies as st
 
 from harness.analyse import Verdicts, install_release, search_releases
+from harness.analyse.bisect.rerun import verdicts_of
 from harness.app.cli._group import conformance
 from harness.core import Invocation
 
@@ -75,6 +76,16 @@ def test_a_case_is_rerun_with_each_release(case: Path, monkeypatch: pytest.Monke
     kept = case.parent / ".conformance" / "releases"
     assert len(list(kept.glob("onnxscript-0.7.*"))) == 2
     assert not install_release("onnxscript", "0.7.2", kept).problem
+
+
+def test_a_release_that_does_not_go_with_the_others_has_no_verdict() -> None:
+    verdict = {"converter": "dynamo", "backend": "ort-cpu", "stage": "convert", "outcome": "error"}
+    lacking = "ModuleNotFoundError: No module named 'onnxscript._framework_apis.torch_2_11'"
+    found = verdicts_of([verdict | {"signature": lacking}], "onnxscript", "0.5.7")
+    assert not found.said
+    assert found.missing == f"onnxscript 0.5.7 does not go with the other packages: {lacking}"
+    found = verdicts_of([verdict | {"signature": "IndexError: none"}], "onnxscript", "0.6.0")
+    assert found == Verdicts("dynamo → ort-cpu: error at convert: IndexError: none")
 
 
 def test_a_release_without_a_wheel_is_said_in_words(tmp_path: Path) -> None:

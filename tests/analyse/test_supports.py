@@ -75,6 +75,7 @@ def test_cases_of_the_call_decide_by_dtypes_and_attributes(recorded: Path) -> No
     # The infinity is an edge case, which does not decide where there are ordinary ones.
     assert (found.cases, found.failures, found.edge_cases, found.edge_failures) == (3, 2, 1, 1)
     assert asked(recorded, "celu", dtype="float16").standing is SupportLevel.UNSUPPORTED
+    assert asked(recorded, "celu", dtype=torch.float16) == asked(recorded, "celu", dtype="float16")
     assert asked(recorded, "celu", dtype="float64").standing is SupportLevel.UNKNOWN
     tensor = ("self", vector([0.25], "float32"))
     assert asked(recorded, Invocation("aten.celu.default", (tensor,)))
@@ -210,6 +211,7 @@ def test_a_small_record_answers_as_the_run_does(recorded: Path, tmp_path: Path) 
     [
         (["nosuchoperator"], "nosuchoperator: PyTorch has no operator of that name"),
         ([], "name an operator or a model file"),
+        (["celu", "--dtype", "half"], "half is no dtype; there are float32, float64, float16, bfloat16"),
         (["missing.onnx"], "missing.onnx: there is no such file"),
         (
             ["celu", "--backend", "nosuch"],

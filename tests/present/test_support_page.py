@@ -138,6 +138,8 @@ def test_the_table_answers_for_one_dtype(recorded: Path) -> None:
     ("words", "said"),
     [
         (("--table",), "--table is of one dtype: add --dtype bfloat16"),
+        (("--table", "--dtype", "half"), "the record has no case of half"),
+        (("--table", "--dtype", "int8", "--json"), "--table prints Markdown"),
         (("celu", "--page", "x"), "--page shows all answers of a record"),
         (
             ("--table", "--dtype", "int8", "--backend", "trt"),

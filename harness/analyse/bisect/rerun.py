@@ -16,6 +16,7 @@ from harness.analyse.bisect.search import Verdicts
 
 #: Seconds: the command imports PyTorch and the exporters, and may export a few times for blame.
 _PATIENCE = 600
+_UNFIT = ("ModuleNotFoundError: ", "ImportError: ")
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,24 @@ class Rerun:
         except (ValueError, KeyError):
             said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
             return Verdicts("", f"it cannot be run with {package} {release}: {said[:200]}")
-        if not cases:
-            return Verdicts("", f"no converter and backend of it is available with {package} {release}")
-        return Verdicts("; ".join(sorted({_said(case["verdict"]) for case in cases})))
+        return verdicts_of([case["verdict"] for case in cases], package, release)
+
+
+def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> Verdicts:
+    """What `conformance replay` found with a release; none where the release does not go with the others.
+
+    Args:
+        found: Verdicts as the command prints them.
+        package: Whose release was tried.
+        release: The version.
+    """
+    if not found:
+        return Verdicts("", f"no converter and backend of it is available with {package} {release}")
+    # An exporter that lacks a module of another package says nothing about the case.
+    unfit = [one["signature"] for one in found if one["signature"].startswith(_UNFIT)]
+    if unfit:
+        return Verdicts("", f"{package} {release} does not go with the other packages: {unfit[0][:200]}")
+    return Verdicts("; ".join(sorted(set(map(_said, found)))))
 
 
 def _said(verdict: dict[str, Any]) -> str:

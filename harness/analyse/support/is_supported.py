@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.analyse.support.asked_calls import question
 from harness.analyse.support.support_answer import Support, support_of
 from harness.analyse.support.support_record import SHIPPED, read_support, recorded_names
+from harness.core import ALL, COMPLEX, WIDE_UNSIGNED
+
+if TYPE_CHECKING:
+    import torch
+
+_DTYPES = (*ALL, *WIDE_UNSIGNED, *COMPLEX)
 
 
 def is_supported(
@@ -16,7 +22,7 @@ def is_supported(
     args: Sequence[Any] = (),
     *,
     kwargs: Mapping[str, Any] | None = None,
-    dtype: str | None = None,
+    dtype: str | torch.dtype | None = None,
     converter: str = "dynamo",
     backend: str = "ort-cpu",
     opset: int | None = None,
@@ -37,7 +43,7 @@ def is_supported(
             model, or the path of an ``.onnx`` or ``.pt2`` file.
         args: Example inputs of a module.
         kwargs: Further ones.
-        dtype: Of an operator's tensors; any where it is left out.
+        dtype: Of an operator's tensors, ``"float16"`` or `torch.float16`; any where it is left out.
         converter: That exports.
         backend: That runs the model.
         opset: Of the model; whichever was recorded where it is left out.
@@ -51,9 +57,13 @@ def is_supported(
         ResultsError: the record cannot be read.
         ModelError: a file holds no model, or a module cannot be exported.
         UnknownOperator: PyTorch has no operator of that name.
-        ValueError: the record has no verdict of this converter with this backend.
+        ValueError: the record has no verdict of this converter with this backend, or there is no such dtype.
         TypeError: `asked` is nothing of the above.
     """
+    if dtype is not None:
+        dtype = str(dtype).removeprefix("torch.")
+        if dtype not in _DTYPES and not dtype.startswith("float8_"):
+            raise ValueError(f"{dtype} is no dtype; there are {', '.join(_DTYPES)}")
     place = Path(record) if record is not None else SHIPPED
     names, columns = recorded_names(place)
     if (converter, backend) not in columns:

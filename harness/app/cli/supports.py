@@ -84,6 +84,10 @@ def command(
     from harness.analyse import ModelError, is_supported, read_support, write_support
     from harness.core import UnknownOperator
 
+    if as_json and (table or page is not None):
+        raise click.UsageError(
+            "--json prints answers; --table prints Markdown and --page writes its own JSON"
+        )
     if page is not None:
         if asked or write is not None or table:
             raise click.UsageError("--page shows all answers of a record: leave everything but --record out")
@@ -144,6 +148,8 @@ def _print_table(
     if (converter, backend) not in catalog.columns:
         there = ", ".join(f"{c} → {b}" for c, b in catalog.columns) or "none"
         raise click.UsageError(f"the record has no verdicts of {converter} → {backend}; it has {there}")
+    if dtype not in {cell.dtype for cells in catalog.aten.values() for cell in cells}:
+        raise click.UsageError(f"the record has no case of {dtype}")
     overloads = operators_matching(asked, list(catalog.aten), "the record") if asked else None
     click.echo(
         support_table(
