@@ -19,6 +19,7 @@ from torch.export.graph_signature import InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.exported_graph import assemble_program, is_direct, is_functional, returned
+from harness.convert.quick_tracing import BeyondTracing, NeedsLayer, traced_quickly
 from harness.convert.torch_private import part, replaceable
 from harness.core import is_composite, overload, python_dispatcher, pytree
 
@@ -75,14 +76,24 @@ def decompose_directly(
         raise NotDecomposed(frozenset(range(len(returned(program.graph)))))
     other: set[torch.fx.Node] = set()
     for layered in (False, True) if own not in _layered else (True,):
-        traced = part("functionalise")(calls, part("functional_mode")(export=True)) if layered else calls
+        layer = _functionalised if layered else None
         try:
-            with torch.no_grad(), replaced(composites), python_dispatcher(), _fake_mode(program):
-                graph = make_fx(traced, decomposition_table=others)(*fakes).graph
+            with torch.no_grad(), replaced(composites), python_dispatcher():
+                found = traced_quickly(program.graph, others, _fake_mode(program), layer)
+                if found is None:
+                    with _fake_mode(program):
+                        traced = layer(calls) if layer else calls
+                        found = make_fx(traced, decomposition_table=others)(*fakes).graph
+        except BeyondTracing as error:
+            raise NotDecomposed(_reached(program.graph, error.nodes)) from error
+        except NeedsLayer:
+            _layered.add(own)
+            continue
         except Exception as error:
             raise NotDecomposed(frozenset(range(len(returned(program.graph))))) from error
         if calls.failed:
             raise NotDecomposed(_reached(program.graph, calls.failed), own)
+        graph: torch.fx.Graph = found
         _drop_assertions(graph)
         other = {n for n in graph.nodes if not is_functional(n) or (not layered and _differs(n, own))}
         if not other:
@@ -90,6 +101,12 @@ def decompose_directly(
             return _renamed(graph, inputs, program)
         _layered.add(own)
     raise NotDecomposed(_reached(graph, other))
+
+
+def _functionalised(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function under the layer that turns mutation into functions."""
+    layered: Callable[..., Any] = part("functionalise")(function, part("functional_mode")(export=True))
+    return layered
 
 
 class _Calls(torch.fx.Interpreter):

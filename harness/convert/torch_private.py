@@ -173,6 +173,10 @@ PARTS = {
     "in_kernel": PrivatePart(_FAKE, "in_kernel_invocation_manager", "(fake_mode)"),
     "has_meta": PrivatePart(_FAKE, "has_meta", "(func)"),
     "is_torch_decomposition": PrivatePart(_FAKE, "torch_decomp_decompositions", "(func)"),
+    "mode_key": PrivatePart("torch._C", "_TorchDispatchModeKey", "pybind11_object"),
+    "would_decompose": PrivatePart(
+        "torch.utils._python_dispatch", "autograd_would_have_decomposed", "(func, flat_args)"
+    ),
     "meta_table": PrivatePart("torch._decomp", "meta_table", "dict"),
     "python_decompositions": PrivatePart("torch._decomp", "decomposition_table", "dict"),
 }
