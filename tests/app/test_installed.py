@@ -114,9 +114,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 @pytest.fixture(scope="module")
 def run(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of operators, started in an empty directory."""
+    """A run of an operator by a worker of pytest-xdist, started in an empty directory."""
     empty = tmp_path_factory.mktemp("empty")
-    installed.conformance("run", *CELU, "-n", "2", "--results-dir", "run", cwd=empty, status=1)
+    installed.conformance("run", *CELU, "-n", "1", "--results-dir", "run", cwd=empty, status=1)
     return empty / "run"
 
 
@@ -150,7 +150,7 @@ def test_operators_run_from_an_empty_directory(run: Path) -> None:
 def test_pytest_runs_the_harness_by_its_name_and_reads_a_baseline(installed: Installed, run: Path) -> None:
     installed.conformance("baseline", run, "--out", "expected", cwd=run.parent)
     said = installed.pytest(
-        *("--pyargs", "harness", *CELU, "-n", "2", "--baseline", "expected", "--results-dir", "again"),
+        *("--pyargs", "harness", *CELU, "--baseline", "expected", "--results-dir", "again"),
         cwd=run.parent,
     )
     assert "Compared with the baseline: 1 of 1 cell" in said

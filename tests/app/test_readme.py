@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from dashboard_sites import chromium, visiting
+from harness_runs import output, run_harness
 from playwright.sync_api import expect
 
 from harness.record import store
@@ -154,18 +155,8 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', GUIDE, re.DOTALL)
     run = tmp_path / "results" / "run"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "harness", "--op", "abs", "--examples", "40"),
-            *("--source", "generated", "--record-only", "--results-dir", str(run), "-p", "no:cacheprovider"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_harness("--op", "abs", "--examples", "40", "--record-only", "--results-dir", run)
+    assert done.returncode == 0, output(done)
     rows = duckdb.sql(query.replace("results/", f"{tmp_path}/results/")).fetchall()
     assert {row[0] for row in rows} == {"aten.abs.default"}
 

@@ -35,6 +35,7 @@ from planted.chatty import Chatter
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core import IsolatedCalls, ProcessDied, isolation
 from harness.core.invocation import Invocation, Recipe, TensorSpec
+from harness.execute.reference import run_reference
 from harness.execute.supervisor import Death, Supervisor, WorkerFailed
 from harness.execute.task import Settings
 from harness.generate.sources.recorded import Replayed
@@ -158,16 +159,12 @@ OVERFLOWING = division("int32", -(2**31), -1)
 
 def pytorch_dies() -> bool:
     """Whether the division overflows into a signal here (on x86) or into a number (elsewhere)."""
-    code = (
-        "from harness.core import Invocation; from harness.execute import run_reference; "
-        f"run_reference(Invocation.from_json({OVERFLOWING.json!r}))"
-    )
-    return (
-        subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=environment(), timeout=300, check=False
-        ).returncode
-        < 0
-    )
+    with IsolatedCalls(fork=True) as process:
+        try:
+            process.call(run_reference, OVERFLOWING)
+        except ProcessDied:
+            return True
+    return False
 
 
 def test_a_call_that_kills_pytorch_costs_its_own_case() -> None:
