@@ -2,20 +2,22 @@
 
 Of the wrong results of a structure that say the same one is looked into. Where it is the graph's or the
 runtime's the others inherit; else each is looked into by itself, since PyTorch's own errors and what a
-specification leaves open hang on the values. A model that cannot be loaded or run fails by its structure: of
-the failures that say the same, a few structures are looked into, smallest first, and where these agree the
-rest inherits.
+specification leaves open hang on the values. Of structures whose graphs are of the same kind a few are looked
+into first, and where these agree on the graph or the runtime the rest inherits as well. A model that cannot
+be loaded or run fails by its structure: of the failures that say the same, a few structures are looked into,
+smallest first, and where these agree the rest inherits.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
 from harness.blame.decide import at_once
+from harness.blame.graph_kinds import graph_kind
 from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint, Decision
 from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation, preload_in_fork_server
@@ -30,6 +32,8 @@ _BARRED_AT = 3
 _STRUCTURES = 3
 #: Of the wrong results of one kind, cases looked into.
 _MISMATCHES = 64
+#: Of these, structures whose graphs are of the same kind that are looked into first.
+_OF_A_KIND = 3
 #: Of either, structures that witnesses export again.
 _THOROUGH = 2
 
@@ -69,20 +73,24 @@ def with_blame(
             found[i] = decision.blame, decision.evidence
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
-    # First one case of each structure, then what is not settled by that.
-    for _ in range(2):
+    graphs = {kind: _graph_kinds(members, results) for kind, members in kinds.items()}
+    # First one case of some structures of each kind of graph, then of all where these do not agree, then what
+    # is not settled by that.
+    for _ in range(3):
         complaints: list[Complaint] = []
         for kind, members in kinds.items():
             known = kind in exemplified
-            complaints += _complaints(members, results, groups, task.converter, found, exemplified=known)
+            complaints += _complaints(
+                members, results, groups, graphs[kind], task.converter, found, exemplified=known
+            )
         blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor) if complaints else {}
         for complaint in complaints:
             answer = blamed.get(complaint.index)
             said = (answer.blame, answer.evidence) if answer else (UNKNOWN, "Looking into it failed.")
             found[complaint.index] = said
     exemplified.update(kinds)
-    for members in kinds.values():
-        _inherit(members, results, groups, found)
+    for kind, members in kinds.items():
+        _inherit(members, results, groups, graphs[kind], found)
     blamed_all = iter(
         replace(r, blame=found[i][0], evidence=found[i][1], model=b"") for i, r in enumerate(results)
     )
@@ -130,10 +138,20 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     return found
 
 
+def _graph_kinds(members: Sequence[int], results: Sequence[Result]) -> dict[int, Hashable]:
+    """The kind of graph of each structure that `members` are cases of, or the structure itself where all
+    structures are looked into anyway or none has a result."""
+    models = {results[i].case[0]: results[i].model for i in members}
+    if results[members[0]].outcome is not Outcome.MISMATCH or len(models) <= _OF_A_KIND:
+        return dict(zip(models, models, strict=True))
+    return {structure: graph_kind(model) for structure, model in models.items()}
+
+
 def _complaints(
     members: Sequence[int],
     results: Sequence[Result],
     groups: dict[int, Group],
+    graphs: Mapping[int, Hashable],
     converter: str,
     found: dict[int, tuple[str, str]],
     *,
@@ -145,12 +163,19 @@ def _complaints(
     known = {results[i].case[0]: found[i][0] for i in members if i in found}
     if not known:
         mismatch = results[members[0]].outcome is Outcome.MISMATCH
-        chosen = firsts[: _MISMATCHES if mismatch else _STRUCTURES]
+        chosen = _some_of_each(firsts, results, graphs)[:_MISMATCHES] if mismatch else firsts[:_STRUCTURES]
     elif results[members[0]].outcome is Outcome.MISMATCH:
-        open_ones = [
-            i for i in ordered if i not in found and known.get(results[i].case[0]) not in _OF_STRUCTURE
-        ]
-        chosen = open_ones[: max(_MISMATCHES - len(known), 0)]
+        blames: defaultdict[Hashable, set[str]] = defaultdict(set)
+        for structure, blame in known.items():
+            blames[graphs[structure]].add(blame)
+
+        def is_settled(structure: int) -> bool:
+            said = {known[structure]} if structure in known else blames[graphs[structure]]
+            return len(said) == 1 and said <= _OF_STRUCTURE
+
+        open_ones = [i for i in ordered if i not in found and not is_settled(results[i].case[0])]
+        new = [i for i in firsts if i in open_ones and results[i].case[0] not in known]
+        chosen = (new or open_ones)[: max(_MISMATCHES - len(known), 0)]
     else:
         chosen = []
     exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
@@ -173,22 +198,39 @@ def _complaints(
     ]
 
 
+def _some_of_each(
+    firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]
+) -> list[int]:
+    """Of cases of one structure each, in order, the smallest and the largest of each kind of graph."""
+    alike: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for i in firsts:
+        alike[graphs[results[i].case[0]]].append(i)
+    some = {i for same in alike.values() for i in (*same[: _OF_A_KIND - 1], same[-1])}
+    return [i for i in firsts if i in some]
+
+
 def _inherit(
     members: Sequence[int],
     results: Sequence[Result],
     groups: dict[int, Group],
+    graphs: Mapping[int, Hashable],
     found: dict[int, tuple[str, str]],
 ) -> None:
     """What those that were not looked into have from those that were and fail in the same way.
 
     Only what is a matter of structure is inherited, and only where all that were looked into agree: first
-    those of the same structure, then all.
+    those of the same structure, then those of the same kind of graph, then all.
     """
     looked = {i: found[i] for i in members if i in found}
     for i in members:
         if i in found:
             continue
-        alike = {j: said for j, said in looked.items() if results[j].case[0] == results[i].case[0]} or looked
+        structure = results[i].case[0]
+        alike = (
+            {j: said for j, said in looked.items() if results[j].case[0] == structure}
+            or {j: said for j, said in looked.items() if graphs[results[j].case[0]] == graphs[structure]}
+            or looked
+        )
         blames = {blame for blame, _ in alike.values()}
         runs = results[i].outcome is Outcome.MISMATCH
         if len(blames) == 1 and blames <= (_OF_STRUCTURE if runs else _WHERE_NOTHING_RUNS):

@@ -10,6 +10,8 @@ from typing import TypeVar, cast
 import numpy as np
 import onnx
 
+from harness.blame.changed_inputs import finite, with_inputs
+from harness.blame.loaded_models import LoadedModels
 from harness.blame.testimony import Complaint, Finding
 from harness.blame.translation import TranslatedStructure, translate
 from harness.compare import (
@@ -28,7 +30,7 @@ from harness.compare import (
     wrong_elements,
 )
 from harness.convert import Converter
-from harness.core import PRECISION, Array, Invocation, Literal, TensorSpec, build_tensor, describe_error
+from harness.core import PRECISION, Array, Invocation, describe_error
 from harness.execute import (
     Exportable,
     Reference,
@@ -38,16 +40,11 @@ from harness.execute import (
     narrowing,
     outputs_or_failure,
     run_reference,
-    to_numpy,
 )
 from harness.generate import judge_of
 from harness.run import BACKENDS, Backend, HasPlain
 
 T = TypeVar("T")
-
-#: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
-_STAND_INS = tuple(1 + 0.25 * n for n in range(13))
-
 
 #: Stands for the index of a structure where something is not of one structure.
 _OF_OPERATOR = -1
@@ -117,8 +114,20 @@ class Trial:
     @cached_property
     def plain(self) -> BackendAnswer | None:
         """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
+        plain = self.without_optimisations
+        return None if plain is None else self.ask(plain, self.model)
+
+    @property
+    def without_optimisations(self) -> Backend | None:
+        """The failing backend with its graph optimisations off; None where it has no such thing."""
         accused = self.accused
-        return self.ask(accused.plain(), self.model) if isinstance(accused, HasPlain) else None
+        if not isinstance(accused, HasPlain):
+            return None
+        return self.kept_of_operator(f"{accused.name} without optimisations", accused.plain)
+
+    def loading_once(self, backend: Backend) -> Backend:
+        """`backend`, which does not load again what it has loaded lately."""
+        return self.kept_of_operator("loaded models", LoadedModels).of(backend)
 
     @cached_property
     def on_finite_inputs(self) -> Trial | None:
@@ -235,7 +244,8 @@ class Trial:
         """
         ranges = self.structure.shape_ranges(model, self._cases) if self.settings.dynamic else None
         wrong = partial(first_wrong, self.judge, self.reference, most=_RUNS) if reference is None else None
-        found = outputs_or_failure(backend, model, self.feeds(model, reference), ranges, wrong)
+        once = self.loading_once(backend)
+        found = outputs_or_failure(once, model, self.feeds(model, reference), ranges, wrong)
         if not isinstance(found, StepFailure):
             return BackendAnswer(found)
         if found.outcome is Outcome.BUILT:
@@ -275,9 +285,10 @@ class Trial:
             arguments = self.reference.arguments
             ours, theirs = (Evidence(arguments, expected, some) for some in (outputs, answer))
             return same_kind(self.judge, ours, theirs)
+        asked = self.wrong if answer is self.got else self._in_question(answer)
         return all(
             bool(_is_rather(o[w], a[w], e[w]).all())
-            for o, a, e, w in zip(outputs, answer, expected, self._in_question(answer), strict=True)
+            for o, a, e, w in zip(outputs, answer, expected, asked, strict=True)
         )
 
     def is_equal(self, outputs: Sequence[Array]) -> bool:
@@ -334,34 +345,6 @@ def _engine(name: str) -> str:
 
 def _short(error: Exception) -> str:
     return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
-
-
-def with_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> Invocation:
-    """`invocation` with the storage of every tensor changed to an array of its shape and dtype, or to itself
-    where nothing is to change; complex ones stay."""
-
-    def changed(spec: TensorSpec) -> TensorSpec:
-        flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)
-        before = to_numpy(build_tensor(flat))
-        after = change(before)
-        if after is before or before.dtype.kind == "c":
-            return spec
-        wide = after.astype(np.float64) if str(after.dtype) == "bfloat16" else after
-        return replace(spec, values=Literal(tuple(wide.tolist())))
-
-    return invocation.map_tensors(changed)
-
-
-def finite(values: Array) -> Array:
-    """`values` with small numbers in place of infinities and NaN; itself where there are none."""
-    if str(values.dtype) not in PRECISION:
-        return values
-    odd = ~np.isfinite(values.astype(np.float64))
-    if not odd.any():
-        return values
-    after = values.copy()
-    after[odd] = np.resize(_STAND_INS, int(odd.sum())).astype(values.dtype)
-    return after
 
 
 #: How much nearer another answer must be to count as the same.

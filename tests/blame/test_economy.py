@@ -66,6 +66,46 @@ def test_another_walk_runs_only_nodes_that_draw() -> None:
     assert second.values["m"] is first.values["m"]
 
 
+def test_a_model_that_draws_nothing_is_loaded_once_for_all_trials_of_a_task() -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])]
+    made = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])]
+    opset = helper.make_opsetid("", 20)
+    models = [
+        helper.make_model(
+            helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "", given, made),
+            opset_imports=[opset],
+            ir_version=10,
+        )
+        for operator in ("Neg", "RandomNormalLike")
+    ]
+    trials, backend = [trial_of(AVERAGE), trial_of(AVERAGE)], Counting()
+    exports: dict[tuple[int, str], object] = {}
+    for trial in trials:
+        one = Trial(trial.complaint, trial.settings, trial.converter, trial.backend, exports)
+        for model in models:
+            session = one.loading_once(backend).load(model, None)
+            assert session.run({"x": x})[0].shape == (2,)
+    assert backend.loaded == ["Neg", "RandomNormalLike", "RandomNormalLike"]
+
+
+def test_the_same_node_is_the_same_model_whatever_a_graph_calls_its_values() -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    steps = []
+    for prefix in ("a", "b"):
+        names = [f"{prefix}{i}" for i in range(3)]
+        nodes = [
+            helper.make_node("Neg", names[:1], names[1:2]),
+            helper.make_node("Neg", names[1:2], names[2:]),
+        ]
+        given = [helper.make_tensor_value_info(names[0], onnx.TensorProto.FLOAT, [2])]
+        graph = helper.make_graph(nodes, "", given, [onnx.ValueInfoProto(name=names[2])])
+        stepped = in_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+        steps += [stepped.alone(step, dict.fromkeys(step.inputs, x)) for step in stepped.steps]
+    assert len(steps) == 4
+    assert len({model.SerializeToString(deterministic=True) for model in steps}) == 1
+
+
 class Exporter(DynamoConverter):
     """The exporter, which notes how often it is called."""
 
@@ -132,6 +172,31 @@ def test_one_example_of_a_kind_of_failure_serves_all_sources_of_a_unit() -> None
     assert (once.blame, again.blame) == ("converter", "converter")
     assert "torchscript's export of the call" in once.evidence
     assert "torchscript's export of the call" not in again.evidence
+
+
+def average_of(size: int, kernel: int = 2) -> Invocation:
+    """As `AVERAGE`, of so many rows and columns."""
+    values = Literal(tuple(float(i) for i in range(size * size)))
+    image = TensorSpec((1, 1, size, size), "float32", (size * size, size * size, size, 1), 0, values)
+    arguments = (("self", image), ("kernel_size", (kernel, kernel)), ("divisor_override", 3))
+    return Invocation(AVERAGE.overload, arguments)
+
+
+def test_of_structures_whose_graphs_are_of_a_kind_a_few_are_looked_into() -> None:
+    unit = literal_unit([average_of(size) for size in (2, 3, 4, 5, 6)], backends=["ort-cpu"])
+    with Supervisor(timeout=60) as supervisor:
+        ((source, groups),) = find_groups(unit, supervisor, print)
+        found = [v for part in run_part(unit, supervisor, source, groups) for v in part]
+    assert [v.blame for v in found] == ["converter"] * 5
+    inherited = {v.case_id: v.evidence.startswith("As case ") for v in found}
+    # The smallest two and the largest are looked into.
+    assert [inherited[average_of(size).case_id] for size in (2, 3, 4, 5, 6)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:

@@ -52,8 +52,7 @@ def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) ->
 
 
 def by_evaluator(definition: Definition) -> list[Array]:
-    model = definition.graph.alone(definition.step, definition.inputs)
-    return list(EVALUATOR.load(model, None).run(definition.inputs))
+    return list(EVALUATOR.load(definition.model, None).run(definition.fed))
 
 
 F32 = np.float32
@@ -141,8 +140,7 @@ def test_a_convolution_is_as_onnx_runtime_has_it(auto_pad: str) -> None:
     padded = {"pads": [1, 0, 2, 1], "dilations": [2, 1]} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
     definition = defined("Conv", x, weight, bias, group=2, strides=[2, 1], **padded)
     (ours,) = right_results(definition)
-    model = definition.graph.alone(definition.step, definition.inputs)
-    (theirs,) = ORT.load(model, None).run(definition.inputs)
+    (theirs,) = ORT.load(definition.model, None).run(definition.fed)
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -238,8 +236,7 @@ def test_the_scatter_of_right_shapes_is_as_onnx_runtime_has_it(reduction: str) -
     definition = defined(
         "ScatterElements", data, indices, np.full((2, 3), 2.5, F32), axis=1, reduction=reduction
     )
-    model = definition.graph.alone(definition.step, definition.inputs)
-    assert not_as_defined(definition, ORT.load(model, None).run(definition.inputs)) is None
+    assert not_as_defined(definition, ORT.load(definition.model, None).run(definition.fed)) is None
 
 
 # What is judged exactly and what closely

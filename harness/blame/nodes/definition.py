@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
 
 from harness.blame.nodes.formulas import FORMULAS
 from harness.blame.nodes.node_call import NodeCall
@@ -22,7 +22,7 @@ from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
 from harness.blame.nodes.operator_kinds import ACCUMULATING, COPIES, EXACT, RANDOM
 from harness.core import PRECISION, Array
 from harness.execute import emitted_opset
-from harness.run import Backend
+from harness.run import Backend, BackendSession
 
 _NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT)
 
@@ -94,6 +94,12 @@ class Definition:
         """The step alone, for its inputs."""
         return self.graph.alone(self.step, self.inputs)
 
+    @property
+    def fed(self) -> dict[str, Array]:
+        """What `model` is fed with."""
+        names, constants = self.step.names_alone, self.graph.constants
+        return {names[name]: self.inputs[name] for name in self.step.inputs if name not in constants}
+
     @cached_property
     def _forms(self) -> list[tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]]:
         return inferred_forms(self.model)
@@ -151,21 +157,20 @@ class Definition:
 
     def _by_evaluator(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         if inputs is self.inputs:
-            feeds = {v.name: inputs[v.name] for v in self.model.graph.input}
-            return tuple(self.evaluator.load(self.model, None).run(feeds))
-        narrow = {n: _as_float64(a) for n, a in inputs.items()}
-        model = self.graph.alone(self.step, narrow)
-        held = list(model.graph.initializer)
-        del model.graph.initializer[:]
-        for tensor in held:
-            array = narrow[tensor.name]
-            model.graph.initializer.append(numpy_helper.from_array(array, tensor.name))
-        if any(
-            str(a.dtype) == "float64" and str(self.inputs[n].dtype) != "float64" for n, a in narrow.items()
-        ):
+            return tuple(self.evaluator.load(self.model, None).run(self.fed))
+        names, constants = self.step.names_alone, self.graph.constants
+        # No model has a constant in `longdouble`.
+        feeds = {names[n]: _as_float64(a) if n in constants else a for n, a in inputs.items()}
+        return tuple(self._wide_session.run(feeds))
+
+    @cached_property
+    def _wide_session(self) -> BackendSession:
+        """The step with every floating input in float64, loaded."""
+        wide = {n: a.astype(np.float64) if _is_float(a) else a for n, a in self.inputs.items()}
+        model = self.graph.alone(self.step, wide, fed_with_constants=True)
+        if any(a.dtype != self.inputs[n].dtype for n, a in wide.items()):
             _widen_attributes(model)
-        feeds = {v.name: inputs[v.name] for v in model.graph.input}
-        return tuple(self.evaluator.load(model, None).run(feeds))
+        return self.evaluator.load(model, None)
 
 
 def _empty(dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array | None:

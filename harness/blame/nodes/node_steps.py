@@ -42,6 +42,15 @@ class NodeStep:
         """Whether it is one node without a body."""
         return len(self.nodes) == 1 and not any(a.HasField("g") or a.graphs for a in self.node.attribute)
 
+    @cached_property
+    def names_alone(self) -> Mapping[str, str]:
+        """What the tensors are called where the step is a model of its own: by their places, if it is single,
+        so that the same nodes are the same model."""
+        if not self.is_single:
+            return {name: name for name in (*self.inputs, *self.outputs)}
+        given = {name: f"y{i}" for i, name in enumerate(self.outputs)}
+        return given | {name: f"x{i}" for i, name in enumerate(self.inputs)}
+
 
 @dataclass(frozen=True, eq=False)
 class SteppedGraph:
@@ -56,15 +65,23 @@ class SteppedGraph:
     steps: tuple[NodeStep, ...]
     constants: Mapping[str, onnx.TensorProto]
 
-    def alone(self, step: NodeStep, values: Mapping[str, Array]) -> onnx.ModelProto:
-        """A model of one step, which is fed with what is no constant."""
+    def alone(
+        self, step: NodeStep, values: Mapping[str, Array], *, fed_with_constants: bool = False
+    ) -> onnx.ModelProto:
+        """A model of one step, which is fed with what is no constant, or with all.
+
+        Its values are called as `NodeStep.names_alone` says.
+        """
         part = self._bare(step)
-        part.graph.initializer.extend(self.constants[n] for n in step.inputs if n in self.constants)
         for name in step.inputs:
-            if name not in self.constants:
-                array = values[name]
-                kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-                part.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+            if name in self.constants and not fed_with_constants:
+                part.graph.initializer.append(self.constants[name])
+                part.graph.initializer[-1].name = step.names_alone[name]
+                continue
+            array = values[name]
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            info = helper.make_tensor_value_info(step.names_alone[name], kind, array.shape)
+            part.graph.input.append(info)
         return _with_types(part)
 
     def _bare(self, step: NodeStep) -> onnx.ModelProto:
@@ -73,7 +90,14 @@ class SteppedGraph:
         part.opset_import.extend(self.model.opset_import)
         part.graph.name = "step"
         part.graph.node.extend(step.nodes)
-        part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in step.outputs)
+        names = step.names_alone
+        if step.is_single:
+            (node,) = part.graph.node
+            node.name = "node"
+            del node.metadata_props[:]
+            node.input[:] = [names.get(name, name) for name in node.input]
+            node.output[:] = [names.get(name, name) for name in node.output]
+        part.graph.output.extend(onnx.ValueInfoProto(name=names[name]) for name in step.outputs)
         return part
 
     def of(self, step: NodeStep) -> SteppedGraph:

@@ -116,9 +116,7 @@ def _attempt(
     key = (definition.step.index, *map(id, definition.inputs.values()))
     if key in attempts and not definition.is_random:
         return attempts[key]
-    model = definition.model
-    fed = {value.name: definition.inputs[value.name] for value in model.graph.input}
-    attempts[key] = definition, outputs_or_failure(backend, model, fed)
+    attempts[key] = definition, outputs_or_failure(backend, definition.model, definition.fed)
     return attempts[key]
 
 

@@ -23,7 +23,7 @@ from harness.blame.witness import backends_to_ask, witness
 from harness.compare import Mask, Outcome, draws, wrong_elements
 from harness.core import PRECISION, Array
 from harness.execute import emitted_opset, extract
-from harness.run import Backend, HasPlain
+from harness.run import Backend
 
 #: Nodes above which a graph is not looked at: a run of each by itself takes its time.
 _MOST_STEPS = 400
@@ -152,11 +152,10 @@ def _walk(
 
 def _backends(trial: Trial) -> tuple[Backend, Backend]:
     """The failing backend without optimisations, and whoever says what definitions give."""
-    accused = trial.accused
-    plain = accused.plain() if isinstance(accused, HasPlain) else accused
+    plain = trial.without_optimisations or trial.accused
     # Onnx's evaluator comes first; it is not asked about itself.
     (judge, *_) = (name for name in backends_to_ask() if trial.is_independent(name))
-    return plain, trial.backend(judge)
+    return trial.loading_once(plain), trial.loading_once(trial.backend(judge))
 
 
 def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import onnx
 
+from harness.blame.changed_inputs import with_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import Finding, Role, Testimony
-from harness.blame.trial import Trial, with_inputs
+from harness.blame.trial import Trial
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare import Outcome, compare
 from harness.core import Array
