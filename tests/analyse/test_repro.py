@@ -274,7 +274,7 @@ def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path, scripts: Scripts
     )
     script = write_script(failure)
     assert "timeout=63" in script
-    done = run_script(tmp_path, script.replace("timeout=63", "timeout=10"), scripts)
+    done = run_script(tmp_path, script.replace("timeout=63", "timeout=6"), scripts)
     assert done.returncode == 1, ended(done)
     assert "no answer within" in done.stdout
 
