@@ -45,6 +45,13 @@ from .ordinary_use import (
     ordinary_rows as ordinary_rows,
     with_ordinary as with_ordinary,
 )
+from .places.of_failure import (
+    can_be_placed as can_be_placed,
+    places_of as places_of,
+    places_of_case as places_of_case,
+)
+from .places.repair import Limits as Limits
+from .places.suspect import Suspect as Suspect
 from .priority import (
     EDGE as EDGE,
     failure_priority as failure_priority,

@@ -13,6 +13,13 @@ from .converter import (
     find_converter as find_converter,
     goes_on as goes_on,
 )
+from .emission import (
+    CodeLine as CodeLine,
+    EmittedGraph as EmittedGraph,
+    emitted as emitted,
+    executed_lines as executed_lines,
+    raising_lines as raising_lines,
+)
 from .exporter_check import kept as kept
 from .operator_calls import OperatorCall as OperatorCall, OperatorCalls as OperatorCalls
 from .rules.rule import Rule as Rule, RuleProblem as RuleProblem

@@ -27,6 +27,19 @@ _EXPORTER = "torch.onnx._internal.exporter"
 _SCRIPTING = "torch.onnx._internal.torchscript_exporter"
 
 
+#: How the names of modules begin that hold conversion functions, and decompositions.
+CONVERSION_MODULES = (
+    "onnxscript.function_libs.torch_lib.ops.",
+    f"{_EXPORTER}._torchlib.ops.",
+    f"{_SCRIPTING}.symbolic_",
+    *("torch._decomp.", "torch._refs"),
+)
+#: The same of what changes graphs.
+PASS_MODULES = ("onnxscript.rewriter.rules.", "onnxscript.optimizer.", "onnxscript.version_converter.")
+#: The module that translates the nodes of PyTorch's graph one after another; each is `node` there.
+TRANSLATING_MODULE = f"{_EXPORTER}._core"
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Exporters warn and log on every call, about themselves and about missing packages."""
@@ -326,6 +339,19 @@ def script_symbolic_calls() -> Patch | None:
         f"{_SCRIPTING}.utils",
         "_run_symbolic_function",
         "(graph, block, node, inputs, env, values_in_env, new_nodes, operator_export_type=Ellipsis)",
+    )
+    if known.change():
+        return None
+    return Patch(importlib.import_module(known.module), known.path, known.find())
+
+
+def script_node_creation() -> Patch | None:
+    """The function that makes nodes in a TorchScript export; None where PyTorch has it in another form."""
+    known = PrivatePart(
+        f"{_SCRIPTING}.jit_utils",
+        "_create_node",
+        "(graph_or_block, domain_op, inputs, attributes, params_dict, opset_version, n_outputs, "
+        "shape_inference=Ellipsis)",
     )
     if known.change():
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import KnownIssue, call, minimal_data
+from harness.analyse import KnownIssue, Suspect, call, minimal_data
 from harness.compare import Outcome, Verdict, problems_of
 from harness.core import InvalidInvocation, Invocation, plain, shown
 from harness.execute import PREFIX, model_word
@@ -36,6 +36,8 @@ class CaseView:
         verdicts: One per converter, backend and export.
         minimal: What it was shrunk to, if it was.
         known: Known defects that match one of its failures, in the order of their list.
+        lines: Converter, backend and shapes of a failure → lines of the converter that it may come of, the
+            likeliest first, where they were looked for.
     """
 
     run: Path
@@ -45,6 +47,7 @@ class CaseView:
     verdicts: tuple[Verdict, ...]
     minimal: tuple[Minimal, ...]
     known: tuple[KnownIssue, ...]
+    lines: Mapping[tuple[str, str, str], tuple[Suspect, ...]] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -60,10 +63,35 @@ class CaseView:
             "torch": _torch_call(self.invocation),
             "invocation": self.invocation,
             "versions": self.versions,
-            "verdicts": [verdict_data(verdict) for verdict in self.verdicts],
+            "verdicts": [verdict_data(verdict) | self._lines_of(verdict) for verdict in self.verdicts],
             "minimal": [minimal_data(minimal) for minimal in self.minimal],
             "known": [issue.to_data() for issue in self.known],
         }
+
+    def _lines_of(self, verdict: Verdict) -> dict[str, Any]:
+        found = self.lines.get(_export_of(verdict))
+        return {} if found is None else {"lines": [suspect.to_data() for suspect in found]}
+
+
+def _export_of(verdict: Verdict) -> tuple[str, str, str]:
+    return verdict.converter, verdict.backend, verdict.shape_mode
+
+
+def with_lines(view: CaseView) -> CaseView:
+    """The view with the lines that the converter's failures may come of; cases are exported again for it.
+
+    Raises:
+        ResultsError: the run cannot be read.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    # PyTorch takes seconds to import, and nothing else here needs it.
+    from harness.analyse import Limits, can_be_placed, places_of
+
+    opset = read_run_info(view.run).options.get("opset")
+    given = opset if isinstance(opset, int) else None
+    wanted = [verdict for verdict in view.verdicts if can_be_placed(verdict)]
+    found = {_export_of(v): places_of(view.run, v, opset=given, limits=Limits()) for v in wanted}
+    return replace(view, lines=found)
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -116,6 +144,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     yield verdict_table(view.verdicts)
     for verdict in view.verdicts:
         yield from _details(verdict)
+        yield from _lines(view.lines.get(_export_of(verdict)))
     for issue in view.known:
         yield Text(f"known: {plain(issue.note)}", style="bold")
         yield Text(f"  {plain(issue.link)}", no_wrap=True)
@@ -196,6 +225,18 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
         yield Padding(shown(problem.evidence), (0, 0, 0, 6))
     if verdict.exported_invocation:
         yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
+
+
+def _lines(found: Sequence[Suspect] | None) -> Iterator[RenderableType]:
+    if found is None:
+        return
+    yield Padding(Text("lines of the converter", style="bold"), (0, 0, 0, 2))
+    if not found:
+        yield Padding(Text("The failure does not show here again, so no line can be named."), (0, 0, 0, 4))
+    for suspect in found:
+        yield Padding(Text(suspect.place), (0, 0, 0, 4))
+        yield Padding(shown(suspect.text, style="cyan"), (0, 0, 0, 6))
+        yield Padding(shown(suspect.reason), (0, 0, 0, 6))
 
 
 def _copied(code: str) -> Iterator[Text]:

@@ -255,15 +255,19 @@ def to_torch(array: Array, strides: tuple[int, ...] | None = None) -> torch.Tens
         strides: That the tensor had; what views it needs them. Those of a tensor that overlaps itself are not
             restored.
     """
+    shape = array.shape
+    # A 0-d array gets a dimension by this.
     array = np.ascontiguousarray(array if array.flags.writeable else np.array(array))
     if array.dtype == ml_dtypes.bfloat16:
         tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     else:
         tensor = torch.from_numpy(array)
-    tensor = tensor.reshape(array.shape)
-    if strides is None or strides == tensor.stride() or not _is_dense(array.shape, strides):
+    tensor = tensor.reshape(shape)
+    if strides is None or len(strides) != len(shape) or strides == tensor.stride():
         return tensor
-    return torch.empty_strided(array.shape, strides, dtype=tensor.dtype).copy_(tensor)
+    if not _is_dense(shape, strides):
+        return tensor
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype).copy_(tensor)
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:

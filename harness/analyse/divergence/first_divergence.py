@@ -144,14 +144,14 @@ def diverge(
         values = OfExportedSlices(graph, converter, backend, sizes, budget, task.settings.opset)
     # What is far off is found at a fraction of the cost; only then is every element looked at, and the end
     # result judged by what roundings explain, which takes several runs in float64.
-    scan = _scan(graph, values, alive, thorough=False)
+    scan = scan_checkpoints(graph, values, alive, thorough=False)
     comparison = compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got)
     grown = None
     if scan.departure is None:
         comparison = compare(reference.judge, reference, got)
         grown = growth(task.case, task.backend, reference, got)
         if comparison.problem is not None:
-            scan = _scan(graph, values, alive, thorough=True)
+            scan = scan_checkpoints(graph, values, alive, thorough=True)
     problem = comparison.message
     common: dict[str, Any] = {
         "model": model.name,
@@ -203,7 +203,9 @@ def _captured(model: LoadedModel, inputs: tuple[torch.Tensor, ...]) -> torch.exp
     return program
 
 
-def _scan(graph: PyTorchGraph, values: BackendValues, alive: Callable[[], None], *, thorough: bool) -> _Scan:
+def scan_checkpoints(
+    graph: PyTorchGraph, values: BackendValues, alive: Callable[[], None], *, thorough: bool
+) -> _Scan:
     """Compare checkpoint by checkpoint, up to the first that departs."""
     nodes = {node.name: node for node in graph.nodes}
     regions: dict[str, Region] = {}

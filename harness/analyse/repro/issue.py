@@ -9,6 +9,7 @@ from functools import cached_property
 
 import onnx
 
+from harness.analyse.places.suspect import Suspect
 from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.failure_title import (
     backend_name,
@@ -39,12 +40,14 @@ class Report:
     Attributes:
         checked: How the stand-alone script ended here; None where it was not run.
         graph: The exported model in ONNX's text format; "" where there is none.
+        lines: Of the converter's source, those that the failure may come of, the likeliest first.
     """
 
     failure: ReproducibleFailure
     script: str
     checked: ScriptResult | None
     graph: str
+    lines: tuple[Suspect, ...] = ()
 
     @property
     def title(self) -> str:
@@ -109,7 +112,16 @@ class Report:
         }.get(failure.blame, "it is not known where the defect is")
         evidence = ["", self._named(failure.evidence)] if failure.evidence else []
         matters = [f"- {matter}" for matter in failure.matters]
-        return "\n".join([f"Diagnosis: {where}.", *evidence, *([""] if matters else []), *matters])
+        parts = [f"Diagnosis: {where}.", *evidence, *([""] if matters else []), *matters]
+        return "\n".join([*parts, *self._places])
+
+    @property
+    def _places(self) -> list[str]:
+        """The suspected lines, with a heading if there are any."""
+        said = [
+            f"- `{one.text}` in `{one.function}`, {one.file}:{one.line}. {one.reason}" for one in self.lines
+        ]
+        return ["", "Lines that it may come of, the likeliest first:", "", *said] if said else []
 
     def _named(self, evidence: str) -> str:
         """Evidence with converters and runtimes as their users know them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.analyse.places.suspect import Suspect
 from harness.analyse.repro.failure import ReproducibleFailure
 from harness.analyse.repro.failure_title import title_for
 from harness.analyse.repro.issue import Report, model_of, tracker_of
@@ -11,13 +12,16 @@ from harness.compare import Stage
 from harness.run import BACKENDS
 
 
-def write_report(failure: ReproducibleFailure, *, check: bool = True) -> Report:
+def write_report(
+    failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()
+) -> Report:
     """The report for a failure.
 
     A runtime's defect is shown by a script without PyTorch, where there is one that shows it.
 
     Args:
         check: Whether to run the script.
+        lines: Of the converter's source, those that the failure may come of.
 
     Raises:
         NoScript: there is no script for the failure.
@@ -38,7 +42,7 @@ def write_report(failure: ReproducibleFailure, *, check: bool = True) -> Report:
             if checked is None or checked.reproduces:
                 return Report(failure, script, checked, graph)
     script = write_script(failure, heading)
-    return Report(failure, script, _checked(script, check), graph)
+    return Report(failure, script, _checked(script, check), graph, lines)
 
 
 def _checked(script: str, check: bool) -> ScriptResult | None:

@@ -60,7 +60,7 @@ def command(
     failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
     if rules:
         failure = replace(failure, rule_files=rules)
-    script, checked, text = _written(failure, issue, check)
+    script, checked, text = _written(run, failure, issue, check)
     path = _place(out, failure, issue)
     if path is not None:
         try:
@@ -91,13 +91,25 @@ def command(
         click.echo("the script fails as recorded", err=path is None)
 
 
-def _written(failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:
+def _written(
+    run: Path, failure: ReproducibleFailure, issue: bool, check: bool
+) -> tuple[str, ScriptResult | None, str]:
     """The script, how it ended, and what is to be written."""
-    from harness.analyse import NoScript, run_text, write_issue, write_report, write_script
+    from harness.analyse import (
+        NoScript,
+        places_of_case,
+        run_text,
+        write_issue,
+        write_report,
+        write_script,
+    )
 
     try:
         if issue:
-            report = write_report(failure, check=check)
+            # Looking for the lines exports the case again, as checking the script does.
+            where = run, failure.case_id, failure.converter, failure.backend, failure.invocation
+            lines = places_of_case(*where, opset=failure.opset) if check else ()
+            report = write_report(failure, check=check, lines=lines)
             return report.script, report.checked, write_issue(report)
         script = write_script(failure)
     except NoScript as error:

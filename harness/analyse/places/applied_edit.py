@@ -1,0 +1,67 @@
+"""A changed function in place of a converter's, for a while and in this process alone."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import contextlib
+import gc
+from collections.abc import Collection, Iterator
+from types import CodeType, FunctionType
+from typing import TypeAlias
+
+
+class CannotApply(Exception):
+    """The change cannot be put in place of what runs."""
+
+
+#: A function's file, first line and name → the functions that have its code.
+Holders: TypeAlias = "dict[tuple[str, int, str], list[FunctionType]]"
+
+
+def holders(codes: Collection[CodeType]) -> Holders:
+    """The functions that have some codes."""
+    # What a process had before it was forked is hidden from a search.
+    gc.unfreeze()
+    found: Holders = {}
+    for thing in gc.get_referrers(*codes):
+        if isinstance(thing, FunctionType) and thing.__code__ in codes:
+            code = thing.__code__
+            found.setdefault((code.co_filename, code.co_firstlineno, code.co_name), []).append(thing)
+    return found
+
+
+@contextlib.contextmanager
+def applied_edit(file: str, changed: ast.FunctionDef, known: Holders) -> Iterator[None]:
+    """Run `changed` wherever its original is called.
+
+    Whoever holds the function, a registry or a kept table, gets the change, since its code is replaced.
+
+    Args:
+        file: That the function is in.
+        changed: It, with the lines of its file.
+        known: Functions that run, its original among them.
+
+    Raises:
+        CannotApply: it is none of them, or does not compile.
+    """
+    module = ast.fix_missing_locations(ast.Module([changed], []))
+    # Annotations name what modules import for a type checker only.
+    flags = __future__.annotations.compiler_flag
+    try:
+        compiled = compile(module, file, "exec", flags=flags, dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise CannotApply(str(error)) from None
+    new = next(c for c in compiled.co_consts if isinstance(c, CodeType) and c.co_name == changed.name)
+    of_home = known.get((file, new.co_firstlineno, new.co_name), [])
+    functions = [f for f in of_home if f.__code__.co_freevars == new.co_freevars]
+    if not functions:
+        raise CannotApply(f"{changed.name} is not a function that is kept by itself")
+    before = [(function, function.__code__) for function in functions]
+    for function in functions:
+        function.__code__ = new
+    try:
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code

@@ -1,0 +1,89 @@
+"""Which PyTorch node of a translated program is the first whose value, or form, is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+import onnx_ir
+import onnx_ir.tensor_adapters
+import torch
+
+from harness.analyse.divergence.backend_values import OfWholeModel
+from harness.analyse.divergence.first_divergence import BUDGET, scan_checkpoints
+from harness.analyse.divergence.graph import PyTorchGraph
+from harness.convert import EmittedGraph
+from harness.core import Array, Invocation, OpOverload, build_tensors
+from harness.run import Backend
+
+
+def departing_nodes(
+    graph: EmittedGraph, invocation: Invocation, feeds: dict[str, Array], backend: Backend
+) -> frozenset[str]:
+    """Names of the nodes that compute the first wrong value; none where nobody can tell.
+
+    A program of one call has nothing to tell apart, and is not run.
+    """
+    program = graph.program
+    if program is None:
+        return frozenset()
+    of_form = wrongly_formed(graph)
+    if of_form:
+        return of_form
+    torch_graph = PyTorchGraph.of_program(program, build_tensors(invocation))
+    if len(torch_graph.nodes) < 2:
+        return frozenset()
+    try:
+        values = OfWholeModel(graph.model, torch_graph, backend, feeds, torch_graph.sizes(), BUDGET)
+        scan = scan_checkpoints(torch_graph, values, lambda: None, thorough=True)
+    except Exception:
+        # Whatever the runtime or PyTorch make of the parts, the rest of the evidence stands.
+        return frozenset()
+    if scan.departure is None:
+        return frozenset()
+    return frozenset(node.name for node in scan.departure.region.nodes)
+
+
+def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
+    """The first node, by name, that has another dtype or rank by ONNX's rules than in PyTorch; none where
+    all agree, as far as ONNX's rules tell."""
+    if graph.program is None:
+        return frozenset()
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    # The exporter writes down PyTorch's forms; what is wanted is what follows from the nodes.
+    del model.graph.value_info[:]
+    outputs = [output.name for output in model.graph.output]
+    for output in model.graph.output:
+        output.ClearField("type")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:
+        # Whatever it cannot follow, the rest of the evidence stands.
+        return frozenset()
+    forms = {v.name: _form(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
+    results: Any = graph.program.graph.output_node().args[0]
+    for node, name in zip(results, outputs, strict=False):
+        if isinstance(node, torch.fx.Node) and name in forms:
+            forms[node.name] = forms[name]
+    for node in graph.program.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        promised = int(onnx_ir.tensor_adapters.from_torch_dtype(value.dtype)), value.dim()
+        if node.op != "call_function":
+            forms.setdefault(node.name, promised)
+        elif node.name not in graph.of_node and isinstance(node.target, OpOverload):
+            # Nothing was emitted for it: it has the value of what it reads.
+            read = next((forms[n.name] for n in node.all_input_nodes if n.name in forms), promised)
+            forms.setdefault(node.name, read)
+        elem_type, rank = forms.get(node.name, promised)
+        if elem_type and (elem_type != promised[0] or rank not in (None, promised[1])):
+            return frozenset({node.name})
+    return frozenset()
+
+
+def _form(value: onnx.ValueInfoProto) -> tuple[int, int | None]:
+    """Element type, 0 where unknown, and rank."""
+    tensor = value.type.tensor_type
+    return tensor.elem_type, len(tensor.shape.dim) if tensor.HasField("shape") else None

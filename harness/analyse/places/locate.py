@@ -1,0 +1,87 @@
+"""The lines of a converter that failures of one kind may come of."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import CodeType
+
+from harness.analyse.places.edits import Edit
+from harness.analyse.places.neighbours import neighbours
+from harness.analyse.places.observed_case import Bench, ObservedCase
+from harness.analyse.places.ranking import rank
+from harness.analyse.places.repair import Limits, repairs
+from harness.analyse.places.slicing import flow_of
+from harness.analyse.places.source_code import SourceCode, Statement
+from harness.analyse.places.suspect import Suspect
+from harness.core import Invocation
+
+#: Cases that are exported again.
+FAILING, PASSING = 3, 5
+
+
+@dataclass(frozen=True)
+class Located:
+    """What a failure may come of.
+
+    Attributes:
+        suspects: The likeliest first, with their statements.
+        repairs: Changes with which all failing cases pass and no passing one fails.
+    """
+
+    suspects: tuple[tuple[Statement, Suspect], ...]
+    repairs: tuple[Edit, ...] = ()
+
+
+def locate(
+    bench: Bench,
+    failing: Sequence[Invocation],
+    passing: Sequence[Invocation],
+    source: SourceCode,
+    limits: Limits | None = None,
+) -> Located:
+    """Rank the statements that ran when failing cases were exported; none where no case fails here.
+
+    Args:
+        bench: Exports and runs.
+        failing: Cases of one operator that fail in one way, the one that matters first.
+        passing: Cases of the same operator that pass.
+        source: Of the converter.
+        limits: How many small changes are tried; None for none. A statement at which one repairs all comes
+            first.
+    """
+    wrong = [case for case in _each(bench.observe, failing[:FAILING]) if not case.passes]
+    if not wrong:
+        return Located(())
+    right = list(_each(bench.lines_of, passing[:PASSING]))
+    right += [case for case in _each(bench.observe, neighbours(wrong)) if case.passes]
+    ranked = rank(wrong, right, source)
+    if limits is None:
+        return Located(tuple(ranked))
+    codes = frozenset[CodeType]().union(*(case.codes for case in wrong))
+    calls = [case.invocation for case in wrong], [case.invocation for case in right]
+    # Half of an export's time goes into the optimiser. A failure that needs it is not repaired here.
+    plain = replace(bench, converter=bench.plain)
+    found = list(repairs([s for s, _ in ranked], *calls, plain, source, codes, limits))
+    repaired = list(dict.fromkeys(edit.statement for edit in found))
+    # What is computed or decided before may as well be wrong where a change behind it repairs.
+    behind = [s for place in repaired for s in flow_of(place, source) if s not in repaired]
+    first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]
+    second = [(s, x) for s, x in ranked if s in behind and isinstance(source.node(s), ast.Assign | ast.If)]
+    rest = [(s, x) for s, x in ranked if s not in repaired and (s, x) not in second]
+    return Located((*first, *second, *rest), tuple(found))
+
+
+def _with_repair(suspect: Suspect, found: Sequence[Edit], statement: Statement) -> Suspect:
+    rules = " or ".join(edit.rule for edit in found if edit.statement == statement)
+    words = f"With a small change here ({rules}) every failing case passes, and no passing case fails."
+    return replace(suspect, reason=f"{words} {suspect.reason}", score=1.0)
+
+
+def _each(look: Callable[[Invocation], ObservedCase], calls: Iterable[Invocation]) -> Iterable[ObservedCase]:
+    for call in calls:
+        # PyTorch may refuse a case of another version.
+        with contextlib.suppress(RuntimeError, TypeError, ValueError):
+            yield look(call)

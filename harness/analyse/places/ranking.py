@@ -1,0 +1,133 @@
+"""Rank the statements that ran while failing cases were exported.
+
+Three things speak for a statement: that it runs where cases fail and not where they pass (Ochiai's
+coefficient), that it made a node on the way to the wrong output or raised what was raised, and that something
+is missing in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.analyse.places.missing import missing_things
+from harness.analyse.places.observed_case import ObservedCase
+from harness.analyse.places.slicing import flow_of
+from harness.analyse.places.source_code import SourceCode, Statement, short_path
+from harness.analyse.places.suspect import Suspect
+from harness.compare import Stage
+from harness.convert import CodeLine
+from harness.execute import extract
+
+#: How much each thing speaks for a statement beside Ochiai's coefficient, which is at most 1.
+_RAISED, _NAMED, _DEPARTS, _TRANSLATES = 1.0, 0.9, 0.7, 0.6
+_EMITS, _LEADS, _CALLS, _MISSING = 0.4, 0.3, 0.2, 0.4
+_MOST = 2.0
+
+
+@dataclass
+class _Counts:
+    failing: int = 0
+    passing: int = 0
+    bonus: float = 0.0
+    reasons: dict[str, None] = field(default_factory=dict)
+    order: int = 0
+
+
+def rank(
+    failing: Sequence[ObservedCase], passing: Sequence[ObservedCase], source: SourceCode
+) -> list[tuple[Statement, Suspect]]:
+    """Statements that the failing cases may come of, the likeliest first."""
+    table: dict[Statement, _Counts] = {}
+    for cases, of in ((failing, "failing"), (passing, "passing")):
+        for case in cases:
+            for statement in _statements([line for line, _ in case.executed], source):
+                counts = table.setdefault(statement, _Counts())
+                setattr(counts, of, getattr(counts, of) + 1)
+    for case in failing:
+        for statement, bonus, reason in _evidence(case, source):
+            counts = table.setdefault(statement, _Counts(failing=1))
+            counts.bonus = max(counts.bonus, bonus)
+            counts.reasons[reason] = None
+    for place, statement in enumerate(_statements([line for line, _ in failing[0].executed], source)):
+        table[statement].order = place
+    found = [
+        (statement, _suspect(statement, counts, len(failing), source))
+        for statement, counts in table.items()
+        if counts.failing
+    ]
+    return sorted(found, key=lambda pair: (-pair[1].score, -table[pair[0]].order))
+
+
+def _statements(lines: Sequence[CodeLine], source: SourceCode) -> list[Statement]:
+    found = (source.statement(line) for line in lines)
+    # The head of a function runs when its module is imported, and says nothing.
+    return list(dict.fromkeys(s for s in found if s and not isinstance(source.node(s), ast.FunctionDef)))
+
+
+def _suspect(statement: Statement, counts: _Counts, failing: int, source: SourceCode) -> Suspect:
+    ochiai = counts.failing / math.sqrt(failing * (counts.failing + counts.passing))
+    reasons = list(counts.reasons)
+    if counts.passing == 0:
+        reasons.append(f"It runs in {counts.failing} of {failing} failing cases and in no passing one.")
+    else:
+        reasons.append(
+            f"It runs in {counts.failing} of {failing} failing cases and in {counts.passing} passing ones."
+        )
+    return Suspect(
+        function=statement.function,
+        file=short_path(statement.file),
+        line=statement.line,
+        text=source.head(statement),
+        reason=" ".join(reasons),
+        score=(ochiai + counts.bonus) / _MOST,
+    )
+
+
+def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statement, float, str]]:
+    """What speaks for single statements in one failing case."""
+    for depth, line in enumerate(case.raised):
+        statement = source.statement(line)
+        if statement is not None:
+            words = "It raises the error." if depth == 0 else "The error comes through it."
+            yield statement, _RAISED / (1 + depth), words
+    yield from missing_things(case, source, _MISSING)
+    for line, node in case.executed:
+        if node in case.departing:
+            statement = source.statement(line)
+            if statement is not None:
+                yield statement, _TRANSLATES, f"It translates {node}, where a value first goes wrong."
+    if case.graph is None:
+        return
+    model = case.graph.model
+    names = {n.output[0]: i for i, n in enumerate(model.graph.node) if n.output}
+    path = extract(model, [i.name for i in model.graph.input], case.wrong)
+    on_path = [names[n.output[0]] for n in path.graph.node if n.output and n.output[0] in names]
+    said = case.stage in (Stage.CHECK, Stage.LOAD, Stage.RUN)
+    for index in on_path:
+        node, lines = model.graph.node[index], case.graph.lines[index]
+        for depth, line in enumerate(lines):
+            statement = source.statement(line)
+            if statement is None:
+                continue
+            departs = case.graph.of_node[index] in case.departing
+            named = depth == 0 and said and _is_named(node.name, case.message)
+            if named and (departs or not case.departing):
+                yield statement, _NAMED, f"It emits {node.name}, which the error names."
+            elif depth == 0 and departs:
+                yield statement, _DEPARTS, f"It emits {node.op_type} where a value first goes wrong."
+            elif depth == 0:
+                yield statement, _EMITS, f"It emits {node.op_type} on the way to the wrong output."
+            else:
+                yield statement, _CALLS, f"It calls what emits {node.op_type} on the way to the wrong output."
+            if case.departing and not departs:
+                continue
+            for leading in flow_of(statement, source):
+                yield leading, _LEADS if depth == 0 else _CALLS, "It decides what is emitted there."
+
+
+def _is_named(name: str, message: str) -> bool:
+    return bool(name) and re.search(rf"\b{re.escape(name)}\b", message) is not None

@@ -1,0 +1,102 @@
+"""The lines of a converter that emit nodes, and those that a failure comes of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from harness_runs import record_of, unary
+from located_mutants import bench, drawn_calls, locate_mutation, place_of
+from mutants.mutation import Mutation, mutations
+
+from harness.analyse.places.locate import locate
+from harness.analyse.places.source_code import SourceCode
+from harness.analyse.places.suspect import Suspect
+from harness.analyse.repro.failure import find_failure
+from harness.analyse.repro.issue import Report, write_issue
+from harness.app.cli._group import conformance
+from harness.compare import Outcome, Stage
+from harness.core import Invocation, Literal, TensorSpec, contiguous_strides
+
+IMAGE = TensorSpec(
+    (1, 1, 2, 2), "float32", contiguous_strides((1, 1, 2, 2)), 0, Literal((1.0, 2.0, 3.0, 6.0))
+)
+POOL = (("self", IMAGE), ("kernel_size", (2, 2)), ("stride", (2, 2)), ("padding", (0, 0)))
+NO_DIVISOR = Invocation("aten.avg_pool2d.default", POOL)
+DIVISOR = Invocation(
+    "aten.avg_pool2d.default",
+    (*POOL, ("ceil_mode", False), ("count_include_pad", True), ("divisor_override", 3)),
+)
+WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "converter", "signature": "values"}
+OR = "op.BitwiseOr(self, other)"
+
+
+def emitting(call: Invocation, converter: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """ONNX operator → functions and files that emitted it, the innermost first."""
+    graph = bench(converter).observe(call).graph
+    assert graph is not None
+    return [
+        (node.op_type, [(line.function, Path(line.file).name) for line in lines])
+        for node, lines in zip(graph.model.graph.node, graph.lines, strict=True)
+    ]
+
+
+def test_a_node_has_the_conversion_function_that_emitted_it() -> None:
+    celu = unary("aten.celu.default", [1.0, -1.0])
+    assert emitting(celu, "dynamo") == [("Celu", [("aten_celu", "nn.py")])]
+    assert emitting(celu, "torchscript") == [("Celu", [("celu", "symbolic_opset12.py")])]
+
+
+def test_a_node_has_the_decomposition_that_it_comes_of() -> None:
+    call = Invocation("aten.smooth_l1_loss.default", (("self", IMAGE), ("target", IMAGE)))
+    lines = dict(emitting(call, "dynamo"))["Sub"]
+    assert lines[0] == ("aten_sub", "core.py")
+    assert ("smooth_l1_loss", "decompositions.py") in lines
+
+
+def test_an_argument_that_no_line_reads_is_named() -> None:
+    for converter, function in (("dynamo", "aten_avg_pool2d"), ("torchscript", "_avg_pool")):
+        found = locate(bench(converter), [DIVISOR], [NO_DIVISOR], SourceCode()).suspects[:3]
+        (suspect,) = [s for _, s in found if "reads the argument divisor_override" in s.reason]
+        assert suspect.function == function
+
+
+def mutation(converter: str, text: str) -> Mutation:
+    return next(m for m in mutations(converter) if f"{m.function}: {m.was} → {m.becomes}" == text)
+
+
+@pytest.mark.parametrize(
+    ("converter", "operator", "text", "rule"),
+    [
+        ("dynamo", "aten.__or__.Scalar", f"aten_bitwise_or: {OR} → {OR.replace('Or', 'And')}",
+         "BitwiseOr in place of BitwiseAnd"),
+        ("dynamo", "aten.permute.default", "aten_permute: axis < 0 → axis <= 0", "turn the comparison round"),
+        ("torchscript", "aten.one_hot.default", "one_hot: 1 → 2", "another constant"),
+    ],
+)  # fmt: skip
+def test_a_mutated_line_is_found_and_repaired(converter: str, operator: str, text: str, rule: str) -> None:
+    wrong = mutation(converter, text)
+    calls = drawn_calls(operator, converter, seed=0)
+    found = locate_mutation(wrong, calls)
+    assert found is not None
+    assert place_of(wrong, *found) == (1, True)
+    assert rule in [edit.rule for edit in found[0].repairs]
+    # Nothing of the search stays behind.
+    assert all(bench(converter).outcome(call)[1] is Outcome.PASS for call in calls[:3])
+
+
+def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
+    run = record_of(tmp_path, [DIVISOR], **WRONG)
+    words = ["show", DIVISOR.case_id, "--run", str(run), "--json"]
+    bare = json.loads(CliRunner().invoke(conformance, words).output)
+    assert "lines" not in bare["verdicts"][0]
+    shown = json.loads(CliRunner().invoke(conformance, [*words, "--lines"]).output)
+    lines = [Suspect(**line) for line in shown["verdicts"][0]["lines"]]
+    (line,) = [line for line in lines if "divisor_override" in line.reason]
+    assert line.function == "aten_avg_pool2d"
+    assert line.file == "onnxscript/function_libs/torch_lib/ops/nn.py"
+    assert line.text.startswith("return _aten_avg_pool_onnx(")
+    report = write_issue(Report(find_failure(run, DIVISOR.case_id), "print()", None, "", tuple(lines)))
+    assert f"in `aten_avg_pool2d`, {line.file}:{line.line}. {line.reason}" in report
