@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness_runs import record_of, unary
 from located_mutants import bench, drawn_calls, locate_mutation, place_of
 from mutants.mutation import Mutation, mutations
 
+from harness.analyse.divergence.backend_values import to_torch
 from harness.analyse.places.locate import locate
 from harness.analyse.places.source_code import SourceCode
 from harness.analyse.places.suspect import Suspect
@@ -61,6 +63,11 @@ def test_an_argument_that_no_line_reads_is_named() -> None:
         found = locate(bench(converter), [DIVISOR], [NO_DIVISOR], SourceCode()).suspects[:3]
         (suspect,) = [s for _, s in found if "reads the argument divisor_override" in s.reason]
         assert suspect.function == function
+
+
+def test_a_number_without_dimensions_stays_one_on_the_way_to_pytorch() -> None:
+    # What is compared node by node must have the rank that PyTorch gives it.
+    assert to_torch(np.array(1.5), ()).shape == ()
 
 
 def mutation(converter: str, text: str) -> Mutation:
