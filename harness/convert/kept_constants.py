@@ -23,6 +23,7 @@ from torch.export.graph_signature import OutputKind
 
 from harness.convert.quick_decomposition import NotDecomposed, decompose_directly
 from harness.convert.quick_fakes import fake_result
+from harness.convert.quick_folding import evaluate
 from harness.convert.quick_inference import infer_node
 from harness.convert.quick_passes import quick_passes
 from harness.convert.torch_private import part, preserved_composites, replaceable
@@ -168,6 +169,7 @@ def kept(*, fallbacks: bool = True, parts: str = "") -> Iterator[KeptExport]:
         "overrides": _overridden,
         "fake_dispatch": fake_result,
         "infer_node": infer_node,
+        "evaluate": evaluate,
         **quick_passes(),
     }
     if not fallbacks:

@@ -146,6 +146,11 @@ PARTS = {
     "infer_node": PrivatePart(
         "onnxscript.optimizer._constant_folding", "FoldConstantsPass._do_inference", "(self, node)"
     ),
+    "evaluate": PrivatePart(
+        "onnxscript.optimizer._constant_folding",
+        "ReferenceEvaluator.evaluate",
+        "(self, domain, op, version, *args, **kwargs)",
+    ),
     "fake_mode": PrivatePart(
         _FAKE,
         "FakeTensorMode",
