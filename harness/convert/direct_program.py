@@ -105,25 +105,21 @@ class TracedCall:
 _Parts: TypeAlias = "tuple[BoundCall, Sequence[torch.Tensor], Sequence[Any]]"
 
 
-def captured_directly(request: ExportRequest) -> torch.export.ExportedProgram | None:
-    """The program of a request as `torch.export` captures it; None where it must do that itself."""
-    if not can_be_direct(request):
-        return None
+def captured_directly(calls: CapturedCalls) -> torch.export.ExportedProgram | None:
+    """The program of some calls as `torch.export` captures it; None where it must do that itself."""
     try:
-        return CapturedCalls(request).program()
+        return calls.program()
     except NotDirect:
         return None
 
 
-def failing_call(request: ExportRequest) -> tuple[BoundCall, BaseException] | None:
-    """The only call of a request and what it raises without values; None where no single call fails."""
-    if not isinstance(request.program, OperatorCalls) or len(request.program.calls) != 1:
-        return None
-    if not can_be_direct(request):
+def failing_call(calls: CapturedCalls) -> tuple[BoundCall, BaseException] | None:
+    """The only one of some calls and what it raises without values; None where no single call fails."""
+    if len(calls) != 1:
         return None
     with quiet():
-        error = CapturedCalls(request).failure()
-    return (request.program.calls[0].call, error) if error is not None else None
+        error = calls.failure()
+    return (calls.call(0), error) if error is not None else None
 
 
 def can_be_direct(request: ExportRequest) -> bool:

@@ -19,7 +19,7 @@ from harness.convert.converter import (
     UnsupportedOperator,
     register,
 )
-from harness.convert.direct_program import can_be_direct, captured_directly, failing_call
+from harness.convert.direct_program import CapturedCalls, can_be_direct, captured_directly, failing_call
 from harness.convert.exporter_check import exporter_check, exporter_notes, kept
 from harness.convert.exporter_passes import passes_left_out
 from harness.convert.kept_constants import OnlyDecomposed
@@ -89,13 +89,16 @@ class DynamoConverter:
         """
         if self._book:
             self._book.start()
-        failing = None if self._public_api or request.tentative else failing_call(request)
+        direct = not (self._public_api or exporter_check().differences) and can_be_direct(request)
+        # Captured once: to see whether it fails, and to be exported.
+        calls = CapturedCalls(request) if direct else None
+        failing = None if calls is None or request.tentative else failing_call(calls)
         if failing is not None and (known := self._failures.failure(*failing)) is not None:
             raise known
         fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
         constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks)
         with constants as export, quiet():
-            captured = captured_directly(request) if export is not None else None
+            captured = None if calls is None or export is None else captured_directly(calls)
             try:
                 return self._export(
                     captured or request.program,
