@@ -213,6 +213,8 @@ _UNSUPPORTED = (
 _ERROR = (
     *_REFUSAL,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
+    # Who fails at it has no part in that.
+    _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.FORM),)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),)),
     _Row(BACKEND, "{backend} fails on a valid node.", ((R.NODES, F.VALID),)),
     _Row(

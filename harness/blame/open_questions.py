@@ -161,6 +161,15 @@ def _finite(array: Array) -> Array:
     return np.where(np.isfinite(array), array, 0.5).astype(array.dtype)
 
 
+def _has_one_place_along_an_axis(
+    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
+) -> bool:
+    # Both corners are the same pixel, whose centre is at -1 and at 1.
+    aligned = any(a.name == "align_corners" and a.i == 1 for a in node.attribute)
+    size = inputs[1]
+    return aligned and size is not None and bool((size[2:] == 1).any())
+
+
 def _rounds_up_to_its_end(
     node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
 ) -> bool:
@@ -274,6 +283,13 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         silent_on=("nan", "infinit", "weight"),
         subject="infinities and NaN whose weight is zero",
         calm=_finite,
+    ),
+    OpenQuestion(
+        operators=frozenset({"AffineGrid"}),
+        arises=_has_one_place_along_an_axis,
+        quote="consider `-1` and `1` to refer to the centers of the corner pixels",
+        subject="the place of the only pixel along an axis",
+        calm=None,
     ),
     OpenQuestion(
         operators=frozenset({"RandomUniform", "RandomUniformLike"}),

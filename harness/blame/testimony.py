@@ -29,9 +29,9 @@ class Finding(StrEnum):
 
     Of the graph's nodes, on the backend's own inputs: `WRONG`, one gives what its definition does not, and
     with the definition's result the failure is gone; `RIGHT`, one by one they give PyTorch's answer; `SAME`,
-    each is right and the failing backend's answer follows; `FORM`, the same where a shape or dtype is wrong;
-    `OPEN`, the specification leaves the wrong one's result open; `VALID`, the one that fails is valid;
-    `INVALID`, it is not.
+    each is right and the failing backend's answer follows; `FORM`, the same where a shape or dtype is wrong,
+    or where a node fails and the shape would be wrong; `OPEN`, the specification leaves the wrong one's
+    result open; `VALID`, the one that fails is valid; `INVALID`, it is not.
 
     Of the witness itself, which decides nothing: `DIED`, it did not survive being asked; `RAISED`, it raised
     an exception.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness_runs import vector
+from harness_runs import unary, vector
 from onnx import helper
 from trials import graph_of_nodes, trial_of
 
@@ -42,6 +42,43 @@ def test_whether_a_random_number_may_be_the_upper_boundary_is_open() -> None:
     decision = examine(trial_of(call), frozenset(), lambda name: None)
     assert decision.blame == "spec"
     assert "Upper boundary of the output values." in decision.evidence
+
+
+def test_where_the_only_pixel_along_an_axis_is_is_open_and_the_shape_of_a_grid_is_not() -> None:
+    theta = TensorSpec((1, 2, 3), "float32", (6, 3, 1), 0, Literal((1.0, 0.5, 0.0, 0.25, 2.0, 1.0)))
+    call = Invocation(
+        "aten.affine_grid_generator.default",
+        (("theta", theta), ("size", (1, 1, 1, 2)), ("align_corners", True)),
+    )
+    decision = examine(trial_of(call, converter="torchscript"), frozenset(), lambda name: None)
+    assert decision.blame == "spec"
+    assert "to refer to the centers of the corner pixels" in decision.evidence
+    # Another layout of the same numbers.
+    pytest.importorskip("openvino")
+    trial = trial_of(call, converter="torchscript", backend="openvino")
+    assert trial.comparison is not None
+    assert "shape" in str(trial.comparison.message)
+    assert examine(trial, frozenset(), lambda name: None).blame == "backend"
+
+
+def test_a_graph_of_another_shape_is_the_converters_although_a_node_of_it_fails() -> None:
+    # The graph splits the last dimension in three, where PyTorch takes the first that has a size of three.
+    pytest.importorskip("openvino")
+    factor = TensorSpec((3, 2), "int32", (2, 1), 0, Literal((1, 2, 3, 4, 5, 6)))
+    call = Invocation("aten.cross.default", (("self", factor), ("other", factor), ("dim", None)))
+    trial = trial_of(call, backend="openvino", outcome=Outcome.ERROR)
+    decision = examine(trial, frozenset(), lambda name: None)
+    assert "openvino does not run Split" in decision.evidence
+    assert decision.blame == "converter"
+    assert "the graph's result has the shape [3, 1], PyTorch's [3, 2]" in decision.evidence
+
+
+def test_what_an_evaluator_lacks_in_a_narrow_dtype_is_defined_by_a_wider_one() -> None:
+    # `exp(x) - 1`; ONNX Runtime has no Sub of bfloat16.
+    call = unary("aten.expm1.default", [2.0**-12, 1.0], "bfloat16")
+    decision = examine(trial_of(call, backend="onnx-reference"), frozenset(), lambda name: None)
+    assert decision.blame == "converter"
+    assert "With each of its 2 nodes as the operator's definition has it" in decision.evidence
 
 
 PAIRS = TensorSpec((3, 2), "complex64", (2, 1), 0, Literal((1j, 2.0, 3j, 4.0, 5j, 6.0)))

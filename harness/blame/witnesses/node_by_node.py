@@ -365,6 +365,23 @@ def _of_failure(trial: Trial) -> Iterator[Testimony]:
         ):
             words = f"{name} does not run {node} by itself, which is valid and has a defined result: {said}."
             yield Testimony(Role.NODES, Finding.VALID, words)
+            yield from _of_other_form(trial, names, found)
+
+
+def _of_other_form(trial: Trial, names: Sequence[str], found: Walk) -> Iterator[Testimony]:
+    """Whether the graph does not ask for PyTorch's shapes, wherever it runs."""
+    expected = trial.reference.expected
+    if not found.ended or found.unjudged or len(expected) != len(names):
+        return
+    for name, array in zip(names, expected, strict=True):
+        shape = found.values[name].shape
+        if shape != array.shape:
+            words = (
+                f"By the definitions of its nodes the graph's result has the shape {list(shape)}, PyTorch's "
+                f"{list(array.shape)}."
+            )
+            yield Testimony(Role.NODES, Finding.FORM, words)
+            return
 
 
 def _rejected(definition: Definition) -> str:
