@@ -7,8 +7,8 @@ from labelled_failures import PASSES, judged_by_harness, read_labels
 
 pytest.importorskip("openvino")
 
-#: Of every tenth label; the whole is a command of `labelled_failures`.
-_EVERY = 10
+#: Of every fifteenth label; the whole is a command of `labelled_failures`.
+_EVERY = 15
 #: Of these, how many the harness gets right.
 _RIGHT = 0.85
 

@@ -1,9 +1,10 @@
 """Failures whose culprit was judged by hand, and what the harness says of them.
 
-`tests/blame/labelled.jsonl` holds 360 failing cases of random sweeps of both converters on ONNX Runtime,
+`tests/blame/labelled.jsonl` holds 560 failing cases of random sweeps of both converters on ONNX Runtime,
 onnx's reference evaluator and OpenVINO, each of a random failure group. They were judged from the text of the
 specification, the sources and high precision, without a look at the harness's verdicts: 100 *before* the
-nodes of a graph were judged one by one, 100 *after*, 60 *later* and 100 *last*, each from a seed of its own.
+nodes of a graph were judged one by one, 100 *after*, 60 *later*, 100 *last*, and as many *fifth* and *sixth*,
+each from a seed of its own. What a set showed was mended before the next was drawn.
 
     PYTHONPATH=tests/support python -m labelled_failures --judged after --wrong
 
@@ -29,6 +30,8 @@ from harness.plan import Unit, run_unit
 FILE = Path(__file__).parents[1] / "blame" / "labelled.jsonl"
 #: A case that passes when it is run again says nothing of blame: it draws at random, or hangs on its batch.
 PASSES = "passes"
+#: In the order in which they were judged.
+SETS = ("before", "after", "later", "last", "fifth", "sixth")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Label:
     """A failing case, and whose it is.
 
     Attributes:
-        judged: ``before``, ``after``, ``later`` or ``last``.
+        judged: one of `SETS`.
         culprit: ``converter``, ``backend``, ``pytorch``, ``spec``, ``false_alarm``.
         acceptable: Others that an expert might name as well.
         contestable: Whether it is a matter of opinion.
@@ -97,7 +100,7 @@ def judged_by_harness(labels: Iterable[Label]) -> Iterator[tuple[Label, str, Ver
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description="Compare blame with labels that were given by hand.")
-    parser.add_argument("--judged", choices=["before", "after", "later", "last"], help="of these only")
+    parser.add_argument("--judged", choices=SETS, help="of these only")
     parser.add_argument("--wrong", action="store_true", help="show what speaks for either side")
     options = parser.parse_args()
     matrix: Counter[tuple[str, str]] = Counter()
