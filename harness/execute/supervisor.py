@@ -2,7 +2,8 @@
 
 A crash, a hang or a runaway allocation costs the guilty case its verdict and everything else
 nothing: what was reported before it stands, the cases under way are halved until the guilty one is
-alone (after a hang each is tried alone at once), and the rest goes on in a fresh process.
+alone (after a hang each is tried alone at once), and the rest goes on in a fresh process. Where one
+case hung, its runtime is waited for a tenth as long with the other values of the same structure.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from harness.execute.task import (
 
 #: The option that sets a limit that a worker is ended for.
 _OPTIONS = {"time": " (--timeout)", "memory": " (--memory-limit)"}
+_AFTER_HANG = ", after other values of the same structure were waited for to the limit"
 
 # The first process that is forked decides what all of them have, so it is said as early as possible.
 preload_in_fork_server("harness.execute.preload")
@@ -150,14 +152,17 @@ class Supervisor:
             self._worker.send(task)
         except ProcessDied as died:
             raise WorkerFailed(died.account) from None
+        in_doubt = False
         while True:
             try:
-                message = self._worker.receive(self._timeout)
+                message = self._worker.receive(_brief(self._timeout) if in_doubt else self._timeout)
             except ProcessDied as died:
                 outcome = Outcome.TIMEOUT if died.hung else Outcome.CRASH
                 said = died.account + _OPTIONS.get(died.limit, "")
                 yield Death(outcome, said, self._board.read())
                 return
+            if isinstance(message, Step):
+                in_doubt = isinstance(task, Task) and task.hung and message.backend is not None
             if isinstance(message, Started):
                 self.backends[message.backend] = message
             elif isinstance(message, Noted):
@@ -170,6 +175,11 @@ class Supervisor:
                 return
             else:
                 yield message
+
+
+def _brief(timeout: float) -> float:
+    """Seconds to wait for a runtime that has just hung on other values of the same structure."""
+    return min(timeout, max(5.0, timeout / 10))
 
 
 def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
@@ -190,6 +200,10 @@ def _after_death(
     known = {(result.case, result.backend): result for result in step.standing}
     guilty: list[Result] = []
     split: list[set[int]] = []
+    hung: set[tuple[int, str]] = set()
+    said = death.message
+    if task.hung and death.outcome is Outcome.TIMEOUT:
+        said += _AFTER_HANG
     if len(suspects) == 1:
         guilty = [
             known.get((case, backend))
@@ -199,36 +213,40 @@ def _after_death(
                 stage=step.stage,
                 outcome=death.outcome,
                 blame=UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[step.stage],
-                message=death.message,
+                message=said,
             )
             for case in step.cases
             for backend in hit
             if (case, backend) not in done
         ]
         done = done | {(r.case, r.backend) for r in guilty}
+        if death.outcome is Outcome.TIMEOUT:
+            hung = {(suspects[0], backend) for backend in hit}
     elif death.outcome is Outcome.TIMEOUT:
         # Each half that holds the guilty case would be waited for as long again.
         split = [{suspect} for suspect in suspects]
     else:
         middle = len(suspects) // 2
         split = [set(suspects[:middle]), set(suspects[middle:])]
-    pending: dict[tuple[str, ...], list[Group]] = {}
+    pending: dict[tuple[tuple[str, ...], bool], list[Group]] = {}
     for group in task.groups:
-        by_backends: dict[tuple[str, ...], list[tuple[int, Invocation]]] = {}
+        by_backends: dict[tuple[tuple[str, ...], bool], list[tuple[int, Invocation]]] = {}
         for case, invocation in group.cases:
-            left = tuple(b for b in task.backends if ((group.index, case), b) not in done)
-            if left:
-                by_backends.setdefault(left, []).append((case, invocation))
-        for left, cases in by_backends.items():
-            pending.setdefault(left, []).append(replace(group, cases=tuple(cases)))
+            left = [b for b in task.backends if ((group.index, case), b) not in done]
+            for again in (False, True):
+                part = tuple(b for b in left if ((group.index, b) in hung or task.hung) is again)
+                if part:
+                    by_backends.setdefault((part, again), []).append((case, invocation))
+        for key, cases in by_backends.items():
+            pending.setdefault(key, []).append(replace(group, cases=tuple(cases)))
     tasks = []
-    for left, groups in pending.items():
-        for part in [*split, None]:
+    for (backends, again), groups in pending.items():
+        for suspected in [*split, None]:
             chosen = tuple(
                 g
                 for g in groups
-                if (g.index in part if part is not None else not any(g.index in s for s in split))
+                if (g.index in suspected if suspected is not None else not any(g.index in s for s in split))
             )
             if chosen:
-                tasks.append(replace(task, groups=chosen, backends=left))
+                tasks.append(replace(task, groups=chosen, backends=backends, hung=again))
     return guilty, tasks

@@ -58,7 +58,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """Groups to put through one converter and some backends."""
+    """Groups to put through one converter and some backends.
+
+    Attributes:
+        hung: Whether other values of these groups made these backends hang: they are waited for less.
+    """
 
     handler: ClassVar[str] = "harness.execute.case_runner:carry_out"
 
@@ -66,6 +70,7 @@ class Task:
     converter: str
     backends: tuple[str, ...]
     settings: Settings
+    hung: bool = False
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,18 @@ def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
     assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, Outcome.TIMEOUT, "backend")]
 
 
+def test_a_structure_that_hangs_with_all_its_values_is_waited_for_once() -> None:
+    backend = "onnx-api:planted.hang"
+    guilty = [unary("aten.neg.default", [VALUE, float(k)]) for k in range(3)]
+    verdicts = verdicts_of(guilty, backend, timeout=7.0)
+    assert_complete(verdicts, guilty, backend)
+    assert Counter(v.message for v in verdicts if v.outcome is Outcome.TIMEOUT) == {
+        "no answer within 7 s (--timeout)": 1,
+        "no answer within 5 s (--timeout), after other values of the same structure were waited for to"
+        " the limit": 2,
+    }
+
+
 def test_a_backend_that_takes_all_memory_is_stopped_at_the_limit() -> None:
     invocations, guilty, _ = side_by_side()
     backend = "onnx-api:planted.hoard"
