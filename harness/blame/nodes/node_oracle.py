@@ -36,10 +36,12 @@ class NodeOracle:
         own, truth = self._definition.own, self._definition.truth
         if truth is None:
             return own
-        return tuple(
-            o if t is None or o.shape != t.shape or str(o.dtype) not in PRECISION else t.astype(o.dtype)
-            for o, t in zip(own, truth, strict=True)
-        )
+        # What is too large for the node's dtype is infinite in it.
+        with np.errstate(over="ignore"):
+            return tuple(
+                o if t is None or o.shape != t.shape or str(o.dtype) not in PRECISION else t.astype(o.dtype)
+                for o, t in zip(own, truth, strict=True)
+            )
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
