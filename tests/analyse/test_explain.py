@@ -153,6 +153,7 @@ def test_celu(celu: Any) -> None:
     assert (alpha["onnx"], alpha["kind"], alpha["type"]) == ("alpha", "attribute", "float = 1")
     # The exporters emit what the tried call was given.
     (emitted,) = (e for e in celu["overloads"][0]["emitted"] if e["converter"] == "dynamo")
+    assert emitted["nodes"][0]["line"].startswith("aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:")
     given = emitted["invocation"]["arguments"]["alpha"]
     assert float(alpha["emitted"]["dynamo"]) == pytest.approx(given)
     assert float(alpha["emitted"]["torchscript"]) == pytest.approx(given)
@@ -398,3 +399,10 @@ def test_a_backend_that_dies_in_the_specifications_tests_costs_its_own_result() 
     assert (died.built, died.problem) == (0, "process killed by SIGABRT")
     assert fine.tests == died.tests
     assert fine.agreed >= 1
+
+
+def test_tests_are_found_however_the_specification_writes_their_nodes() -> None:
+    (built_node,) = run_spec_tests("Selu", ["onnx-reference"])
+    (text,) = run_spec_tests("Scan", ["onnx-reference"])
+    assert built_node.tests == built_node.agreed == 3
+    assert text.tests > 0
