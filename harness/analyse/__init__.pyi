@@ -26,6 +26,7 @@ from .divergence.divergence_account import (
 )
 from .divergence.divergence_task import DivergeTask as DivergeTask
 from .divergence.first_divergence import find_divergence as find_divergence
+from .exhibits.failure_lines import locate_failures as locate_failures
 from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
 from .explain.render import render as render

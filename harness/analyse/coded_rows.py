@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -12,7 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse.failure_key import CAUSE_COLUMNS, STEP_WORDS, Cause, cause_of, guilty_step
+from harness.analyse.blame_facts import blame_facts
+from harness.analyse.failure_key import CAUSE_COLUMNS, Cause, cause_of
+from harness.analyse.message_facts import TELLING, message_facts
 from harness.core import InvalidInvocation, Invocation, without_escapes
 from harness.record import Numbers, numbered_column
 
@@ -83,21 +85,37 @@ class CodedRows:
     @cached_property
     def causes(self) -> tuple[list[Cause], Numbers]:
         """The distinct causes of failed rows, and each row's place among them."""
-        words = self.words("evidence")
-        # Most evidence names no step alone: it is left to Arrow to find that which may.
-        telling = np.flatnonzero(pc.match_substring_regex(words, STEP_WORDS).to_numpy(zero_copy_only=False))
-        steps = [guilty_step(word) for word in words.take(pa.array(telling)).to_pylist()]
-        kinds = {step: number for number, step in enumerate(dict.fromkeys(["", *steps]))}
-        of_word = np.zeros(len(words), dtype=np.int64)
-        of_word[telling] = [kinds[step] for step in steps]
-        packed = of_word[self.numbers("evidence")]
+        # What these two say of a defect is the same for many, and little of it.
+        facts = {
+            "evidence": self._coded("evidence", blame_facts),
+            # Most messages name nothing: it is left to Arrow to find those that may.
+            "message": self._coded("message", message_facts, TELLING),
+        }
+        packed, size = np.zeros(len(self), dtype=np.int64), 1
         for name in CAUSE_COLUMNS:
-            if name != "evidence":
-                packed = packed * max(len(self.words(name)), 1) + self.numbers(name)
+            number, count = facts.get(name) or (self.numbers(name), len(self.words(name)))
+            if size * count > np.iinfo(np.int64).max:
+                kept, packed = np.unique(packed, return_inverse=True)
+                size = len(kept)
+            packed, size = packed * count + number, size * count
         _, first, alike = np.unique(packed, return_index=True, return_inverse=True)
         found: dict[Cause, int] = {}
-        number = [found.setdefault(cause_of(row), len(found)) for row in self.at(first, CAUSE_COLUMNS)]
-        return list(found), np.array(number, dtype=np.int64)[alike]
+        named = [found.setdefault(cause_of(row), len(found)) for row in self.at(first, CAUSE_COLUMNS)]
+        return list(found), np.array(named, dtype=np.int64)[alike]
+
+    def _coded(self, name: str, facts: Callable[[str], Hashable], telling: str = "") -> tuple[Numbers, int]:
+        """What `facts` says of each row's word, as a number, and how many there are.
+
+        Nothing is asked of words without `telling`, a regular expression.
+        """
+        words = self.words(name)
+        asked = np.flatnonzero(pc.match_substring_regex(words, telling).to_numpy(zero_copy_only=False))
+        kinds: dict[Hashable, int] = {}
+        of_word = np.full(len(words), -1, dtype=np.int64)
+        of_word[asked] = [
+            kinds.setdefault(facts(word), len(kinds)) for word in words.take(pa.array(asked)).to_pylist()
+        ]
+        return of_word[self.numbers(name)] + 1, len(kinds) + 1
 
     def smallest(self, group: Numbers, places: Numbers | None = None) -> Numbers:
         """The place of the smallest case of each group: fewest tensor elements, then shortest JSON.

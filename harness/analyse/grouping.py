@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,17 +18,20 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from harness.analyse.blamed_place import BEFORE_BACKEND
 from harness.analyse.coded_rows import CodedRows
-from harness.analyse.failure_key import BEFORE_BACKEND, SPEECHLESS, Cause, cause_of
+from harness.analyse.converter_place import told_place
+from harness.analyse.failure_key import SPEECHLESS, Cause, cause_of
 from harness.analyse.known_issues import KnownIssue, call as call
+from harness.analyse.located_causes import located_causes
 from harness.analyse.ordinary_failures import OrdinaryFailures, ordinary_failures
 from harness.analyse.priority import failing_pairs, failure_priority
 from harness.analyse.problem_rows import PROBLEMS, each_problem
-from harness.analyse.united_causes import SEVERITY, severity, united_causes
+from harness.analyse.united_causes import SEVERITY, FailedRows, severity, united_causes
 from harness.analyse.use_weights import model_use
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
-from harness.record import Minimal, Numbers
+from harness.record import LocatedFailure, Minimal, Numbers
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage"),
@@ -53,7 +56,8 @@ class FailureGroup:
         backend: Name; "" if the case failed before it got to one.
         blame: Whose defect it is: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         evidence: What the smallest case's blame rests on.
-        cause: What all have in common, in words.
+        place: Where the defect is: ``ort-cpu: Sigmoid``.
+        cause: What is wrong there, in words.
         cases: How many there are.
         overloads: In which operators, sorted, as are dtypes and converters.
         backends: In which backends, sorted; empty where none took part.
@@ -66,6 +70,7 @@ class FailureGroup:
         causes: What `harness.analyse.failure_key.cause_of` says of its rows: several where one wrong model
             fails in several ways.
         rule: The user's conversion functions that took part, the same in all rows; "" for none.
+        line: Of the converter, that one of the cases comes of; None where none was looked for or found.
         callers: How many models (`harness.analyse.use_weights`) call one of its operators in a dtype of its
             ordinary cases, or of its edge cases where there are no others.
         priority: From 0 to 1; see `harness.analyse.priority`.
@@ -78,6 +83,7 @@ class FailureGroup:
     signature: str
     blame: str
     evidence: str
+    place: str
     cause: str
     cases: int
     overloads: tuple[str, ...]
@@ -92,6 +98,7 @@ class FailureGroup:
     known: tuple[KnownIssue, ...] = ()
     causes: frozenset[Cause] = frozenset()
     rule: str = ""
+    line: LocatedFailure | None = None
     callers: int = 0
     priority: float = 0.0
 
@@ -111,6 +118,7 @@ class FailureGroup:
             "outcome",
             "stage",
             "blame",
+            "place",
             "cause",
             "cases",
             "ordinary_cases",
@@ -123,6 +131,7 @@ class FailureGroup:
         return {
             **{name: getattr(self, name) for name in (*names, *spread)},
             "smallest": {name: getattr(self, name) for name in smallest},
+            "line": asdict(self.line) if self.line else None,
             "minimal": minimal_data(self.minimal),
             "known": [issue.to_data() for issue in self.known],
         }
@@ -187,8 +196,10 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
         more,
     )
     said = group.message if group.outcome in SPEECHLESS else group.signature
+    wrong = f": {group.cause}" if group.outcome in SPEECHLESS else ""
     details: list[RenderableType] = [
-        shown(listed(group.overloads, 4), style="cyan"),
+        shown(f"{group.place}{wrong}", style="bold", limit=240),
+        shown(f"{count(len(group.overloads), 'operator')}: {listed(group.overloads, 4)}", style="cyan"),
         shown(said or group.signature or group.message, limit=240),
     ]
     which = f"minimal: {group.minimal.minimal_id}" if group.minimal else f"smallest: {group.case_id}"
@@ -206,6 +217,7 @@ def failure_groups(
     minimal: Sequence[Minimal] = (),
     known: Sequence[KnownIssue] = (),
     *,
+    located: Sequence[LocatedFailure] = (),
     by_overload: bool = False,
 ) -> list[FailureGroup]:
     """Group the failures among a record's rows by their cause, in order of priority, those of nobody last.
@@ -216,6 +228,7 @@ def failure_groups(
         verdicts: Rows of the record; only `COLUMNS` are looked at.
         minimal: Shrunk cases of the same run.
         known: Known defects, to be named with the groups that they match.
+        located: Lines of converters that cases of the same runs were traced to.
         by_overload: Whether the failures of each operator are grouped as if there were no other.
     """
     table = verdicts.select(COLUMNS)
@@ -224,11 +237,12 @@ def failure_groups(
     rows = CodedRows(table)
     if not len(rows):
         return []
-    causes, cause = rows.causes
+    placed = located_causes(rows, located)
     if by_overload:
-        parts, cause = np.unique(rows.numbers("overload") * len(causes) + cause, return_inverse=True)
-        causes = [causes[number] for number in (parts % len(causes)).tolist()]
-    united = united_causes(causes, cause, rows.numbers("case_id"), origin)
+        placed = placed.by_overload(rows.numbers("overload"))
+    causes, cause = placed.causes, placed.cause
+    case, structure = rows.numbers("case_id"), rows.numbers("structure_id")
+    united = united_causes(causes, FailedRows(cause=cause, case=case, structure=structure, origin=origin))
     group_of = np.empty(len(causes), dtype=np.int64)
     for number, together in enumerate(united):
         group_of[together] = number
@@ -236,8 +250,8 @@ def failure_groups(
     smallest = rows.at(rows.smallest(cause)[[first for first, *_ in united]], table.column_names)
     matching = _matching(rows, cause, known)
     spread = {name: _spread(rows, group, name) for name in ("overload", "dtype", "converter", "backend")}
-    cases = _distinct(group, rows.numbers("case_id"))
-    members = [frozenset(causes[one] for one in together) for together in united]
+    cases = _distinct(group, case)
+    members = [frozenset[Cause]().union(*(placed.before[n] for n in together)) for together in united]
     shrunk = _shrunk(rows, group, members, spread["dtype"], minimal)
     ordinary, pairs, use = ordinary_failures(rows, group), failing_pairs(rows, group), model_use()
     usual = {number: of_group.pairs for number, of_group in ordinary.items()}
@@ -250,6 +264,7 @@ def failure_groups(
             signature=row["signature"],
             blame=causes[together[0]].blame,
             evidence=row["evidence"],
+            place=_place(causes[together[0]], row["converter"], spread["overload"][number]),
             cause=causes[together[0]].words,
             cases=cases[number],
             overloads=spread["overload"][number],
@@ -266,12 +281,20 @@ def failure_groups(
             known=tuple(dict.fromkeys(issue for one in together for issue in matching[one])),
             causes=members[number],
             rule=row["rule"],
+            line=next((placed.lines[n] for n in together if n in placed.lines), None),
             callers=len(use.callers(usual.get(number) or pairs[number])),
             priority=failure_priority(Outcome(row["outcome"]), usual.get(number, ()), pairs[number], use),
         )
         for number, (together, row) in enumerate(zip(united, smallest, strict=True))
     ]
     return sorted(found, key=_badness)
+
+
+def _place(cause: Cause, converter: str, overloads: Sequence[str]) -> str:
+    """Where a defect is, for people."""
+    if cause.blame != "converter" or cause.rule:
+        return str(cause.place)
+    return told_place(cause.place, converter, overloads)
 
 
 def _distinct(group: Numbers, values: Numbers) -> list[int]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import permutations, product
 
 import numpy as np
 
-from harness.analyse.failure_key import BEFORE_BACKEND, Cause
-from harness.compare import Outcome, Stage
+from harness.analyse.blamed_place import BEFORE_BACKEND
+from harness.analyse.defect_place import Place
+from harness.analyse.failure_key import Cause
+from harness.compare import ELEMENTWISE, SPEC, Outcome, Stage
 from harness.record import Numbers
 
 #: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
@@ -23,50 +26,92 @@ def severity(outcome: str) -> int:
     return SEVERITY.index(Outcome(outcome))
 
 
-def united_causes(causes: Sequence[Cause], cause: Numbers, case: Numbers, origin: Numbers) -> list[list[int]]:
+@dataclass(frozen=True, kw_only=True)
+class FailedRows:
+    """What is looked at of failed rows, each a number; a case with several problems has a row for each.
+
+    Attributes:
+        cause: Its place among the causes.
+        case: Which case it is about.
+        structure: Which structure, of which the cases have one graph.
+        origin: Which row of the record it is about.
+    """
+
+    cause: Numbers
+    case: Numbers
+    structure: Numbers
+    origin: Numbers
+
+
+def united_causes(causes: Sequence[Cause], rows: FailedRows) -> list[list[int]]:
     """Causes that are one defect, by number, the one that says most first.
 
     A converter's wrong model may give wrong numbers in one backend and an error in another: where the
     same case does both, it is one defect of the converter; not so where it has both in one backend,
     as wrong values have behind a wrong dtype.
 
-    Args:
-        causes: All of them.
-        cause: Each row's, a number; a case with several problems has a row for each.
-        case: Each row's.
-        origin: Which row of the record each is about.
+    One graph may give wrong numbers for some values and NaN for others: where it mostly does both, it is one
+    defect, too.
     """
-    together = _together(cause, origin)
-    order = np.argsort(cause, kind="stable")
-    cases = np.split(case[order], np.searchsorted(cause[order], np.arange(1, len(causes))))
-    kept: list[list[int]] = []
-    by_place: defaultdict[tuple[str, str, str], list[tuple[list[int], set[int]]]] = defaultdict(list)
-    for number in sorted(range(len(causes)), key=lambda n: (severity(causes[n].outcome), causes[n])):
+    together = _together(rows.cause, rows.origin)
+    cases, structures = (_of_each(of, rows.cause, len(causes)) for of in (rows.case, rows.structure))
+    rows_of = np.bincount(rows.cause, minlength=len(causes)).tolist()
+    kept: list[_United] = []
+    by_place: defaultdict[tuple[str, Place, str], list[_United]] = defaultdict(list)
+    for number in sorted(
+        range(len(causes)), key=lambda n: (severity(causes[n].outcome), -rows_of[n], causes[n])
+    ):
         one = causes[number]
-        if one.blame != "converter" or Stage(one.stage) in BEFORE_BACKEND:
-            kept.append([number])
-            continue
-        alike, theirs = by_place[one.converter, one.operator, one.rule], set(cases[number].tolist())
+        elementwise = one.words in ELEMENTWISE and one.blame != SPEC
+        symptom = one.blame == "converter" and Stage(one.stage) not in BEFORE_BACKEND
+        new = _United(
+            [number], cases[number] if symptom else set(), structures[number] if elementwise else set()
+        )
+        alike = by_place[one.blame, one.place, one.rule]
         same = [
             other
             for other in alike
-            if other[1] & theirs and not any((member, number) in together for member in other[0])
+            if other.meets(new) and not any((member, number) in together for member in other.causes)
         ]
         if not same:
-            kept.append([number])
-            alike.append((kept[-1], theirs))
+            kept.append(new)
+            alike.append(new)
             continue
         first, *others = same
-        first[0].append(number)
-        first[1].update(theirs)
+        first.add(new)
         for other in others:
-            if any(pair in together for pair in product(first[0], other[0])):
+            if any(pair in together for pair in product(first.causes, other.causes)):
                 continue
-            first[0].extend(other[0])
-            first[1].update(other[1])
+            first.add(other)
             alike.remove(other)
-            kept.remove(other[0])
-    return kept
+            kept.remove(other)
+    return [united.causes for united in kept]
+
+
+@dataclass(eq=False)
+class _United:
+    """Causes that are one defect, the cases by which they may meet another, and the structures."""
+
+    causes: list[int]
+    cases: set[int] = field(default_factory=set)
+    structures: set[int] = field(default_factory=set)
+
+    def meets(self, other: _United) -> bool:
+        shared = len(self.structures & other.structures)
+        mostly = shared > 0 and 2 * shared >= min(len(self.structures), len(other.structures))
+        return mostly or not self.cases.isdisjoint(other.cases)
+
+    def add(self, other: _United) -> None:
+        self.causes.extend(other.causes)
+        self.cases |= other.cases
+        self.structures |= other.structures
+
+
+def _of_each(values: Numbers, cause: Numbers, count: int) -> list[set[int]]:
+    """The values of each cause's rows."""
+    order = np.argsort(cause, kind="stable")
+    parts = np.split(values[order], np.searchsorted(cause[order], np.arange(1, count)))
+    return [set(part.tolist()) for part in parts]
 
 
 def _together(cause: Numbers, origin: Numbers) -> set[tuple[int, int]]:

@@ -45,6 +45,7 @@ from .output_comparison import (
     excuses_text as excuses_text,
 )
 from .problem_kinds import (
+    ELEMENTWISE as ELEMENTWISE,
     FLUSHED as FLUSHED,
     OVERFLOW as OVERFLOW,
     kind_of as kind_of,

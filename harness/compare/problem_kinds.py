@@ -16,18 +16,10 @@ FLUSHED = "subnormals flushed to zero"
 VALUES = "values"
 ZERO_SIGN = "sign of zero"
 
-#: All that a comparison finds wrong: first what is wrong with the outputs as a whole, then with elements.
-PROBLEMS = (
-    "number of outputs",
-    "dtype",
-    "shape",
-    VALUES,
-    NAN_POSITIONS,
-    INFINITIES,
-    OVERFLOW,
-    FLUSHED,
-    ZERO_SIGN,
-)
+#: What a comparison finds wrong with elements.
+ELEMENTWISE = (VALUES, NAN_POSITIONS, INFINITIES, OVERFLOW, FLUSHED, ZERO_SIGN)
+#: All that it finds wrong: first what is wrong with the outputs as a whole.
+PROBLEMS = ("number of outputs", "dtype", "shape", *ELEMENTWISE)
 
 
 def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> str:

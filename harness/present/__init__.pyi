@@ -13,8 +13,9 @@ from . import (
     upgrade_report as upgrade_report,
 )
 from .case_report import verdict_data as verdict_data, verdict_table as verdict_table
+from .catalogue_text import markdown as markdown
 from .dashboard.site import write_site as write_site
-from .defect_catalogue import catalogue as catalogue, markdown as markdown
+from .defect_catalogue import catalogue as catalogue
 from .digest_text import reuse_lines as reuse_lines
 from .reproduce import shown_path as shown_path
 from .run_digest import digest as digest

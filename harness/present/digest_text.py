@@ -125,7 +125,7 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
     yield f"Conformance is {plain(found.headline, 300)}"
     for column in found.columns:
         whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
-        words = f"{whole:,} of {column.operators.total() + lacking:,} operators pass all cases"
+        words = f"no failure found in {whole:,} of {column.operators.total() + lacking:,} operators"
         yield f"{plain(column.name)}: {words}" + (f", {lacking:,} missing" if lacking else "")
     worse = _worse(found)
     yield from (f"• {plain(line, 200)}" for line in worse[:_LINES])

@@ -22,7 +22,7 @@ class Standing(StrEnum):
     `UNJUDGED`: none of its cases passed and none failed, such as an engine that was built and not run.
     """
 
-    WHOLE = "all pass"
+    WHOLE = "no failure found"
     PART = "some pass"
     NONE = "none pass"
     UNJUDGED = "not judged"

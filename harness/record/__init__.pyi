@@ -12,11 +12,13 @@ from .archive.place import Location as Location
 from .joining import join_backends as join_backends
 from .json_lines import (
     Graph as Graph,
+    LocatedFailure as LocatedFailure,
     Minimal as Minimal,
     Script as Script,
     append_line as append_line,
     read_flaky as read_flaky,
     read_graphs as read_graphs,
+    read_located as read_located,
     read_minimal as read_minimal,
     read_scripts as read_scripts,
     write_flaky as write_flaky,

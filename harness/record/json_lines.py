@@ -100,11 +100,37 @@ class Script:
     text: str
 
 
-_Kind = TypeVar("_Kind", Minimal, Graph, Script)
-_FILES: dict[type, str] = {Minimal: MINIMAL_FILE, Graph: "graphs.jsonl", Script: "scripts.jsonl"}
+@dataclass(frozen=True, kw_only=True)
+class LocatedFailure:
+    """The likeliest line of a converter that a failure comes of, found by running the case.
+
+    Attributes:
+        function: That the line is in; "" where nobody can tell.
+        file: Relative to the folder of its package.
+        text: The statement, in one line.
+        reason: Why, in a sentence or more.
+    """
+
+    case_id: str
+    converter: str
+    backend: str
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    text: str = ""
+    reason: str = ""
 
 
-def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
+_Kind = TypeVar("_Kind", Minimal, Graph, Script, LocatedFailure)
+_FILES: dict[type, str] = {
+    Minimal: MINIMAL_FILE,
+    Graph: "graphs.jsonl",
+    Script: "scripts.jsonl",
+    LocatedFailure: "places.jsonl",
+}
+
+
+def append_line(results_dir: Path, document: Minimal | Graph | Script | LocatedFailure) -> None:
     """Add one to the file of its kind."""
     path = results_dir / _FILES[type(document)]
     try:
@@ -129,6 +155,11 @@ def read_graphs(results_dir: Path) -> dict[tuple[str, str], Graph]:
 def read_scripts(results_dir: Path) -> dict[tuple[str, str, str], Script]:
     """(case id, converter, backend) → script."""
     return {(s.case_id, s.converter, s.backend): s for s in _read(results_dir, Script)}
+
+
+def read_located(results_dir: Path) -> list[LocatedFailure]:
+    """The failures whose lines were looked for."""
+    return _read(results_dir, LocatedFailure)
 
 
 def _read(results_dir: Path, kind: type[_Kind]) -> list[_Kind]:

@@ -23,6 +23,7 @@ from planted_culprits import (
     slipped,
 )
 
+from harness.analyse.blame_facts import blame_facts
 from harness.blame.examine import examine
 from harness.blame.testimony import Complaint, Decision
 from harness.blame.trial import Trial
@@ -201,7 +202,7 @@ def test_wrong_kernels_are_named(names: list[str], plants: int) -> None:
         if not case.fails(runtime, case.model):
             continue
         decision = case.blamed(case.model, runtime)
-        named = decision.blame == "backend" and f"computes {kind} (node" in decision.evidence
+        named = decision.blame == "backend" and blame_facts(decision.evidence).operator.startswith(kind)
         found.add(f"{case.call.overload} {case.converter} {kind} {slip.__name__}", decision, named)
         if found.planted == plants:
             break
@@ -259,7 +260,7 @@ def test_wrong_passes_of_a_runtime_are_named(names: list[str], plants: int) -> N
         guilty = chance.choice(PASSES)
         runtime = WrongRuntimePass(backend("ort-cpu"), guilty, PASSES, kind, slip)
         decision = case.blamed(case.model, runtime)
-        named = decision.blame == "backend" and f"without its pass {guilty}." in decision.evidence
+        named = decision.blame == "backend" and blame_facts(decision.evidence).passes == guilty
         found.add(f"{case.call.overload} {guilty} {kind} {slip.__name__}", decision, named)
         if found.planted == plants // 2:
             break

@@ -20,6 +20,10 @@ NO_KERNEL = {
     "signature": "no kernel",
 }
 OPEN = {**WRONG, "blame": "spec"}
+MANY = (
+    *("abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "exp", "floor", "log", "neg", "relu"),
+    *("round", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "square"),
+)
 
 
 def invoke(*words: str | Path) -> Result:
@@ -49,9 +53,12 @@ def test_the_case_that_is_shown_can_be_replayed(tmp_path: Path) -> None:
     first, second = (record_of(tmp_path / n, [call], **WRONG) for n, call in (("a", large), ("b", small)))
     found = invoke(first, second).output
     assert "`conformance replay CASE --run RUN`" in found
-    assert f"| `{small.case_id}` of b | `aten.neg.default(self=float32[1]" in found
+    assert "- smallest case: `aten.neg.default(self=float32[1]" in found
+    command = "- script: `conformance repro {} --run {} --converter dynamo --backend ort-cpu`"
+    assert f"{command.format(small.case_id, 'b')} (found by a, b)" in found
     alone = invoke(first).output
-    assert f"| `{large.case_id}` | `aten.neg.default(self=float32[2]" in alone
+    assert "- smallest case: `aten.neg.default(self=float32[2]" in alone
+    assert f"{command.format(large.case_id, 'a')}\n" in alone
     assert reexecute.recorded(second, small.case_id).cases[0].invocation == small
 
 
@@ -60,19 +67,38 @@ def test_gaps_and_what_is_left_open_are_no_defects(tmp_path: Path) -> None:
     left_open = record_of(tmp_path / "open", [unary("aten.abs.default", [1.0])], **OPEN)
     text = invoke(gap, left_open).output
     assert "0 distinct defects" in text
-    assert "## Backends: declared gaps" in text
-    assert "## Left open by a specification: nobody's defect" in text
+    assert "### ort-cpu: declared gaps" in text
+    assert "## Left open by a specification" in text
 
 
 def test_the_words_of_a_runtime_cannot_break_the_table(tmp_path: Path) -> None:
     words = "bad | cell <img src=x>\nsecond line"
-    run = record_of(tmp_path / "run", [unary("aten.neg.default", [1.0])], **WRONG, message=words)
+    # The first of a component are told in full, and a table has the others.
+    calls = [unary(f"aten.{name}.default", [1.0]) for name in MANY]
+    run = record_of(tmp_path / "run", calls, **WRONG, message=words)
     out = tmp_path / "found.md"
     assert invoke(run, "--out", out).exit_code == 0
-    (row,) = [line for line in out.read_text().splitlines() if "aten.neg.default" in line]
-    assert r"bad \| cell &lt;img src=x>" in row
-    assert "second" not in row
-    assert row.replace(r"\|", "").count("|") == 9
+    lines = out.read_text().splitlines()
+    assert sum(line == r"- says: bad \| cell &lt;img src=x>" for line in lines) == 20
+    rows = [
+        line for line in lines if line.startswith("| ort-cpu: ") and r"bad \| cell &lt;img src=x>" in line
+    ]
+    assert len(rows) == len(MANY) - 20
+    assert all(row.replace(r"\|", "").count("|") == 6 for row in rows)
+    assert "second" not in out.read_text()
+
+
+def test_each_component_has_a_page_of_its_places(tmp_path: Path) -> None:
+    calls = [unary(f"aten.{name}.default", [1.0]) for name in ("floor", "trunc")]
+    rejected = "InferenceError: [ShapeInferenceError] (op_type:Floor): unsupported type"
+    how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR, "blame": "converter", "signature": rejected}
+    run = record_of(tmp_path / "run", [*calls, unary("aten.ceil.default", [1.0])], **how)
+    text = invoke(run).output
+    assert "| [dynamo](#dynamo) | 1 | 1 | 3 | 3 |  |" in text
+    assert "\n## dynamo\n" in text
+    assert "\n### 1. dynamo: Floor nodes: InferenceError" in text
+    entry = json.loads(invoke(run, "--json").output)["entries"][0]
+    assert (entry["place"], entry["line"]) == ("dynamo: Floor nodes", None)
 
 
 def test_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:

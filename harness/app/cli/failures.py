@@ -49,13 +49,14 @@ _SHOWN = 20
 def command(ctx: click.Context, run: Path, selection: Selection, limit: int | None, as_json: bool) -> None:
     """List the distinct failures of a run, worst first.
 
-    Failures of one defect are one entry. It has the operators and dtypes that it touches, its smallest case,
-    and the upstream issue if one is known. A result that the specification leaves open is nobody's defect,
-    and is listed apart.
+    Failures of one defect are one entry. It has the place of the defect and what is wrong there, the
+    operators and dtypes that it touches, its smallest case, and the upstream issue if one is known. A result
+    that the specification leaves open is nobody's defect, and is listed apart.
 
     With --json: run, missing, failures (total, groups), no_longer_failing. A group has outcome, stage, blame,
-    cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends, smallest,
-    minimal, known. The callers are models that call its operators; priority, from 0 to 1, orders the groups.
+    place, cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends,
+    smallest, line, minimal, known. The callers are models that call its operators; priority, from 0 to 1,
+    orders the groups.
     """
     missing = _missing(run)
     known = known_issues.read_known_issues()

@@ -151,7 +151,7 @@ def _failure(group: FailureGroup) -> dict[str, Any]:
     return {
         **{
             name: str(getattr(group, name))
-            for name in ("outcome", "stage", "blame", "cause", "case_id", "call")
+            for name in ("outcome", "stage", "blame", "place", "cause", "case_id", "call")
         },
         "message": group.message,
         "cases": group.cases,

@@ -16,7 +16,7 @@ from harness.record import read_minimal, store
 _FAILURES = 8
 #: Characters of a text in the list; all of it stands on the page of its operator.
 _LONGEST = 200
-_LISTED = ("outcome", "stage", "blame", "cases", "overloads", "dtypes", "converters", "backends", "known")
+_LISTED = ("outcome", "stage", "blame", "place", "cases", "overloads", "dtypes", "converters", "backends", "known")
 
 
 def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:

@@ -125,7 +125,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
     }
 
 
-_GROUP = ("outcome", "stage", "blame", "cause", "cases", "dtypes", "converters", "backends", "known")
+_GROUP = ("outcome", "stage", "blame", "place", "cause", "cases", "dtypes", "converters", "backends", "known")
 
 
 def _script(

@@ -89,6 +89,7 @@
         const rest = Object.entries(found.outcomes)
           .filter(([o]) => o !== "pass")
           .map(([o, n]) => `${n} ${o}`);
+        if (standing(found) === "whole") return `no failure found in ${words.count(found.total, "case")}`;
         const passing = `${found.passes} of ${words.count(found.total, "case")} pass`;
         return [passing, rest.join(", ")].filter(Boolean).join("; ");
       }
@@ -106,7 +107,7 @@
   }
 
   const NAMES = {
-    whole: "all pass",
+    whole: "no failure found",
     part: "some pass",
     none: "none pass",
     unjudged: "not judged",

@@ -40,6 +40,7 @@
       : null;
     const at = `--run ${quoted(`results/${runName}`)}`;
     return [
+      el("p", "Place: ", el("code", group.place)),
       group.matters.length ? el("p", el("strong", group.matters.join("; "))) : null,
       said,
       group.message && !said ? controls.code(group.message, "message", true) : null,

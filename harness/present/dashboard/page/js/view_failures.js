@@ -114,7 +114,7 @@
     return el(
       "div.stacked",
       el("div.row", controls.outcome(group.outcome, group.stage), link(group)),
-      el("div.clip2", message(group)),
+      el("div.clip2", `${group.place}: ${message(group)}`),
       el(
         "div.quiet.small.op",
         `${words.count(group.cases, "case")}, blame: ${group.blame || "unknown"} · ${group.call}`,
@@ -156,6 +156,15 @@
       sort: (g) => g.overloads.length,
       widthGrow: 2,
       minWidth: 180,
+    }),
+    grid.column({
+      title: "place",
+      field: "place",
+      hint: "Where the defect is: an operator of a backend, a conversion function",
+      cell: (g) => el("span.op", { title: g.place }, g.place.split(" in ")[0]),
+      sort: (g) => g.place,
+      widthGrow: 2,
+      minWidth: 150,
     }),
     grid.column({
       title: "what is wrong",

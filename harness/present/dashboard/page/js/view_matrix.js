@@ -318,7 +318,7 @@
     return el(
       "div.legend",
       { "aria-label": "Legend" },
-      sample("s5", "✓ 100%", "all pass"),
+      sample("s5", "✓ 100%", "no failure found"),
       sample("s4", "94%", "some pass"),
       sample("s0", "✕ 0%", "none pass"),
       sample("unjudged", "◇ built", "not judged"),

@@ -6,7 +6,7 @@
   const RANK = { missing: 0, untested: 1, none: 2, part: 3, unjudged: 4, whole: 5 };
 
   const LABELS = {
-    whole: "✓ all pass",
+    whole: "✓ no failure found",
     part: "◐ some pass",
     none: "✕ none pass",
     unjudged: "◇ not judged",
@@ -175,7 +175,7 @@
       const whole = of("whole");
       const verdict =
         whole === this.shown.length
-          ? "Every operator passes all its ordinary cases."
+          ? "No failure was found in the ordinary cases of any operator."
           : `${words.number(whole)} of ${words.count(this.shown.length, "operator")} pass all their ordinary cases.`;
 
       if (!this.box) this.box = el("div");
@@ -276,10 +276,12 @@
                 {},
                 row.standing === "part"
                   ? `◐ ${words.percent(row.found.passes, row.found.total)} pass`
-                  : LABELS[row.standing],
+                  : row.standing === "whole"
+                    ? `${LABELS.whole} in ${words.count(row.found.total, "case")}`
+                    : LABELS[row.standing],
               ),
             sort: (row) => RANK[row.standing] + row.share,
-            width: 128,
+            width: 216,
           }),
           ...[
             ["ordinary", "found"],

@@ -1,0 +1,91 @@
+"""Where a defect is, and what is wrong there: the two halves of a root cause.
+
+| blame | place |
+| --- | --- |
+| a backend | the ONNX operator whose kernel is wrong, by the evidence or the words of a refusal |
+| a converter | its conversion function; a pass or a step of the export where the failure names one |
+| PyTorch | a kernel, a decomposition, the rules of shapes and dtypes |
+| a specification | the operator whose text leaves the result open |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from harness.analyse.converter_place import converter_place, unpromoted
+from harness.analyse.defect_place import FailedRow, Place
+from harness.analyse.message_facts import NARROW
+from harness.compare import Stage
+
+#: Where the backend has no part in the failure yet.
+BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
+#: Words of refusals that name the kernel.
+_NO_KERNEL = re.compile(r"implementation for (\w+)\(")
+_KERNEL = re.compile(r"\brunning (\w+):|^\w+: (\w+) \[\w+Error\]")
+
+
+def place_of(blame: str, row: FailedRow) -> Place:
+    """Where the defect is that a failed row comes of."""
+    return _PLACES.get(blame, _unknown)(row)
+
+
+def wrong_of(blame: str, row: FailedRow) -> str:
+    """What is wrong there, in words that all failures of the defect share."""
+    facts, words = row.facts, row.words
+    if blame in ("backend", "spec"):
+        return facts.words or (f"{words}, {facts.why}" if facts.why.startswith("by ") else words)
+    if blame == "converter" and row.stage not in (Stage.REFERENCE, Stage.CONVERT):
+        promotion = unpromoted(row)
+        if promotion:
+            return promotion
+        if facts.why.startswith("by "):
+            return f"{words}, {facts.why}"
+        if facts.why == "constant" and row.converter == "torchscript":
+            return "makes a constant of what depends on the inputs"
+        if facts.argument:
+            return f"ignores `{facts.argument}`"
+        if facts.why == "narrowed" or NARROW in row.said:
+            return "has fewer bits than the call"
+        return words
+    return "leaves the range of its dtype" if facts.why == "range" else words
+
+
+def _backend(row: FailedRow) -> Place:
+    if row.facts.why.startswith("by "):
+        return Place(row.backend, f"graph optimisation, {row.facts.passes or row.family}")
+    missing, named = _NO_KERNEL.search(row.words), _KERNEL.search(row.words)
+    # A runtime may run an operator as others that define it.
+    operator = missing[1] if missing else row.facts.operator or (named and (named[1] or named[2]))
+    if operator:
+        return Place(row.backend, operator)
+    which = "nodes taken together" if row.facts.why == "nodes together" else "a node that is not known"
+    return Place(row.backend, f"{which}, of {row.family}" if row.by_operator else which)
+
+
+def _pytorch(row: FailedRow) -> Place:
+    return Place("PyTorch", f"{_PARTS.get(row.facts.why, 'kernel')} of {row.family}")
+
+
+_PARTS = {
+    "decomposition": "decomposition",
+    "kernel or decomposition": "kernel or decomposition",
+    "rules": "shape and dtype rules",
+}
+
+
+def _spec(row: FailedRow) -> Place:
+    return Place("ONNX", row.facts.operator) if row.facts.operator else Place("PyTorch", "documentation")
+
+
+def _unknown(row: FailedRow) -> Place:
+    who = row.converter if row.stage in BEFORE_BACKEND else f"{row.converter} → {row.backend}"
+    return Place(who, row.family if row.by_operator else "a place that is not known")
+
+
+_PLACES: dict[str, Callable[[FailedRow], Place]] = {
+    "converter": converter_place,
+    "backend": _backend,
+    "pytorch": _pytorch,
+    "spec": _spec,
+}

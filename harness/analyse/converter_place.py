@@ -1,0 +1,152 @@
+"""Where in a converter a defect is, by what the record says of a failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from harness.analyse.defect_place import FailedRow, Place
+from harness.analyse.function_families import function_named, function_of, function_of_family
+from harness.analyse.message_facts import (
+    CAPTURE,
+    DECOMPOSITION,
+    DTYPES,
+    FILE,
+    NARROW,
+    NODE,
+    OPTIMISER,
+    STEP,
+    SYMBOLIC,
+    TRANSLATION,
+)
+from harness.analyse.operator_family import family_name, is_alias, packet_of
+from harness.compare import Stage
+from harness.convert import ConversionFunction
+from harness.core import listed
+
+#: Words of failures, and what they name.
+_EMITTED = re.compile(r"\(op_type:(\w+)\)")
+_IN_FUNCTION = re.compile(r"in (\w+): ")
+_IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
+_NO_CONVERSION = re.compile(r"no conversion for (\S+)")
+#: A dtype that does not fit; ``op_type`` is none.
+_DTYPE = re.compile(r"\btype\b")
+#: A division by zero in C++, which is PyTorch's own where nothing converts the operator.
+_DIVISION = re.compile(r"killed by SIGFPE")
+#: Steps of an export, as a place.
+_STEPS = {
+    CAPTURE: "torch.export",
+    DECOMPOSITION: "decomposition of the program",
+    TRANSLATION: "translation of the program",
+    OPTIMISER: "optimiser",
+}
+_SHORT = ("float16", "bfloat16")
+
+
+def converter_place(row: FailedRow) -> Place:
+    """The conversion function, pass or step of a failure that the converter is blamed for."""
+    if row.stage in (Stage.REFERENCE, Stage.CONVERT):
+        return _of_export(row)
+    if unpromoted(row):
+        return Place(row.converter, "type promotion")
+    if row.stage is Stage.CHECK:
+        return _of_invalid(row)
+    if row.facts.why == "by the exporter's optimiser":
+        return Place(row.converter, f"optimiser, {row.facts.passes or row.family}")
+    if row.facts.why == "constant" and row.converter == "torchscript":
+        return Place(row.converter, "tracing of the program")
+    if row.facts.rounded:
+        return Place(row.converter, "numbers of the call")
+    return _function(row, row.family)
+
+
+def told_place(place: Place, converter: str, overloads: Iterable[str]) -> str:
+    """A place of a converter for people, with the functions that translate some overloads."""
+    functions = {name: function_of(converter, name) for name in overloads}
+    known = sorted({function for function in functions.values() if function})
+    if place.file and known and place.owner == known[0].library:
+        return str(Place(place.owner, listed([one.name for one in known], 3), known[0].file))
+    if not place.file and len(known) == 1 and all(functions.values()):
+        return str(Place(place.owner, f"{place.name} of {known[0].name}", known[0].file))
+    return str(place)
+
+
+def unpromoted(row: FailedRow) -> str:
+    """What PyTorch's exporter leaves undone where it makes dtypes explicit; "" where that is not in question.
+
+    A pass of it casts operands to the dtype that PyTorch's kernel computes in. It leaves the sums of 16-bit
+    numbers there, and does not know the operators by their other names.
+    """
+    if row.converter != "dynamo":
+        return ""
+    kind, *dtypes = row.said or ("",)
+    if kind == DTYPES and dtypes[0] in _SHORT and dtypes[1] == "float32":
+        return "leaves 16-bit results in float32"
+    if not is_alias(row.packet):
+        return ""
+    # A Python number that is no integer becomes one beside a tensor of integers.
+    number = row.overload.endswith(".Scalar") and row.words in ("values", "sign of zero") and kind != NARROW
+    unlike = kind == DTYPES or (row.stage is Stage.CHECK and row.words.endswith("inconsistent type"))
+    return "does not know operators by their other names" if unlike or number else ""
+
+
+def _of_invalid(row: FailedRow) -> Place:
+    """Where a node comes from that the checker rejects.
+
+    A dtype that an operator does not take is a matter of whatever emits the operator. Shapes are a matter of
+    one function where many emit the operator; few emit such as Conv, and those share what is wrong.
+    """
+    emitted = _EMITTED.search(row.words)
+    of_shape = emitted is not None and emitted[1] in _COMMON and not _DTYPE.search(row.words)
+    if row.by_operator or emitted is None or of_shape:
+        kind, *names = row.said or ("",)
+        return _function(row, family_name(f"aten.{names[0]}") if kind == NODE else row.family)
+    return Place(row.converter, f"{emitted[1]} nodes")
+
+
+#: Operators that functions of all kinds emit to bring tensors into form.
+_COMMON = {
+    *("Add", "Div", "MatMul", "Mul", "Pow", "ReduceMean", "ReduceSum", "Sub"),
+    *("Cast", "ConstantOfShape", "Identity", "If", "Loop", "Range", "Shape", "Where"),
+    *("Concat", "Expand", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    *("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"),
+}
+
+
+def _of_export(row: FailedRow) -> Place:
+    """Where an export ends that gives no model."""
+    missing = _NO_CONVERSION.match(row.words)
+    if missing:
+        return Place(row.converter, f"no conversion of {missing[1]}")
+    kind, name = row.said if len(row.said) == 2 else ("", "")
+    if _DIVISION.search(row.words) and function_of_family(row.converter, row.family):
+        return Place(row.converter, "shape inference")
+    function = _IN_FUNCTION.match(row.words)
+    if function:
+        return _of(row, function_named(row.converter, function[1]), function[1])
+    if kind == SYMBOLIC:
+        return _function(row, family_name(f"aten.{name}"))
+    if kind == FILE:
+        return Place(row.converter, name.rpartition("/")[2], name)
+    step = name if kind == STEP else ""
+    operator = _IN_OPERATOR.match(row.words)
+    if step == TRANSLATION and operator:
+        return _function(row, family_name(operator[1]))
+    if step and not (step == TRANSLATION and row.by_operator):
+        return Place(row.converter, f"{_STEPS[step]} of {row.family}" if row.by_operator else _STEPS[step])
+    return _function(row, row.family) if row.by_operator else Place(row.converter, "export")
+
+
+def _function(row: FailedRow, family: str) -> Place:
+    """The conversion function of a family; where it is not known, as of what is taken apart first, all that
+    converts the operator."""
+    found = function_of_family(row.converter, family)
+    if found is None and row.facts.translated:
+        found = function_of_family(row.converter, family_name(packet_of(row.facts.translated)))
+    return _of(row, found, f"conversion of {family}")
+
+
+def _of(row: FailedRow, function: ConversionFunction | None, otherwise: str) -> Place:
+    if function is None:
+        return Place(row.converter, otherwise)
+    return Place(function.library, function.name, function.file)

@@ -1,0 +1,78 @@
+"""Causes moved to the place that running a case of theirs has found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.analyse.coded_rows import CodedRows
+from harness.analyse.defect_place import Place
+from harness.analyse.failure_key import Cause
+from harness.analyse.function_families import function_named
+from harness.record import LocatedFailure, Numbers
+
+
+@dataclass(frozen=True)
+class LocatedCauses:
+    """Causes, and each row's place among them.
+
+    Attributes:
+        before: Of each, what it was before it was moved, and what became one with it.
+        lines: What was found for some of them.
+    """
+
+    causes: Sequence[Cause]
+    cause: Numbers
+    before: Sequence[frozenset[Cause]]
+    lines: dict[int, LocatedFailure]
+
+    def by_overload(self, overload: Numbers) -> LocatedCauses:
+        """The same as if each operator's were others; `overload` is each row's, a number."""
+        size = len(self.causes)
+        parts, cause = np.unique(overload * size + self.cause, return_inverse=True)
+        numbers = (parts % size).tolist()
+        lines = {new: self.lines[old] for new, old in enumerate(numbers) if old in self.lines}
+        return LocatedCauses(
+            [self.causes[n] for n in numbers], cause, [self.before[n] for n in numbers], lines
+        )
+
+
+def located_causes(rows: CodedRows, located: Sequence[LocatedFailure]) -> LocatedCauses:
+    """The causes of failed rows, those of a converter at the functions that its cases were traced to.
+
+    A function is not known without running where the converter takes the operator apart first, and a function
+    may call another one that is wrong.
+    """
+    causes, cause = rows.causes
+    by_case = {(one.case_id, one.converter, one.backend): one for one in located if one.function}
+    words = rows.words("case_id")
+    wanted = pc.is_in(words, pa.array({case_id for case_id, *_ in by_case}, pa.string())).to_numpy(False)
+    found: dict[int, LocatedFailure] = {}
+    for place in np.flatnonzero(wanted[rows.numbers("case_id")]).tolist():
+        [row] = rows.at([place], ("case_id", "converter", "backend"))
+        one, number = by_case.get(tuple(row.values())), int(cause[place])
+        if one is not None and causes[number].blame == "converter":
+            found.setdefault(number, one)
+    moved = [_moved(one, found.get(number)) for number, one in enumerate(causes)]
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(moved))}
+    of_old = np.array([numbers[one] for one in moved], dtype=np.int64)
+    before: list[set[Cause]] = [set() for _ in numbers]
+    for old, new in zip(causes, of_old.tolist(), strict=True):
+        before[new].add(old)
+    lines = {int(of_old[number]): one for number, one in sorted(found.items(), reverse=True)}
+    return LocatedCauses(list(numbers), of_old[cause], list(map(frozenset, before)), lines)
+
+
+def _moved(cause: Cause, located: LocatedFailure | None) -> Cause:
+    if located is None:
+        return cause
+    known = function_named(located.converter, located.function)
+    if known is None:
+        place = Place(located.converter, located.function, located.file)
+    else:
+        place = Place(known.library, known.name, known.file)
+    return replace(cause, place=place)

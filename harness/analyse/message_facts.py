@@ -1,0 +1,73 @@
+"""What a failure's own words name of its place, beyond the signature that many failures share."""
+
+from __future__ import annotations
+
+import math
+import re
+
+#: Steps of PyTorch's exporter.
+CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
+#: Kinds of facts.
+DTYPES, NARROW, NODE, FILE, SYMBOLIC, STEP = "dtypes", "narrow", "node", "file", "symbolic", "step"
+
+_STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
+_STEP = re.compile(r"This is step ([123])/3")
+_TRANSLATING = re.compile(r"Occurred when translating (\w+)\)")
+_ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\.cpp)"')
+_DTYPES = re.compile(r"dtype: output \d+: expected (\w+), got (\w+)")
+_ELEMENT = re.compile(r"(?:values|overflow to infinity|infinities): output [^:]+: expected (\S+), got (\S+)")
+#: No shorter dtype's numbers have so many digits.
+_FLOAT64 = re.compile(r"\d{14}")
+#: A node that is named after the PyTorch operator that it comes of, not after its own.
+_NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
+#: How much a float64 result may be off that was rounded to float32 on the way, and the end of its range.
+_ROUNDING, _LAST = 2.0**-20, 3.4028236e38
+#: A regular expression that is found in every message that names something.
+TELLING = "|".join(
+    (
+        r"^(?:dtype|values|infinities|overflow to infinity): output",
+        *("node name: node_+[a-z]", "This is step [123]/3", "Occurred when translating"),
+        *("INTERNAL ASSERT FAILED", "^PassError"),
+    )
+)
+
+
+def message_facts(message: str) -> tuple[str, ...]:
+    """A kind, and what is named; () for nothing.
+
+    It may be the dtypes that differ, a float64 result that went through float32, the PyTorch operator of a
+    node, a file of PyTorch's, a symbolic function, or a step of the export.
+    """
+    dtypes = _DTYPES.match(message)
+    if dtypes:
+        return DTYPES, dtypes[1], dtypes[2]
+    element = _ELEMENT.match(message)
+    if element:
+        return (NARROW,) if _is_narrow(element[1], element[2]) else ()
+    node = _NODE.search(message)
+    if node:
+        return NODE, node[1]
+    assertion = _ASSERTION.search(message)
+    if assertion:
+        return FILE, assertion[1]
+    translating = _TRANSLATING.search(message)
+    if translating:
+        return SYMBOLIC, translating[1]
+    if message.startswith("PassError"):
+        return STEP, OPTIMISER
+    step = _STEP.search(message)
+    return (STEP, _STEPS[step[1]]) if step else ()
+
+
+def _is_narrow(expected: str, got: str) -> bool:
+    """Whether a number looks like one of float64 that was computed or kept in float32."""
+    try:
+        right, wrong = float(expected), float(got)
+    except ValueError:
+        return False
+    digits = (text.partition("e")[0].replace(".", "") for text in (expected, got))
+    if not any(map(_FLOAT64.search, digits)) or not math.isfinite(right):
+        return False
+    if not math.isfinite(wrong):
+        return abs(right) >= _LAST and (wrong > 0) == (right > 0)
+    return 0 < abs(right - wrong) <= _ROUNDING * max(abs(right), abs(wrong))

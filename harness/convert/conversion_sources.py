@@ -1,0 +1,117 @@
+"""Which conversion function translates an overload, read from the exporters' source.
+
+Nothing of them is imported, which would take seconds: a report that names functions stays quick. What is
+read is what registers a function: the decorators above it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+#: Converter → packages of conversion functions, the one that the exporter prefers first.
+_SOURCES = {
+    "dynamo": (
+        ("torchlib", "torch/onnx/_internal/exporter/_torchlib/ops"),
+        ("torchlib", "onnxscript/function_libs/torch_lib/ops"),
+    ),
+    "torchscript": (("TorchScript", "torch/onnx/_internal/torchscript_exporter"),),
+}
+#: Functions for later opsets than the exporters emit unless they are asked are not in use.
+_OPSET = 20
+_SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
+#: What a decorator names: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
+_REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
+_LATER = re.compile(r"\bopset_introduced=(\d+)")
+_QUOTED = re.compile(r'"(\w+)::(\w+)(?:\.(\w+))?"')
+_DOTTED = re.compile(r"\b(aten|prims|quantized_decomposed)\.(\w+)\.(\w+)\b")
+#: ``__lshift_``.
+_DUNDER = re.compile(r"__\w*[^_]_$")
+_FUNCTION = re.compile(r"def (\w+)\(")
+
+
+@dataclass(frozen=True, order=True)
+class ConversionFunction:
+    """A function that translates calls of operators.
+
+    Attributes:
+        library: ``torchlib`` or ``TorchScript``.
+        file: Relative to the folder of its package.
+        line: Of its head.
+    """
+
+    library: str
+    name: str
+    file: str
+    line: int
+
+
+@cache
+def conversion_functions(converter: str) -> Mapping[str, ConversionFunction]:
+    """What a converter translates without taking it apart → the function that does.
+
+    Nothing is known of a converter that is another's, or not installed.
+
+    The keys are dotted overloads, as ``aten.add.Tensor``, or packets where a function has all overloads.
+    """
+    found: dict[str, ConversionFunction] = {}
+    of_complex: dict[str, ConversionFunction] = {}
+    for library, folder in _SOURCES.get(converter, ()):
+        place = _found(folder)
+        for path in _files(place) if place else ():
+            for decorators, function, line in _registered(path.read_text(encoding="utf-8")):
+                # A function for complex numbers is a second one of an operator, as a rule.
+                names = of_complex if "complex=True" in decorators else found
+                for name in _names(decorators):
+                    names.setdefault(
+                        name, ConversionFunction(library, function, f"{folder}/{path.name}", line)
+                    )
+    return {**of_complex, **found}
+
+
+def _found(folder: str) -> Path | None:
+    """A folder of a package that is installed."""
+    package, _, rest = folder.partition("/")
+    spec = importlib.util.find_spec(package)
+    roots = (spec.submodule_search_locations or ()) if spec else ()
+    return next((Path(root, rest) for root in roots if Path(root, rest).is_dir()), None)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Modules, those for later opsets first."""
+    opsets = {path: _SCRIPT_MODULE.search(path.stem) for path in sorted(folder.glob("*.py"))}
+    if not any(opsets.values()):
+        return list(opsets)
+    in_use = {path: int(found[1]) for path, found in opsets.items() if found}
+    return sorted((p for p, opset in in_use.items() if opset <= _OPSET), key=lambda p: -in_use[p])
+
+
+def _registered(text: str) -> Iterator[tuple[str, str, int]]:
+    """What stands above each function that has decorators, its name and its line."""
+    above: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("@") or (above and line[:1] in (" ", ")")):
+            above.append(line)
+            continue
+        head = _FUNCTION.match(line)
+        if head and above:
+            yield "\n".join(above), head[1], number
+        above = []
+
+
+def _names(decorators: str) -> Iterator[str]:
+    for part in re.split(r"^(?=@)", decorators, flags=re.MULTILINE):
+        later = _LATER.search(part)
+        if not _REGISTERS.match(part) or (later and int(later[1]) > _OPSET):
+            continue
+        script = part.startswith("@_onnx_symbolic")
+        for namespace, name, overload in [*_QUOTED.findall(part), *_DOTTED.findall(part)]:
+            if script:
+                # The last underscore is that of operators in place, which it leaves off.
+                yield f"{namespace}.{name}" + ("_" if _DUNDER.match(name) else "")
+            else:
+                yield f"{namespace}.{name}.{overload or 'default'}"
