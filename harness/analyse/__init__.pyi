@@ -46,12 +46,20 @@ from .ordinary_use import (
     ordinary_rows as ordinary_rows,
     with_ordinary as with_ordinary,
 )
+from .places.edit_text import edit_difference as edit_difference
+from .places.failing_group import (
+    CannotFix as CannotFix,
+    FailingGroup as FailingGroup,
+    failing_group as failing_group,
+)
+from .places.fixing import FixFound as FixFound, FixLimits as FixLimits, find_fix as find_fix
 from .places.of_failure import (
     can_be_placed as can_be_placed,
     places_of as places_of,
     places_of_case as places_of_case,
 )
 from .places.repair import Limits as Limits
+from .places.source_code import SourceCode as SourceCode, short_path as short_path
 from .places.suspect import Suspect as Suspect
 from .priority import (
     EDGE as EDGE,

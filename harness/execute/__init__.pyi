@@ -5,6 +5,7 @@ from .batch_export import (
     BatchExport as BatchExport,
     NotConverted as NotConverted,
 )
+from .case_runner import Executor as Executor
 from .models.model_cases import cases_of as cases_of, export_of as export_of, feeds_of as feeds_of
 from .models.model_loading import (
     Axis as Axis,

@@ -99,6 +99,30 @@ def place_of(mutation: Mutation, located: Located, source: SourceCode) -> tuple[
 _STAGES = (Stage.CHECK, Stage.COMPARE)
 
 
+def shows(own: Bench, call: Invocation) -> bool:
+    """Whether a case fails here as a mutation makes cases fail that count."""
+    stage, outcome = _ended(own, call)
+    return outcome is not Outcome.PASS and stage in _STAGES
+
+
+def operators_and_converters(seed: int) -> list[tuple[str, str]]:
+    """All of them, in an order that the seed gives."""
+    pairs = [(name, converter) for name in sorted(OPERATOR_CASES) for converter in ("dynamo", "torchscript")]
+    random.Random(seed).shuffle(pairs)
+    return pairs
+
+
+def reached_mutations(
+    operator: str, converter: str, seed: int, calls: Sequence[Invocation]
+) -> list[Mutation]:
+    """Mutations of lines that run for some cases of an operator, in an order that the seed gives."""
+    own = bench(converter)
+    ran = {(line.file, line.line) for call in calls[:4] for line, _ in own.lines_of(call).executed}
+    reached = [m for m in mutations(converter) if (str(source_file(m.module)), m.line) in ran]
+    random.Random(f"{seed} {operator} {converter}").shuffle(reached)
+    return reached
+
+
 def _ended(own: Bench, call: Invocation) -> tuple[Stage, Outcome]:
     try:
         stage, outcome, _, _ = own.outcome(call)
@@ -111,11 +135,7 @@ def _ended(own: Bench, call: Invocation) -> tuple[Stage, Outcome]:
 def _try_operator(operator: str, converter: str, seed: int, send: Callable[[Found | None], None]) -> None:
     signal.setitimer(signal.ITIMER_PROF, _PATIENCE)
     calls = drawn_calls(operator, converter, seed)
-    own = bench(converter)
-    ran = {(line.file, line.line) for call in calls[:4] for line, _ in own.lines_of(call).executed}
-    reached = [m for m in mutations(converter) if (str(source_file(m.module)), m.line) in ran]
-    random.Random(f"{seed} {operator} {converter}").shuffle(reached)
-    for mutation in reached[:_TRIED]:
+    for mutation in reached_mutations(operator, converter, seed, calls)[:_TRIED]:
         found = locate_mutation(mutation, calls)
         if found is not None:
             located, source = found
@@ -133,11 +153,9 @@ def _try_operator(operator: str, converter: str, seed: int, send: Callable[[Foun
 def main(count: int, seed: int, out: Path | None) -> None:
     """Mutate conversion functions, and look for the lines."""
     load_cases()
-    pairs = [(name, converter) for name in sorted(OPERATOR_CASES) for converter in ("dynamo", "torchscript")]
-    random.Random(seed).shuffle(pairs)
     context = multiprocessing.get_context("fork")
     found: list[Found] = []
-    for operator, converter in pairs:
+    for operator, converter in operators_and_converters(seed):
         if len(found) >= count:
             break
         results = context.Queue()

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
 
+from harness.analyse.places.dtype_edits import (
+    exact_constants,
+    operand_casts,
+    result_casts,
+    wider_computations,
+)
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions
+from harness.analyse.places.surroundings import Surroundings
+from harness.analyse.places.value_edits import nan_safe_forms, one_more, read_arguments
 
 #: ONNX operators that are taken for each other.
 _FAMILIES = (
@@ -83,22 +91,23 @@ class Edit:
         return new
 
 
-def edits(statement: Statement, source: SourceCode) -> Iterator[Edit]:
-    """The changes of a statement, those first that repair most."""
+def edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit]:
+    """The changes of a statement that repair most.
+
+    Args:
+        opset: Whose operators are emitted.
+    """
     node = source.node(statement)
-    function = source.file(statement.file).function(statement.function, statement.line)
-    names = _parameters(function) if function is not None else []
+    around = Surroundings.of(statement, source, opset)
     expressions = list(own_expressions(node))
     found = [
         Edit(statement, rule, place, new)
         for place, expression in enumerate(expressions)
         if isinstance(expression, ast.expr)
-        for rule, new in _changes(expression, names)
+        for rule, new in _changes(expression, around)
     ]
-    value = getattr(node, "value", None)
-    if isinstance(node, ast.Assign | ast.Return) and isinstance(value, ast.expr):
-        place = next(i for i, expression in enumerate(expressions) if expression is value)
-        found += [Edit(statement, rule, place, new) for rule, new in _casts(value, names)]
+    for place, value in _result(node, expressions):
+        found += [Edit(statement, rule, place, new) for rule, new in result_casts(value, around)]
     test = getattr(node, "test", None)
     tests = [e.test for e in expressions if isinstance(e, ast.IfExp)] + ([test] if test is not None else [])
     for place, expression in enumerate(expressions):
@@ -108,27 +117,50 @@ def edits(statement: Statement, source: SourceCode) -> Iterator[Edit]:
     yield from found
 
 
-def _casts(value: ast.expr, names: list[str]) -> Iterator[tuple[str, ast.expr]]:
-    """What a statement computes, cast to a dtype that it may have promised."""
-    if isinstance(value, ast.Constant | ast.Tuple | ast.List) or "g" in names or not names:
-        return
-    op = ast.Name("op", ast.Load())
-    if "dtype" in names:
-        to = ast.keyword("to", ast.Name("dtype", ast.Load()))
-        yield "cast to dtype", ast.Call(ast.Attribute(op, "Cast", ast.Load()), [value], [to])
-    like = ast.Attribute(op, "CastLike", ast.Load())
-    for name in dict.fromkeys([names[0], names[-1]]):
-        yield f"cast to the dtype of {name}", ast.Call(like, [value, ast.Name(name, ast.Load())], [])
+def rarer_edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit]:
+    """More changes of a statement: larger ones, and those that repair less often. As `edits`."""
+    node = source.node(statement)
+    around = Surroundings.of(statement, source, opset)
+    expressions = list(own_expressions(node))
+    found: list[Edit] = []
+    for place, expression in enumerate(expressions):
+        if not isinstance(expression, ast.expr):
+            continue
+        rules = [*exact_constants(expression, around)]
+        if isinstance(expression, ast.Call):
+            name, first = operator_of(expression)
+            operands = expression.args[first:] if name else []
+            if operands:
+                rules += wider_computations(expression, name, operands, around)
+                rules += nan_safe_forms(expression, name, operands, around)
+            given = _other_attributes(expression, name, first) if name else []
+            rules += read_arguments(expression, first, given, around)
+        found += [Edit(statement, rule, place, new) for rule, new in rules]
+    places = dict.fromkeys(
+        place
+        for call in expressions
+        if isinstance(call, ast.Call) and operator_of(call)[0]
+        for place, one in enumerate(expressions)
+        if any(one is operand for operand in (call, *call.args[operator_of(call)[1] :]))
+    )
+    for place in places:
+        operand = expressions[place]
+        assert isinstance(operand, ast.expr)
+        rules = [*operand_casts(operand, around), *one_more(operand, around)]
+        found += [Edit(statement, rule, place, new) for rule, new in rules]
+    yield from found
 
 
-def _parameters(function: ast.FunctionDef) -> list[str]:
-    arguments = function.args
-    return [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+def _result(node: ast.stmt, expressions: Sequence[ast.AST]) -> Iterator[tuple[int, ast.expr]]:
+    """What a statement assigns or returns, and its place."""
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.Assign | ast.Return) and isinstance(value, ast.expr):
+        yield next(i for i, expression in enumerate(expressions) if expression is value), value
 
 
-def _changes(node: ast.expr, names: list[str]) -> Iterator[tuple[str, ast.expr]]:
+def _changes(node: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(node, ast.Call):
-        yield from _of_call(node, names)
+        yield from _of_call(node, around)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         for pair in _COMPARISONS:
             if type(node.ops[0]) in pair:
@@ -152,22 +184,24 @@ def _of_constant(node: ast.Constant) -> Iterator[tuple[str, ast.expr]]:
     value = node.value
     if isinstance(value, bool):
         yield "flip the constant", ast.Constant(not value)
-    elif isinstance(value, int):
-        for other in (value - 1, value + 1):
-            yield (
-                "another constant",
-                ast.Constant(other) if other >= 0 else ast.UnaryOp(ast.USub(), ast.Constant(-other)),
-            )
-    elif isinstance(value, float):
-        for number in (0.0, 0.5, 1.0, 2.0):
+    elif isinstance(value, int | float):
+        if value:
+            yield "another sign", _literal(-value)
+        near = (value - 1, value + 1) if isinstance(value, int) else (0.0, 0.5, 1.0, 2.0)
+        for number in near:
             if number != value:
-                yield "another constant", ast.Constant(number)
+                yield "another constant", _literal(number)
     elif isinstance(value, str):
         others = dict.fromkeys(
             word for family in _WORDS if value in family for word in family if word != value
         )
         for word in others:
             yield "another mode", ast.Constant(word)
+
+
+def _literal(number: float) -> ast.expr:
+    positive = ast.Constant(abs(number))
+    return ast.UnaryOp(ast.USub(), positive) if number < 0 else positive
 
 
 def operator_of(call: ast.Call) -> tuple[str, int]:
@@ -181,7 +215,7 @@ def operator_of(call: ast.Call) -> tuple[str, int]:
     return "", 0
 
 
-def _of_call(call: ast.Call, names: list[str]) -> Iterator[tuple[str, ast.expr]]:
+def _of_call(call: ast.Call, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
     name, first = operator_of(call)
     if not name:
         return
@@ -204,39 +238,80 @@ def _of_call(call: ast.Call, names: list[str]) -> Iterator[tuple[str, ast.expr]]
                 *call.keywords[place + 1 :],
             ]
             yield f"flip {keyword.arg}", ast.Call(call.func, call.args, keywords)
-    yield from _with_attribute(call, name, first, names)
+    yield from _with_attribute(call, name, first, around)
     if name in _CASTS and operands and not isinstance(operands[0], ast.Starred):
         yield "leave out the cast", operands[0]
-    elif name in _COMPUTING and not first:
+    elif name in _COMPUTING and around.emits:
         for place, operand in enumerate(operands if len(operands) == 2 else ()):
-            cast = _op(call, "CastLike", [operand, operands[1 - place]])
-            changed = [*operands[:place], cast, *operands[place + 1 :]]
+            cast = around.emit("CastLike", [operand, operands[1 - place]])
+            changed = [*call.args[:first], *operands[:place], cast, *operands[place + 1 :]]
             yield "cast to the other operand's dtype", ast.Call(call.func, changed, call.keywords)
 
 
 #: What conversion functions call the attributes of ONNX operators.
-_ALSO = {"keepdims": "keepdim", "axis": "dim", "perm": "dims", "to": "dtype"}
+_ALSO = {
+    "keepdims": ("keepdim",),
+    "axis": ("dim",),
+    "axes": ("dim", "dims"),
+    "perm": ("dims", "axes"),
+    "to": ("dtype",),
+    "alpha": ("negative_slope", "lambd"),
+    "epsilon": ("eps",),
+    "kernel_shape": ("kernel_size",),
+    "strides": ("stride",),
+    "dilations": ("dilation",),
+    "pads": ("padding", "pad"),
+    "group": ("groups",),
+    "approximate": ("mode",),
+    "p": ("ord",),
+}
 
 
 def _with_attribute(
-    call: ast.Call, name: str, first: int, names: list[str]
+    call: ast.Call, name: str, first: int, around: Surroundings
 ) -> Iterator[tuple[str, ast.expr]]:
     """The call with an attribute that it leaves to its default: an argument's value, or the other flag."""
-    if not onnx.defs.has(name):
+    for attribute, keyword, known in _not_given(call, name, first):
+        for wanted in (attribute, *_ALSO.get(attribute, ())):
+            if wanted in around.names:
+                value: ast.expr = ast.Name(wanted, ast.Load())
+                yield f"read the argument {wanted}", _with_keyword(call, keyword, value)
+        for words, value in _other_values(known):
+            yield f"give {attribute}={words}", _with_keyword(call, keyword, value)
+
+
+def _other_values(known: onnx.defs.OpSchema.Attribute) -> Iterator[tuple[str, ast.expr]]:
+    """Usual values of an attribute that are not its default."""
+    if known.type == onnx.defs.OpSchema.AttrType.INT:
+        default = known.default_value.i
+        numbers = (0, 1, -1) if known.name == "axis" else (1 - default,) if default in (0, 1) else ()
+        for number in numbers:
+            if number != default:
+                yield str(number), _literal(number)
+    elif known.type == onnx.defs.OpSchema.AttrType.STRING:
+        usual = known.default_value.s.decode()
+        for family in _WORDS:
+            for word in family if usual in family else ():
+                if word != usual:
+                    yield word, ast.Constant(word)
+
+
+def _other_attributes(call: ast.Call, name: str, first: int) -> list[str]:
+    """Keywords for attributes that are numbers and that a call does not give."""
+    return [keyword for _, keyword, _ in _not_given(call, name, first)]
+
+
+def _not_given(
+    call: ast.Call, name: str, first: int
+) -> Iterator[tuple[str, str, onnx.defs.OpSchema.Attribute]]:
+    """Attributes that a call does not give, and its keywords for them."""
+    if name == "Constant" or not onnx.defs.has(name):
         return
     given = {(keyword.arg or "").rpartition("_")[0] if first else keyword.arg for keyword in call.keywords}
     for attribute, known in onnx.defs.get_schema(name).attributes.items():
         suffix = _SUFFIXES.get(known.type)
-        if attribute in given or suffix is None:
-            continue
-        keyword = f"{attribute}_{suffix}" if first else attribute
-        for wanted in (attribute, _ALSO.get(attribute, "")):
-            if wanted in names:
-                value: ast.expr = ast.Name(wanted, ast.Load())
-                yield f"read the argument {wanted}", _with_keyword(call, keyword, value)
-        if known.type == onnx.defs.OpSchema.AttrType.INT and known.default_value.i in (0, 1):
-            flag = ast.Constant(1 - known.default_value.i)
-            yield f"give {attribute}", _with_keyword(call, keyword, flag)
+        if attribute not in given and suffix is not None:
+            yield attribute, f"{attribute}_{suffix}" if first else attribute, known
 
 
 _SUFFIXES = {
@@ -255,11 +330,6 @@ def _is_flag(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, bool) or node.value in (0, 1)
     return isinstance(node, ast.Name | ast.Call | ast.UnaryOp)
-
-
-def _op(like: ast.Call, name: str, operands: list[ast.expr]) -> ast.Call:
-    assert isinstance(like.func, ast.Attribute)
-    return ast.Call(ast.Attribute(like.func.value, name, ast.Load()), operands, [])
 
 
 def _renamed(call: ast.Call, first: int, name: str) -> ast.Call:

@@ -8,18 +8,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
 
+import onnx
+
 from harness.analyse.places.edits import Edit
 from harness.analyse.places.neighbours import neighbours
 from harness.analyse.places.observed_case import Bench, ObservedCase
 from harness.analyse.places.ranking import rank
-from harness.analyse.places.repair import Limits, repairs
+from harness.analyse.places.repair import Limits, Search, repairs
 from harness.analyse.places.slicing import flow_of
 from harness.analyse.places.source_code import SourceCode, Statement
 from harness.analyse.places.suspect import Suspect
+from harness.compare import Outcome
 from harness.core import Invocation
 
 #: Cases that are exported again.
 FAILING, PASSING = 3, 5
+NOBODY_TOLD = Search()
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ def locate(
     passing: Sequence[Invocation],
     source: SourceCode,
     limits: Limits | None = None,
+    search: Search = NOBODY_TOLD,
 ) -> Located:
     """Rank the statements that ran when failing cases were exported; none where no case fails here.
 
@@ -51,6 +56,7 @@ def locate(
         source: Of the converter.
         limits: How many small changes are tried; None for none. A statement at which one repairs all comes
             first.
+        search: Who is told of them.
     """
     wrong = [case for case in _each(bench.observe, failing[:FAILING]) if not case.passes]
     if not wrong:
@@ -61,10 +67,14 @@ def locate(
     if limits is None:
         return Located(tuple(ranked))
     codes = frozenset[CodeType]().union(*(case.codes for case in wrong))
-    calls = [case.invocation for case in wrong], [case.invocation for case in right]
     # Half of an export's time goes into the optimiser. A failure that needs it is not repaired here.
     plain = replace(bench, converter=bench.plain)
-    found = list(repairs([s for s, _ in ranked], *calls, plain, source, codes, limits))
+    calls = (
+        [*(case.invocation for case in wrong), *_ending(plain, failing[FAILING:], passes=False)],
+        [*(case.invocation for case in right), *_ending(plain, passing[PASSING:], passes=True)],
+    )
+    statements = [s for s, _ in ranked]
+    found = list(repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search))
     repaired = list(dict.fromkeys(edit.statement for edit in found))
     # What is computed or decided before may as well be wrong where a change behind it repairs.
     behind = [s for place in repaired for s in flow_of(place, source) if s not in repaired]
@@ -72,6 +82,25 @@ def locate(
     second = [(s, x) for s, x in ranked if s in behind and isinstance(source.node(s), ast.Assign | ast.If)]
     rest = [(s, x) for s, x in ranked if s not in repaired and (s, x) not in second]
     return Located((*first, *second, *rest), tuple(found))
+
+
+def _ending(bench: Bench, calls: Sequence[Invocation], *, passes: bool) -> list[Invocation]:
+    """Those that pass, or fail, here."""
+    found = []
+    for call in calls:
+        with contextlib.suppress(RuntimeError, TypeError, ValueError):
+            if (bench.outcome(call)[1] is Outcome.PASS) is passes:
+                found.append(call)
+    return found
+
+
+def _opset(cases: Sequence[ObservedCase]) -> int:
+    """That graphs of some cases have; the newest where none was made."""
+    for case in cases:
+        for known in case.graph.model.opset_import if case.graph else ():
+            if not known.domain:
+                return int(known.version)
+    return int(onnx.defs.onnx_opset_version())
 
 
 def _with_repair(suspect: Suspect, found: Sequence[Edit], statement: Statement) -> Suspect:

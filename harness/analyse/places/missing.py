@@ -17,9 +17,9 @@ def missing_things(
     """Statements at which something is missing, how much that weighs, and what it is."""
     ran = _by_function([line for line, _ in case.executed], source)
     given = {name for name, value in case.invocation.arguments if value is not None}
-    emitting = {
-        source.statement(line) for lines in (case.graph.lines if case.graph else ()) for line in lines[:1]
-    }
+    stacks = case.graph.lines if case.graph else ()
+    emitting = {source.statement(line) for lines in stacks for line in lines[:1]}
+    taking_part = {(s.file, s.function) for lines in stacks for s in map(source.statement, lines) if s}
     for statements in ran.values():
         last = statements[-1]
         function = source.file(last.file).function(last.function, last.line)
@@ -30,7 +30,9 @@ def missing_things(
         place = next((s for s in reversed(statements) if s in emitting), last)
         for name in sorted(_parameters(function, statements, source) & given - read):
             yield place, weight, f"No line that runs reads the argument {name}."
-        for output, (promised, got) in case.expected.items():
+        # What only answers a question has no result to cast.
+        outputs = case.expected.items() if (last.file, last.function) in taking_part else ()
+        for output, (promised, got) in outputs:
             if promised != got and isinstance(source.node(last), ast.Return):
                 yield last, weight, f"{output} should be {promised}, is {got}, and no line casts it back."
 

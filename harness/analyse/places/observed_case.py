@@ -97,8 +97,9 @@ class Bench:
     def observe(self, invocation: Invocation) -> ObservedCase:
         """Take a case through all stages, and notice the lines."""
         reference = self.reference(invocation)
-        executed, codes, graph, raised = self._traced(invocation)
+        # First, since modules that an export imports run lines that have nothing to do with the case.
         stage, outcome, message, outputs = self.outcome(invocation)
+        executed, codes, graph, raised = self._traced(invocation)
         wrong: list[str] = []
         expected: dict[str, tuple[str, str]] = {}
         names = [f"c0_o{i}" for i in range(len(reference.expected))]

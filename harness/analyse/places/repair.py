@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
 
 from harness.analyse.places.applied_edit import CannotApply, Holders, applied_edit, holders
-from harness.analyse.places.edits import Edit, edits
+from harness.analyse.places.edits import Edit, edits, rarer_edits
 from harness.analyse.places.observed_case import Bench
 from harness.analyse.places.source_code import SourceCode, Statement
 from harness.compare import Outcome
@@ -24,11 +24,36 @@ class Limits:
         tries: Changes.
         seconds: For all of them.
         enough: Repairs after which the search ends.
+        statements: How many are changed, the likeliest first; None for all.
+        rarer: Whether larger changes are tried once the small ones have been.
     """
 
     tries: int = 200
     seconds: float = 20.0
     enough: int = 1
+    statements: int | None = None
+    rarer: bool = False
+
+
+def _unheard(said: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Search:
+    """Where a search for repairs stands, and who is told.
+
+    Attributes:
+        skipped: Numbers of changes that are not tried: they took a process down.
+        trying: Told the number of each change before it is tried.
+        found: Told each repair.
+        ranked: Told how many statements may be changed, before the first is.
+    """
+
+    skipped: Collection[int] = ()
+    trying: Callable[[int], None] = _unheard
+    found: Callable[[Edit], None] = _unheard
+    ranked: Callable[[int], None] = _unheard
 
 
 def repairs(
@@ -39,18 +64,36 @@ def repairs(
     source: SourceCode,
     codes: Collection[CodeType],
     limits: Limits,
+    opset: int,
+    search: Search,
 ) -> Iterator[Edit]:
-    """Changes of the statements, tried in their order, that repair all failing cases and break no other."""
+    """Changes of the statements, tried in their order, that repair all failing cases and break no other.
+
+    Args:
+        codes: Of the functions that the statements are in.
+        opset: That the graphs have.
+    """
+    search.ranked(len(statements))
     known = holders(codes)
-    begun, tried, found = time.monotonic(), 0, 0
-    for statement in statements:
-        for edit in edits(statement, source):
-            if tried >= limits.tries or time.monotonic() - begun > limits.seconds or found >= limits.enough:
-                return
-            tried += 1
-            if _repairs(edit, failing, passing, bench, source, known):
-                found += 1
-                yield edit
+    begun, found = time.monotonic(), 0
+    for number, edit in enumerate(_candidates(statements[: limits.statements], source, opset, limits)):
+        if number >= limits.tries or time.monotonic() - begun > limits.seconds or found >= limits.enough:
+            return
+        if number in search.skipped:
+            continue
+        search.trying(number)
+        if _repairs(edit, failing, passing, bench, source, known):
+            found += 1
+            search.found(edit)
+            yield edit
+
+
+def _candidates(
+    statements: Sequence[Statement], source: SourceCode, opset: int, limits: Limits
+) -> Iterator[Edit]:
+    for kind in (edits, rarer_edits) if limits.rarer else (edits,):
+        for statement in statements:
+            yield from kind(statement, source, opset)
 
 
 def _repairs(

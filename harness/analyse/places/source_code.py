@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,19 @@ class SourceFile:
             for line in range(first, (node.end_lineno or node.lineno) + 1):
                 found[line] = node, function
         return found
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What the file imports or defines at its top."""
+        found: set[str] = set()
+        for node in self.tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found.update(name.asname or name.name.partition(".")[0] for name in node.names)
+            elif isinstance(node, ast.Assign):
+                found.update(target.id for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, ast.FunctionDef):
+                found.add(node.name)
+        return frozenset(found)
 
     def statement(self, line: int) -> tuple[ast.stmt, Statement] | None:
         """The statement at a line; None where there is none."""
@@ -132,6 +145,12 @@ def short_path(path: str) -> str:
     """A file's path from the folder of its package on."""
     roots = sorted((p for p in sys.path if p and path.startswith(f"{p.rstrip('/')}/")), key=len)
     return path[len(roots[-1].rstrip("/")) + 1 :] if roots else path
+
+
+def emitting_place(lines: Sequence[CodeLine]) -> str:
+    """Where a node was emitted: ``aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:304)``; "" where
+    nobody knows."""
+    return f"{lines[0].function} ({short_path(lines[0].file)}:{lines[0].line})" if lines else ""
 
 
 def _statements(body: list[ast.stmt], function: str) -> Iterator[tuple[ast.stmt, str]]:

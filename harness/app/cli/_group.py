@@ -13,7 +13,7 @@ import harness.app.cli
 from harness.record import ResultsError
 
 #: Subcommands that run cases in worker processes of their own.
-_WITH_WORKERS = ("diverge", "explain", "graphs", "replay", "shrink")
+_WITH_WORKERS = ("diverge", "explain", "fix", "graphs", "replay", "shrink")
 
 
 class _CannotBeDone(click.ClickException):

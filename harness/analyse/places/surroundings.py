@@ -1,0 +1,83 @@
+"""What a conversion function offers to an expression that is put into it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.analyse.places.source_code import SourceCode, Statement
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The function that an expression is in.
+
+    Attributes:
+        parameters: Of the function, in their order.
+        names: These, and what the function assigns.
+        unread: Parameters that no line of it reads.
+        imported: Names of its module.
+        opset: Whose operators are emitted.
+    """
+
+    parameters: tuple[str, ...]
+    names: frozenset[str]
+    unread: tuple[str, ...]
+    imported: frozenset[str]
+    opset: int
+
+    @classmethod
+    def of(cls, statement: Statement, source: SourceCode, opset: int) -> Surroundings:
+        """Of a statement."""
+        file = source.file(statement.file)
+        function = file.function(statement.function, statement.line)
+        if function is None:
+            return cls((), frozenset(), (), frozenset(), opset)
+        given = function.args
+        parameters = tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        used = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+        stored = {node.id for node in used if isinstance(node.ctx, ast.Store)}
+        read = {node.id for node in used if isinstance(node.ctx, ast.Load)}
+        return cls(
+            parameters=parameters,
+            names=frozenset(parameters) | stored,
+            unread=tuple(name for name in parameters if name not in read | stored),
+            imported=file.names,
+            opset=opset,
+        )
+
+    @property
+    def of_torchscript(self) -> bool:
+        """Whether nodes are emitted as TorchScript's symbolic functions do it."""
+        return "g" in self.parameters
+
+    @property
+    def emits(self) -> bool:
+        """Whether nodes can be emitted here: not in PyTorch's decompositions."""
+        return self.of_torchscript or "op" in self.imported
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Parameters that are tensors, as far as their places tell: the first two and the last."""
+        given = [name for name in self.parameters if name != "g"]
+        return tuple(dict.fromkeys([*given[:2], *given[-1:]]))
+
+    def emit(self, name: str, operands: Sequence[ast.expr], **attributes: ast.expr) -> ast.Call:
+        """A call that emits a node; attributes are whole numbers."""
+        emitting = ast.Name("g" if self.of_torchscript else "op", ast.Load())
+        if self.of_torchscript:
+            keywords = [ast.keyword(f"{key}_i", value) for key, value in attributes.items()]
+            call = ast.Attribute(emitting, "op", ast.Load())
+            return ast.Call(call, [ast.Constant(name), *operands], keywords)
+        keywords = [ast.keyword(key, value) for key, value in attributes.items()]
+        return ast.Call(ast.Attribute(emitting, name, ast.Load()), list(operands), keywords)
+
+    def element_type(self, name: str, number: int) -> ast.expr:
+        """ONNX's dtype of a name, as the module writes it: ``FLOAT.dtype``."""
+        if not self.of_torchscript and name in self.imported:
+            return ast.Attribute(ast.Name(name, ast.Load()), "dtype", ast.Load())
+        if self.of_torchscript and "_C_onnx" in self.imported:
+            types = ast.Attribute(ast.Name("_C_onnx", ast.Load()), "TensorProtoDataType", ast.Load())
+            return ast.Attribute(types, name, ast.Load())
+        return ast.Constant(number)

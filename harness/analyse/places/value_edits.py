@@ -1,0 +1,94 @@
+"""Small changes of what is computed: NaN-safe forms, arguments that nothing reads, an operator more."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from harness.analyse.places.surroundings import Surroundings
+
+#: Comparisons, and the one whose opposite they are but for NaN.
+_OPPOSITES = {
+    "GreaterOrEqual": "Less",
+    "LessOrEqual": "Greater",
+    "Less": "GreaterOrEqual",
+    "Greater": "LessOrEqual",
+}
+#: Operators that lose a NaN of an operand, or make one of an infinity.
+_ELEMENTWISE = frozenset(
+    (
+        *("Max", "Min", "Clip", "Relu", "Sign", "Floor", "Ceil", "Round", "Mod", "Pow", "Where", "Tanh"),
+        *("Sigmoid", "Erf", "Exp", "Log", "Abs", "Cast", "CastLike", "Div", "Mul", "Add", "Sub"),
+    )
+)
+_BINARY = ("Mul", "Add", "Sub", "Div")
+#: Operators whose loss leaves their operand.
+_UNARY = ("Not", "Neg", "Abs")
+
+
+def nan_safe_forms(
+    call: ast.Call, name: str, operands: Sequence[ast.expr], around: Surroundings
+) -> Iterator[tuple[str, ast.expr]]:
+    """Forms that keep a NaN where it belongs, and make none."""
+    if not around.emits:
+        return
+    if name in _OPPOSITES and len(operands) == 2:
+        opposite = around.emit(_OPPOSITES[name], operands)
+        yield "a NaN-safe comparison", around.emit("Not", [opposite])
+    if name == "Not" and isinstance(operands[0], ast.Call):
+        first = operands[0]
+        emitted = first.func.attr if isinstance(first.func, ast.Attribute) else ""
+        values = first.args
+        if emitted == "op" and values and isinstance(values[0], ast.Constant):
+            emitted, values = str(values[0].value), values[1:]
+        if emitted in _OPPOSITES:
+            yield "a NaN-safe comparison", around.emit(_OPPOSITES[emitted], values)
+    if name == "Mul" and len(operands) == 2 and not around.of_torchscript:
+        for mask, value in (operands, operands[::-1]):
+            like = next((operand for operand in (value, mask) if isinstance(operand, ast.Name)), None)
+            if like is not None:
+                # Infinity times a mask's zero is NaN.
+                chosen = around.emit("Cast", [mask], to=around.element_type("BOOL", 9))
+                zero = around.emit("CastLike", [ast.Constant(0), like])
+                words = "choose by the mask instead of multiplying"
+                yield words, around.emit("Where", [chosen, value, zero])
+    if name in _ELEMENTWISE:
+        for operand in dict.fromkeys(o for o in operands if isinstance(o, ast.Name)):
+            unsafe = around.emit("IsNaN", [operand])
+            yield f"keep the NaN of {ast.unparse(operand)}", around.emit("Where", [unsafe, operand, call])
+
+
+def read_arguments(
+    call: ast.Call, first: int, attributes: Sequence[str], around: Surroundings
+) -> Iterator[tuple[str, ast.expr]]:
+    """The call with an argument that no line reads: as an attribute, for a constant, as an operand.
+
+    Args:
+        first: How many arguments stand before the operands.
+        attributes: Keywords that the call does not give.
+    """
+    for name in around.unread:
+        value = ast.Name(name, ast.Load())
+        words = f"read the argument {name}"
+        for place, keyword in enumerate(call.keywords):
+            if isinstance(keyword.value, ast.Constant | ast.List):
+                given = ast.keyword(keyword.arg, value)
+                keywords = [*call.keywords[:place], given, *call.keywords[place + 1 :]]
+                yield words, ast.Call(call.func, call.args, keywords)
+        for attribute in attributes:
+            given = ast.keyword(attribute, value)
+            yield words, ast.Call(call.func, call.args, [*call.keywords, given])
+        for place, operand in enumerate(call.args[first:], first):
+            if isinstance(operand, ast.Constant):
+                changed = [*call.args[:place], value, *call.args[place + 1 :]]
+                yield words, ast.Call(call.func, changed, call.keywords)
+        if around.emits:
+            for binary in _BINARY:
+                yield f"{words} in {binary}", around.emit(binary, [call, value])
+
+
+def one_more(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """A value negated, or without its sign."""
+    if around.emits and not isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred):
+        for name in _UNARY:
+            yield f"put {name} around it", around.emit(name, [value])
