@@ -8,7 +8,6 @@ import math
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,10 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
-from harness_runs import METADATA, PLUGINS, literal_unit, record_of, unary, vector
-from harness_sessions import Scripts
+from harness_runs import METADATA, literal_unit, record_of, unary, vector
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
+from script_runs import ended, fork_scripts, run_script
 
 from harness.analyse.repro import literals
 from harness.analyse.repro.failure import ReproducibleFailure, find_failure
@@ -168,28 +167,6 @@ EVERY = {**REAL, **PLANTED}
 
 
 @pytest.fixture(scope="module")
-def scripts() -> Iterator[Scripts]:
-    """For scripts that are run by themselves, each in a process of its own."""
-    one = Scripts()
-    yield one
-    one.close()
-
-
-def run_script(directory: Path, script: str, scripts: Scripts) -> subprocess.CompletedProcess[str]:
-    """Run a script where the harness cannot be imported; planted plug-ins can."""
-    path = directory / "script.py"
-    guard = f"import sys\nsys.path.append({str(PLUGINS)!r})\nsys.modules['harness'] = None\n"
-    (directory / "sitecustomize.py").write_text(guard)
-    path.write_text(script)
-    return scripts.run("script", [str(path)], directory, 120)
-
-
-def ended(done: subprocess.CompletedProcess[str]) -> str:
-    """For the message of an assertion."""
-    return f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
-
-
-@pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A run in which every defect was met, recorded as ever."""
     directory: Path = tmp_path_factory.mktemp("repro") / "run"
@@ -218,14 +195,12 @@ def failure_of(run: Path, name: str) -> ReproducibleFailure:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_script_fails_by_itself_as_the_case_did(
-    name: str, run: Path, tmp_path: Path, scripts: Scripts
-) -> None:
+def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path: Path) -> None:
     failure = failure_of(run, name)
     assert (failure.stage, failure.outcome) == EVERY[name][3:], failure.message
     script = write_script(failure)
     assert "harness" not in script
-    done = run_script(tmp_path, script, scripts)
+    done = run_script(tmp_path, script)
     assert done.returncode == 1, ended(done)
     assert done.stdout.rstrip().endswith("The defect is there."), ended(done)
     assert "expected" in done.stdout
@@ -246,26 +221,22 @@ GONE: dict[str, Invocation] = {
 
 
 @pytest.mark.parametrize("name", GONE)
-def test_a_script_ends_well_once_the_defect_is_gone(
-    name: str, run: Path, tmp_path: Path, scripts: Scripts
-) -> None:
+def test_a_script_ends_well_once_the_defect_is_gone(name: str, run: Path, tmp_path: Path) -> None:
     fixed = replace(failure_of(run, name), invocation=GONE[name], exported=GONE[name])
-    done = run_script(tmp_path, write_script(fixed), scripts)
+    done = run_script(tmp_path, write_script(fixed))
     assert done.returncode == 0, ended(done)
     assert done.stdout.rstrip().endswith("The defect is gone.")
 
 
-def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Path, scripts: Scripts) -> None:
+def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Path) -> None:
     script = write_script(failure_of(run, "a wrong conversion"))
     wrong = "custom_translation_table=translations(True)"
     assert wrong in script
-    done = run_script(
-        tmp_path, script.replace(wrong, "custom_translation_table=translations(False)"), scripts
-    )
+    done = run_script(tmp_path, script.replace(wrong, "custom_translation_table=translations(False)"))
     assert done.returncode == 0, ended(done)
 
 
-def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path, scripts: Scripts) -> None:
+def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path) -> None:
     failure = replace(
         failure_of(run, "a dead process"),
         backend="onnx-api:planted.hang",
@@ -274,12 +245,12 @@ def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path, scripts: Scripts
     )
     script = write_script(failure)
     assert "timeout=63" in script
-    done = run_script(tmp_path, script.replace("timeout=63", "timeout=6"), scripts)
+    done = run_script(tmp_path, script.replace("timeout=63", "timeout=6"))
     assert done.returncode == 1, ended(done)
     assert "no answer within" in done.stdout
 
 
-def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path, scripts: Scripts) -> None:
+def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
     def roll(size: int, *shifts: int) -> Invocation:
         data = vector([float(i) for i in range(size)])
         dims = (-1,) * len(shifts)
@@ -300,17 +271,17 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path, scripts: Scripts) 
     )
     script = write_script(failure)
     assert "opset_version=18" in script
-    done = run_script(tmp_path, script, scripts)
+    done = run_script(tmp_path, script)
     assert done.returncode == 1, ended(done)
     assert "The defect is there." in done.stdout, ended(done)
     within = replace(failure, invocation=roll(5, 1), exported=roll(3, 1), converter="dynamo")
     script = write_script(within)
     assert "dynamic_shapes" in script
-    done = run_script(tmp_path, script, scripts)
+    done = run_script(tmp_path, script)
     assert done.returncode == 0, ended(done)
 
 
-def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path, scripts: Scripts) -> None:
+def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
     def failing(overload: str, p: float) -> ReproducibleFailure:
         call = Invocation(overload, (("self", vector([1.0] * 6)), ("p", p)))
         return ReproducibleFailure(
@@ -325,10 +296,10 @@ def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path, scripts: Sc
         )
 
     script = write_script(failing("aten.bernoulli.p", 0.75))
-    right = run_script(tmp_path, script, scripts)
+    right = run_script(tmp_path, script)
     assert right.returncode == 0, ended(right)
     assert "(x, 0.75)" in script
-    wrong = run_script(tmp_path, script.replace("[Model()(", "[1 - Model()("), scripts)
+    wrong = run_script(tmp_path, script.replace("[Model()(", "[1 - Model()("))
     assert wrong.returncode == 1, ended(wrong)
 
 
@@ -420,7 +391,10 @@ def test_the_command_writes_a_script_and_runs_it(
     assert found["path"] == f"repro_{case_id[:8]}.py"
 
 
-def test_a_bug_report_has_what_its_tracker_asks_for(run: Path, tmp_path: Path) -> None:
+def test_a_bug_report_has_what_its_tracker_asks_for(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork_scripts(monkeypatch)
     report = tmp_path / "report.md"
     case = REAL["no kernel"][2].case_id
     said = invoke(case, "--run", run, "--issue", "--out", report)
@@ -450,12 +424,13 @@ RUNTIME = {
 
 @pytest.mark.parametrize("name", RUNTIME)
 def test_a_runtimes_maintainers_get_a_script_without_pytorch(
-    name: str, run: Path, tmp_path: Path, scripts: Scripts
+    name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    fork_scripts(monkeypatch)
     report = write_report(replace(failure_of(run, name), blame="backend"), check=False)
     assert report.title.startswith(RUNTIME[name])
     assert "torch" not in report.script
-    done = run_script(tmp_path, report.script, scripts)
+    done = run_script(tmp_path, report.script)
     assert done.returncode == 1, ended(done)
     assert done.stdout.rstrip().endswith("The defect is there."), ended(done)
     text = write_issue(report)
@@ -465,10 +440,11 @@ def test_a_runtimes_maintainers_get_a_script_without_pytorch(
         node = "sigmoid = Sigmoid (x)"
         right = "n = Neg (x) e = Exp (n) one = Constant <value_float = 1.0> () d = Add (e, one)"
         mended = report.script.replace(node, f"{right} sigmoid = Reciprocal (d)")
-        assert run_script(tmp_path, mended, scripts).returncode == 0
+        assert run_script(tmp_path, mended).returncode == 0
 
 
-def test_a_report_for_pytorch_can_be_filed_as_it_stands(run: Path) -> None:
+def test_a_report_for_pytorch_can_be_filed_as_it_stands(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_scripts(monkeypatch)
     evidence = "The graph that dynamo emits computes at lower precision than the call. ort-cpu is right."
     versions = {"python": "3.11.7", "torch": "2.13.0+cu130", "onnx": "1.23.2", "pytest": "9.2.0"}
     failure = failure_of(run, "a graph in fewer bits")

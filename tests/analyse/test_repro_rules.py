@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from harness_runs import literal_unit, unary
+from script_runs import ended, fork_scripts, run_script
 
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
@@ -72,6 +70,11 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(autouse=True)
+def scripts_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork_scripts(monkeypatch)
+
+
 def repro(tried: Path, converter: str, out: Path, *more: str | Path) -> Any:
     words = ["repro", CALL.case_id, "--run", tried / "run", "--converter", converter, "--out", out, *more]
     return CliRunner().invoke(conformance, [str(word) for word in words])
@@ -87,17 +90,8 @@ def test_the_script_has_the_rule_in_it(tried: Path, tmp_path: Path, converter: s
     assert "harness" not in script
     assert "UNUSED" not in script
     # What is mended in the script is mended.
-    (tmp_path / "mended.py").write_text(script.replace("=SLOPE", "=2.0"))
-    environment = {**os.environ, "PYTHONPATH": ""}
-    mended = subprocess.run(
-        [sys.executable, "mended.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert mended.returncode == 0, mended.stdout + mended.stderr
+    done = run_script(tmp_path, script.replace("=SLOPE", "=2.0"))
+    assert done.returncode == 0, ended(done)
 
 
 def test_a_mended_rule_is_seen(tried: Path, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -86,15 +88,22 @@ class Sessions:
     def __init__(self, environment: dict[str, str], program: str = _IN_TURN) -> None:
         self._environment, self._program = _without_test(environment), program
         self._process: subprocess.Popen[str] | None = None
+        self._in_turn = threading.Lock()
 
     def run(
         self, program: Program, words: Sequence[str], cwd: Path, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Run `program` with these words in `cwd` to its end.
+        """Run `program` with these words in `cwd` to its end, after what another thread runs.
 
         Raises:
             subprocess.TimeoutExpired: it takes longer than `timeout` seconds.
         """
+        with self._in_turn:
+            return self._run(program, words, cwd, timeout)
+
+    def _run(
+        self, program: Program, words: Sequence[str], cwd: Path, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", self._program],
@@ -165,7 +174,15 @@ class Scripts(Sessions):
         super().__init__({**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}, _FORKED)
 
 
+@cache
+def scripts() -> Scripts:
+    """One process for all tests that this one runs."""
+    return Scripts()
+
+
 def close_all() -> None:
-    """End all processes of sessions."""
+    """End all processes of sessions and scripts."""
     while _SESSIONS:
         _SESSIONS.popitem()[1].close()
+    if scripts.cache_info().currsize:
+        scripts().close()
