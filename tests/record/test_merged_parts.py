@@ -13,32 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import part_writer
 import pytest
-from harness_runs import row_of
+from harness_runs import environment
+from part_writer import rows_of_part
 
-from harness.compare import Verdict
-from harness.core import Invocation
 from harness.record import RunInfo, RunWriter, layout, store
 
 ROWS = 2
 INFO = RunInfo.begin(seed=1, options={})
-WRITING = """
-import sys
-from pathlib import Path
-sys.path[:0] = {tests!r}
-from test_merged_parts import ROWS, rows_of_part
-from harness.record import RunInfo, RunWriter
-writer = RunWriter(Path({results!r}), RunInfo.begin(seed=1, options={{}}))
-for part in range(1_000_000):
-    writer.write(rows_of_part(part))
-    writer.flush()
-    print(part, flush=True)
-"""
-
-
-def rows_of_part(part: int) -> Iterator[Verdict]:
-    celu = Invocation("aten.celu.default", ())
-    return (row_of(celu, case_id=f"{part * ROWS + row:012x}") for row in range(ROWS))
 
 
 def names(results: Path) -> list[str]:
@@ -67,9 +50,8 @@ class Writing:
 
 @contextmanager
 def writing(results: Path) -> Iterator[Writing]:
-    tests = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
-    program = WRITING.format(tests=tests, results=str(results))
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    words = [sys.executable, part_writer.__file__, str(results), str(ROWS)]
+    with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         found = Writing(process)
         try:
             yield found
@@ -104,7 +86,7 @@ def test_a_killed_run_of_thousands_of_parts_is_a_few_files(tmp_path: Path) -> No
     for worker in ("gw0", "gw1"):
         with RunWriter(tmp_path, INFO, worker) as writer:
             for part in range(300):
-                writer.write(rows_of_part(part))
+                writer.write(rows_of_part(part, ROWS))
                 writer.flush()
     assert len(list((tmp_path / "parts").glob("*.parquet"))) == 600
     assert len(layout.part_files(tmp_path)) < 40
@@ -115,7 +97,7 @@ def test_a_part_that_could_not_be_merged_is_read_from_where_it_is(tmp_path: Path
     with RunWriter(tmp_path, INFO) as writer:
         (tmp_path / "parts" / "merged").write_text("in the way")
         for part in range(20):
-            writer.write(rows_of_part(part))
+            writer.write(rows_of_part(part, ROWS))
             writer.flush()
     assert len(names(tmp_path)) == 20 * ROWS
 
@@ -123,7 +105,7 @@ def test_a_part_that_could_not_be_merged_is_read_from_where_it_is(tmp_path: Path
 def test_a_damaged_merged_file_is_named_and_nothing_is_lost_with_it(tmp_path: Path) -> None:
     with RunWriter(tmp_path, INFO) as writer:
         for part in range(20):
-            writer.write(rows_of_part(part))
+            writer.write(rows_of_part(part, ROWS))
             writer.flush()
     [merged] = (tmp_path / "parts" / "merged").iterdir()
     merged.write_bytes(b"PAR1")

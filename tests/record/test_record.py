@@ -15,13 +15,14 @@ from typing import Any
 
 import duckdb
 import pandas
+import part_writer
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from harness_runs import row_of
+from harness_runs import environment, row_of
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -152,25 +153,9 @@ def test_pyarrow_duckdb_and_pandas_read_it_without_help(tmp_path: Path, info: Ru
     assert str(Path.home()) not in json.dumps(data["host"])
 
 
-KILLED = """
-import sys, time
-from pathlib import Path
-sys.path[:0] = {tests!r}
-from test_record import verdict
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
-writer = RunWriter(Path({results!r}), RunInfo.begin(seed=1, options={{}}))
-for batch in range(1_000_000):
-    writer.write(verdict(batch * 10 + n) for n in range(10))
-    writer.flush()
-    print(batch, flush=True)
-"""
-
-
 def test_a_killed_run_keeps_all_but_its_last_batch(tmp_path: Path) -> None:
-    tests = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
-    program = KILLED.format(tests=tests, results=str(tmp_path / "run"))
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    words = [sys.executable, part_writer.__file__, str(tmp_path / "run"), "10"]
+    with subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for _ in range(5):
             process.stdout.readline()

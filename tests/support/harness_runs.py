@@ -5,25 +5,30 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from harness_sessions import Sessions, sessions
+from recorded_rows import (
+    record_of as record_of,
+    row_of as row_of,
+    unary as unary,
+    vector as vector,
+)
 
-from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.invocation import Invocation
 from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import Unit
 from harness.record import store
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 ROOT = Path(__file__).parents[2]
 #: Where the package `planted` is.
 PLUGINS = Path(__file__).parents[1] / "plugins"
-#: Its metadata, as an installed package has them beside it: they announce its converters. Kept apart, so
-#: that a process has the planted converters only if it asks for them.
+#: Its metadata, as an installed package has them beside it: they announce its converters and backends. Kept
+#: apart, so that a process has the planted ones only if it asks for them.
 METADATA = PLUGINS / "metadata"
 
 if str(PLUGINS) not in sys.path:
@@ -31,13 +36,25 @@ if str(PLUGINS) not in sys.path:
     sys.path.append(str(PLUGINS))
 
 
-#: The same of its backends, and of its replacements for PyTorch's kernels.
-BACKENDS_METADATA, KERNELS_METADATA = PLUGINS / "metadata_backends", PLUGINS / "metadata_kernels"
+#: The same of its replacements for PyTorch's kernels.
+KERNELS_METADATA = PLUGINS / "metadata_kernels"
+
+
+@cache
+def _without_pandas() -> tempfile.TemporaryDirectory[str]:
+    """A folder that hides pandas, as most users have none.
+
+    Arrow imports it where it is installed, which takes a small process a tenth of its time.
+    """
+    directory = tempfile.TemporaryDirectory(prefix="without-pandas-")
+    (Path(directory.name) / "pandas.py").write_text("raise ImportError('pandas is hidden')\n")
+    return directory
 
 
 def environment(metadata: Path = METADATA, **more: str) -> dict[str, str]:
     """Of a process that finds the harness and the plug-ins that `metadata` announces."""
-    path = os.pathsep.join([*map(str, (ROOT, PLUGINS, metadata)), os.environ.get("PYTHONPATH", "")])
+    places = (_without_pandas().name, ROOT, PLUGINS, metadata, os.environ.get("PYTHONPATH", ""))
+    path = os.pathsep.join(map(str, places))
     ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
     # Compiled modules are kept between processes, as they are for users.
     return {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **ours, **more}
@@ -79,17 +96,6 @@ def rows(results_dir: Path, *columns: str) -> list[dict[str, Any]]:
     return found
 
 
-def vector(values: Sequence[complex], dtype: str = "float32") -> TensorSpec:
-    """A tensor with one dimension and literal values."""
-    shape = (len(values),)
-    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
-
-
-def unary(overload: str, values: Sequence[float], dtype: str = "float32") -> Invocation:
-    """A call with one tensor."""
-    return Invocation(overload, (("self", vector(values, dtype)),))
-
-
 def literal_unit(
     invocations: Sequence[Invocation], *, converter: str = "dynamo", backends: Sequence[str], **more: Any
 ) -> Unit:
@@ -101,34 +107,3 @@ def literal_unit(
         replay=tuple(Replayed(invocation, None) for invocation in invocations),
         **more,
     )
-
-
-def record_of(directory: Path, invocations: Sequence[Invocation], **changes: Any) -> Path:
-    """A recorded run with one row per invocation, for `--replay`."""
-    info = RunInfo.begin(seed=0, options={})
-    with RunWriter(directory, info) as writer:
-        writer.write(row_of(invocation, **changes) for invocation in invocations)
-    store.finish(directory, 0)
-    return directory
-
-
-def row_of(invocation: Invocation, /, **changes: Any) -> Verdict:
-    """A row of a record; a pass but for `changes`."""
-    fields: dict[str, Any] = {
-        "case_id": invocation.case_id,
-        "overload": invocation.overload,
-        "family": "",
-        "dtype": invocation.dtype,
-        "shape_mode": "static",
-        "source": "generated",
-        "converter": "dynamo",
-        "converter_version": "",
-        "opset": None,
-        "backend": "ort-cpu",
-        "backend_version": "",
-        "device": "cpu",
-        "stage": Stage.COMPARE,
-        "outcome": Outcome.PASS,
-        "invocation": invocation.json,
-    }
-    return Verdict(**{**fields, **changes})
