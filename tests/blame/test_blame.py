@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from harness_runs import (
-    BACKENDS_METADATA,
     KERNELS_METADATA,
     METADATA,
     literal_unit,
@@ -67,7 +66,7 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
     operators = [operator for defects in BACKENDS.values() for operator in defects]
     assert len(operators) == 20
     chosen = [word for name in ("ort-cpu", *BACKENDS) for word in ("--backend", name)]
-    record_ = record(tmp_path / "run", operators, BACKENDS_METADATA, *chosen, "--examples", "24")
+    record_ = record(tmp_path / "run", operators, METADATA, *chosen, "--examples", "24")
     passed = {r["case_id"] for r in record_ if r["backend"] == "ort-cpu" and r["outcome"] == "pass"}
     found = defaultdict(list)
     for row in record_:

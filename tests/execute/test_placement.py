@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import onnx
 import pytest
 from backend_models import F32, I64, info, model_of, node, start_to_run
 from click.testing import CliRunner
-from harness_runs import BACKENDS_METADATA, environment, output, rows, run_harness, unary
+from harness_runs import output, rows, run_harness, unary
 from onnx import helper
 
 from harness.app.cli._group import conformance
@@ -109,19 +107,6 @@ def test_one_node_of_a_case_falls_back(provider: str, rest: str) -> None:
     assert placement_of(backend.load(model, None), model) == f"fell back to CPU: Det{rest}"
 
 
-def test_no_gpu_is_asked_for_before_processes_are_forked() -> None:
-    # CUDA's driver, once started, is of no use to the processes that are forked.
-    program = (
-        "import torch; from collections import Counter; asked = Counter(); kept = torch.cuda.is_available\n"
-        "def available(): asked['asked'] += 1; return kept()\n"
-        "torch.cuda.is_available = available\n"
-        "import harness.execute.preload\n"
-        "print(asked.total(), torch.cuda.is_available is available)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
-    assert done.stdout == "0 True\n", done.stderr
-
-
 @pytest.mark.gpu
 def test_what_cuda_takes_runs_there() -> None:
     start_to_run("ort-cuda")
@@ -181,7 +166,6 @@ def test_a_backend_that_does_not_start_is_named_with_its_reason(tmp_path: Path) 
     done = run_harness(
         *("--op", "aten::celu", "--backend", "planted-ort:none", "--examples", "2", "--converter", "dynamo"),
         *("--results-dir", tmp_path / "run"),
-        metadata=BACKENDS_METADATA,
     )
     assert done.returncode == 1
     why = "planted-ort:none does not start: BackendFailure: Unknown Provider Type: NoExecutionProvider"
@@ -202,7 +186,6 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
             "ort-cpu",
         ),
         *("--converter", "dynamo", "--examples", "6", "--no-blame", "--results-dir", run),
-        metadata=BACKENDS_METADATA,
     )
     ran = [row for row in rows(run) if row["stage"] in ("run", "compare")]
     fallen = [row for row in ran if row["backend"] == "planted-ort:azure"]
