@@ -9,13 +9,15 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from awkward import fail_awkwardly, leave
 from harness_runs import (
     ROOT,
     command,
@@ -110,25 +112,36 @@ def test_a_backend_that_dies_while_loading_costs_the_guilty_structure_alone() ->
     assert failures(verdicts) == [(guilty.case_id, backend, Stage.LOAD, Outcome.CRASH, "backend")]
 
 
+#: Of one structure: a backend hangs on each.
+HANGING = [unary("aten.neg.default", [VALUE, float(k)]) for k in range(3)]
+HANG = "onnx-api:planted.hang"
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Path]]:
+    """A run of `HANGING`. It waits for nearly all of its time, so it goes on beside other tests."""
+    directory = tmp_path_factory.mktemp("hung")
+    replay = record_of(directory / "record", HANGING)
+
+    def run() -> Path:
+        done = run_harness(
+            *("--replay", replay, "--results-dir", directory / "run", "--backend", HANG, "--timeout", "7"),
+            *("--converter", "dynamo", "--no-blame", "--shrink", "0"),
+        )
+        assert done.returncode == 1, output(done)
+        return directory / "run"
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(run)
+
+
+@pytest.mark.usefixtures("hung")
 def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
     invocations, guilty, _ = side_by_side()
-    backend = "onnx-api:planted.hang"
     # Each step of the search waits for the timeout: three of eight structures in batches of four.
-    verdicts = verdicts_of(invocations, backend, INNOCENT, timeout=6.0, batch_size=4)
-    assert_complete(verdicts, invocations, backend, INNOCENT)
-    assert failures(verdicts) == [(guilty.case_id, backend, Stage.RUN, Outcome.TIMEOUT, "backend")]
-
-
-def test_a_structure_that_hangs_with_all_its_values_is_waited_for_once() -> None:
-    backend = "onnx-api:planted.hang"
-    guilty = [unary("aten.neg.default", [VALUE, float(k)]) for k in range(3)]
-    verdicts = verdicts_of(guilty, backend, timeout=7.0)
-    assert_complete(verdicts, guilty, backend)
-    assert Counter(v.message for v in verdicts if v.outcome is Outcome.TIMEOUT) == {
-        "no answer within 7 s (--timeout)": 1,
-        "no answer within 5 s (--timeout), after other values of the same structure were waited for to"
-        " the limit": 2,
-    }
+    verdicts = verdicts_of(invocations, HANG, INNOCENT, timeout=6.0, batch_size=4)
+    assert_complete(verdicts, invocations, HANG, INNOCENT)
+    assert failures(verdicts) == [(guilty.case_id, HANG, Stage.RUN, Outcome.TIMEOUT, "backend")]
 
 
 def test_a_backend_that_takes_all_memory_is_stopped_at_the_limit() -> None:
@@ -234,6 +247,16 @@ def test_with_and_without_xdist_every_crash_is_recorded_and_nothing_else_lost(
         for r in recorded
         if r["outcome"] != "pass"
     } == expected
+
+
+def test_a_structure_that_hangs_with_all_its_values_is_waited_for_once(hung: Future[Path]) -> None:
+    verdicts = list(store.verdicts(hung.result()))
+    assert_complete(verdicts, HANGING, HANG)
+    assert Counter(v.message for v in verdicts if v.outcome is Outcome.TIMEOUT) == {
+        "no answer within 7 s (--timeout)": 1,
+        "no answer within 5 s (--timeout), after other values of the same structure were waited for to"
+        " the limit": 2,
+    }
 
 
 def processes_below(pid: int) -> list[psutil.Process]:
@@ -344,20 +367,6 @@ def test_a_worker_that_does_not_start_is_not_told_about_the_time_out(monkeypatch
     with Supervisor() as supervisor, pytest.raises(WorkerFailed) as raised:
         list(supervisor.serve(Chatter(mebibytes=1)))
     assert str(raised.value) == "the worker process does not start: no answer within 0 s"
-
-
-class Awkward(Exception):
-    def __init__(self, day: int, month: str) -> None:
-        super().__init__(f"on the {day}rd of {month}")
-
-
-def fail_awkwardly() -> None:
-    raise Awkward(3, "May")
-
-
-def leave(status: int) -> None:
-    print("never again")
-    os._exit(status)
 
 
 def test_a_process_that_died_is_replaced_and_its_last_words_are_kept() -> None:

@@ -1,0 +1,23 @@
+"""What other processes are asked to do; kept apart, because a process that starts imports little for it."""
+
+from __future__ import annotations
+
+import os
+
+
+class Awkward(Exception):
+    """It is pickled, but cannot be read again."""
+
+    def __init__(self, day: int, month: str) -> None:
+        super().__init__(f"on the {day}rd of {month}")
+
+
+def fail_awkwardly() -> None:
+    """Raise it."""
+    raise Awkward(3, "May")
+
+
+def leave(status: int) -> None:
+    """End the process."""
+    print("never again")
+    os._exit(status)
