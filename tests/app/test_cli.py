@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from harness_runs import environment, output, rows, unary, vector
+from harness_runs import output, rows, unary, vector
 from recorded_run import NAME, conformance, make
 
 from harness.app.cli._group import conformance as group
@@ -348,26 +347,6 @@ def test_a_file_that_is_no_invocation_is_said_in_one_line(
     done = typed("replay", path)
     assert done.exit_code == 2
     assert said in done.output
-
-
-@pytest.mark.parametrize("words", [("failures",), ("tolerance",), ("show", "CASE")])
-def test_commands_that_only_read_import_no_pytorch(run: Path, words: tuple[str, ...]) -> None:
-    case_id = rows(run, "case_id")[0]["case_id"]
-    typed_words = [case_id if word == "CASE" else word for word in words]
-    program = (
-        "import sys\nfrom harness.app.cli._group import conformance\n"
-        f"conformance({[*typed_words, '--run', str(run)]!r}, standalone_mode=False)\n"
-        "assert not {'torch', 'onnx', 'onnxruntime', 'cases'} & sys.modules.keys(), 'heavy'\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, output(done)
 
 
 @pytest.mark.parametrize("words", [("failures", "--limit", "0"), ("tolerance", "--limit", "0")])
