@@ -195,7 +195,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
 
 
 def test_graphs_and_scripts_are_written_once_and_tell_where_nodes_come_from(tmp_path: Path) -> None:
-    invocation = unary("aten.hardswish.default", [-1.0, 0.5, 2.0])
+    invocation = unary("aten.celu.default", [-1.0, 0.5, 2.0])
     failure = {
         "outcome": Outcome.UNSUPPORTED,
         "stage": Stage.LOAD,
@@ -208,16 +208,17 @@ def test_graphs_and_scripts_are_written_once_and_tell_where_nodes_come_from(tmp_
         assert done.exit_code == 0, done.output
         said = json.loads(done.stdout)
         assert (said["graphs"], said["scripts"], said["failed"]) == (times, times, {})
-    graph = read_graphs(run)["aten.hardswish.default", "dynamo"]
-    assert graph.node_types == ("HardSwish",)
-    assert onnx.parser.parse_model(graph.text).graph.node[0].op_type == "HardSwish"
+    graph = read_graphs(run)["aten.celu.default", "dynamo"]
+    assert graph.node_types == ("Celu",)
+    assert onnx.parser.parse_model(graph.text).graph.node[0].op_type == "Celu"
+    assert "  # aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:" in graph.text
     script = read_scripts(run)[invocation.case_id, "dynamo", "ort-cpu"]
     compile(script.text, "script.py", "exec")
-    assert "torch.ops.aten.hardswish.default" in script.text
+    assert "torch.ops.aten.celu.default" in script.text
     value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
     model = onnx.helper.make_model(
-        onnx.helper.make_graph([onnx.helper.make_node("HardSwish", ["x"], ["y"])], "g", value[:1], value[1:])
+        onnx.helper.make_graph([onnx.helper.make_node("Celu", ["x"], ["y"])], "g", value[:1], value[1:])
     )
     onnx.save(model, tmp_path / "model.onnx")
     found = named(operators(tmp_path / "model.onnx", "--json", "--run", run))
-    assert found == {"aten.hardswish.default": (1, "record")}
+    assert found == {"aten.celu.default": (1, "record")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -14,11 +15,12 @@ import onnx.printer
 import torch
 
 from harness.analyse.exhibits.selection import WantedGraph, wanted_failures, wanted_graphs
+from harness.analyse.places.source_code import emitting_place
 from harness.analyse.repro.call import CallSource
 from harness.analyse.repro.failure import failure_of
 from harness.analyse.repro.script import write_script
 from harness.compare import Verdict
-from harness.convert import Converter, find_converter
+from harness.convert import Converter, EmittedGraph, emitted, find_converter
 from harness.core import Invocation, IsolatedCalls
 from harness.execute import Exportable, emitted_opset, export_request, run_reference
 from harness.record import (
@@ -36,6 +38,8 @@ from harness.record import (
 P = ParamSpec("P")
 R = TypeVar("R")
 
+#: How ONNX's text has a node of the graph itself.
+_NODE = re.compile(r" {3}[^ <].* = ")
 #: Characters of a graph's text at most: a page shows it.
 _LENGTH = 20_000
 
@@ -122,7 +126,8 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         input_names=CallSource(invocation).names,
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )
-    model = _converter(wanted.converter).convert(request)
+    graph = emitted(_converter(wanted.converter), request)
+    model = graph.model
     for node in model.graph.node:
         # Where a node comes from is long, and of the harness.
         del node.metadata_props[:]
@@ -130,7 +135,7 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):
         del value.metadata_props[:]
     del model.metadata_props[:], model.graph.metadata_props[:]
-    text = onnx.printer.to_text(model)
+    text = _with_places(onnx.printer.to_text(model), graph)
     return Graph(
         overload=wanted.overload,
         converter=wanted.converter,
@@ -140,6 +145,17 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         node_types=tuple(sorted({node.op_type for node in model.graph.node})),
         text=text if len(text) <= _LENGTH else f"{text[:_LENGTH]}\n… {len(text) - _LENGTH:,} more characters",
     )
+
+
+def _with_places(text: str, graph: EmittedGraph) -> str:
+    """The text of a model with the line of the converter behind each node, where nodes are told apart."""
+    lines = text.splitlines()
+    of_nodes = [i for i, line in enumerate(lines) if _NODE.match(line)]
+    if len(of_nodes) != len(graph.lines):
+        return text
+    for place, emitting in zip(of_nodes, graph.lines, strict=True):
+        lines[place] += f"  # {emitting_place(emitting)}" if emitting else ""
+    return "\n".join(lines)
 
 
 def make_script(run: Path, row: Verdict, minimals: list[Minimal], info: RunInfo) -> Script:

@@ -11,10 +11,11 @@ import onnx
 
 from harness.analyse.explain.onnx_operator import shown
 from harness.analyse.explain.operator import signature
+from harness.analyse.places.source_code import emitting_place
 from harness.compare import Outcome, Stage, Verdict
-from harness.convert import find_converter, quiet
+from harness.convert import EmittedGraph, emitted, find_converter, quiet
 from harness.core import Invocation, build_tensors, plain
-from harness.execute import Exportable, Settings, Supervisor, call_invocation, emitted_opset, export_alone
+from harness.execute import Exportable, Settings, Supervisor, call_invocation, emitted_opset, export_request
 from harness.generate import OPERATOR_CASES, Replayed, draw_cases
 from harness.plan import Unit, run_unit
 
@@ -57,12 +58,14 @@ class Node:
         domain: ``ai.onnx`` for the default one.
         inputs: Names; values of constants where these are short.
         attributes: Name → value as text.
+        line: Of the converter's source that emitted it, with its function; "" where nobody knows.
     """
 
     operator: str
     domain: str
     inputs: tuple[str, ...]
     attributes: dict[str, str] = field(default_factory=dict)
+    line: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,12 +171,13 @@ def emit(call: Invocation, converter: str) -> Emitted:
     structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
     started = find_converter(converter).create(False)
     with quiet():
-        model = export_alone(started, structure)
-    opset, nodes = emitted_opset(model), tuple(_nodes(model))
+        graph = emitted(started, export_request([structure], opset=None, dynamic=False))
+    opset, nodes = emitted_opset(graph.model), tuple(_nodes(graph))
     return Emitted(converter=converter, invocation=call, opset=opset, nodes=nodes)
 
 
-def _nodes(model: onnx.ModelProto) -> list[Node]:
+def _nodes(graph: EmittedGraph) -> list[Node]:
+    model = graph.model
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         for attribute in node.attribute if node.op_type == "Constant" else ():
@@ -186,8 +190,9 @@ def _nodes(model: onnx.ModelProto) -> list[Node]:
             domain=node.domain or "ai.onnx",
             inputs=tuple(_input(name, constants) for name in node.input),
             attributes={a.name: _attribute(a) for a in node.attribute},
+            line=emitting_place(lines),
         )
-        for node in model.graph.node
+        for node, lines in zip(model.graph.node, graph.lines, strict=True)
         if node.op_type != "Constant"
     ]
 

@@ -161,6 +161,8 @@ def _emitted(one: Emitted) -> Iterator[RenderableType]:
         inputs = ", ".join(text or "–" for text in node.inputs)
         parts = "; ".join(part for part in (inputs, attributes) if part)
         yield _indented(shown(f"{domain}{node.operator}({parts})"), 6)
+        if node.line:
+            yield _indented(shown(node.line, style="dim"), 8)
     if len(one.nodes) > 12:
         yield Text(f"      and {len(one.nodes) - 12} more nodes")
 
