@@ -24,6 +24,8 @@ from harness.compare import Stage
 from harness.convert import ConversionFunction
 from harness.core import listed
 
+#: How a place is named where the converter takes the operator apart: the function is known to who runs it.
+UNKNOWN_FUNCTION = "conversion of "
 #: Words of failures, and what they name.
 _EMITTED = re.compile(r"\(op_type:(\w+)\)")
 _IN_FUNCTION = re.compile(r"in (\w+): ")
@@ -31,8 +33,10 @@ _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
 _NO_CONVERSION = re.compile(r"no conversion for (\S+)")
 #: A dtype that does not fit; ``op_type`` is none.
 _DTYPE = re.compile(r"\btype\b")
-#: A division by zero in C++, which is PyTorch's own where nothing converts the operator.
+#: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
+#: operator's own where nothing converts the operator.
 _DIVISION = re.compile(r"killed by SIGFPE")
+_INFERENCE = "torch/csrc/jit/passes/onnx/shape_type_inference.cpp"
 #: Steps of an export, as a place.
 _STEPS = {
     CAPTURE: "torch.export",
@@ -119,8 +123,9 @@ def _of_export(row: FailedRow) -> Place:
     if missing:
         return Place(row.converter, f"no conversion of {missing[1]}")
     kind, name = row.said if len(row.said) == 2 else ("", "")
-    if _DIVISION.search(row.words) and function_of_family(row.converter, row.family):
-        return Place(row.converter, "shape inference")
+    divides = row.converter == "torchscript" and _DIVISION.search(row.words)
+    if divides and function_of_family(row.converter, row.family):
+        return Place(row.converter, _INFERENCE.rpartition("/")[2], _INFERENCE)
     function = _IN_FUNCTION.match(row.words)
     if function:
         return _of(row, function_named(row.converter, function[1]), function[1])
@@ -143,7 +148,7 @@ def _function(row: FailedRow, family: str) -> Place:
     found = function_of_family(row.converter, family)
     if found is None and row.facts.translated:
         found = function_of_family(row.converter, family_name(packet_of(row.facts.translated)))
-    return _of(row, found, f"conversion of {family}")
+    return _of(row, found, f"{UNKNOWN_FUNCTION}{family}")
 
 
 def _of(row: FailedRow, function: ConversionFunction | None, otherwise: str) -> Place:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.analyse.coded_rows import CodedRows
+from harness.analyse.converter_place import UNKNOWN_FUNCTION
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
 from harness.analyse.function_families import function_named
@@ -41,20 +42,23 @@ class LocatedCauses:
         )
 
 
-def located_causes(rows: CodedRows, located: Sequence[LocatedFailure]) -> LocatedCauses:
-    """The causes of failed rows, those of a converter at the functions that its cases were traced to.
+#: What tells a failure from others of a run.
+_KEY = ("case_id", "converter", "backend", "signature")
 
-    A function is not known without running where the converter takes the operator apart first, and a function
-    may call another one that is wrong.
+
+def located_causes(rows: CodedRows, located: Sequence[LocatedFailure]) -> LocatedCauses:
+    """The causes of failed rows, at the functions that their cases were traced to.
+
+    Only where the converter takes the operator apart first: there the function is not known without running.
     """
     causes, cause = rows.causes
-    by_case = {(one.case_id, one.converter, one.backend): one for one in located if one.function}
+    by_case = {tuple(getattr(one, name) for name in _KEY): one for one in located if one.function}
     words = rows.words("case_id")
     wanted = pc.is_in(words, pa.array({case_id for case_id, *_ in by_case}, pa.string())).to_numpy(False)
     found: dict[int, LocatedFailure] = {}
     for place in np.flatnonzero(wanted[rows.numbers("case_id")]).tolist():
-        [row] = rows.at([place], ("case_id", "converter", "backend"))
-        one, number = by_case.get(tuple(row.values())), int(cause[place])
+        [row] = rows.at([place], _KEY)
+        one, number = by_case.get(tuple(row[name] for name in _KEY)), int(cause[place])
         if one is not None and causes[number].blame == "converter":
             found.setdefault(number, one)
     moved = [_moved(one, found.get(number)) for number, one in enumerate(causes)]
@@ -68,11 +72,7 @@ def located_causes(rows: CodedRows, located: Sequence[LocatedFailure]) -> Locate
 
 
 def _moved(cause: Cause, located: LocatedFailure | None) -> Cause:
-    if located is None:
+    if located is None or not cause.place.name.startswith(UNKNOWN_FUNCTION):
         return cause
     known = function_named(located.converter, located.function)
-    if known is None:
-        place = Place(located.converter, located.function, located.file)
-    else:
-        place = Place(known.library, known.name, known.file)
-    return replace(cause, place=place)
+    return replace(cause, place=Place(known.library, known.name, known.file)) if known else cause

@@ -132,7 +132,7 @@ def _in_full(number: int, entry: CatalogueEntry, *, several: bool) -> Iterator[s
     if group.line:
         line = group.line
         where = f"`{line.file}:{line.line}` in `{line.function}`"
-        yield f"- line: {where}: `{_code(line.text)}`. {_cell(line.reason)}"
+        yield f"- likeliest line: {where}: `{_code(line.text)}`"
     elif where:
         yield f"- place: `{where}`"
     yield f"- operators: {_cell(listed(group.overloads, 12))}; in {_cell(listed(group.dtypes, 12))}"

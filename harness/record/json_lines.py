@@ -105,6 +105,7 @@ class LocatedFailure:
     """The likeliest line of a converter that a failure comes of, found by running the case.
 
     Attributes:
+        signature: What the failure is known by.
         function: That the line is in; "" where nobody can tell.
         file: Relative to the folder of its package.
         text: The statement, in one line.
@@ -114,6 +115,7 @@ class LocatedFailure:
     case_id: str
     converter: str
     backend: str
+    signature: str
     function: str = ""
     file: str = ""
     line: int = 0

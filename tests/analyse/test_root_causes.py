@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from harness.compare import Outcome, Stage, Verdict, normalise
 from harness.convert import conversion_functions
 from harness.core import Invocation
 from harness.core.invocation import Literal, TensorSpec
-from harness.record import to_table
+from harness.record import LocatedFailure, to_table
 
 INVALID = "InferenceError: [ShapeInferenceError] "
 
@@ -288,3 +289,30 @@ def test_the_conversion_functions_are_found_where_they_are() -> None:
         assert found.name.removeprefix("aten_") == "celu"
     # A converter that is another's has functions, too, of which nothing is known here.
     assert conversion_functions("yobx") == {}
+
+
+def test_what_is_taken_apart_is_at_the_function_that_a_case_was_traced_to() -> None:
+    same = nodes(Finding.SAME, "With its only node as the operator's definition has it, it is wrong.")
+    words = "shape: output 0: expected [1], got []"
+    rows = [
+        failure(1, "aten.cdist.default", words, same),
+        failure(2, "aten.linalg_vector_norm.default", words, same),
+    ]
+    traced = LocatedFailure(
+        case_id=rows[0].case_id,
+        converter="dynamo",
+        backend="ort-cpu",
+        signature="shape",
+        function="aten_linalg_vector_norm",
+        file="onnxscript/function_libs/torch_lib/ops/linalg.py",
+        line=354,
+    )
+    assert {group.place for group in groups(*rows)} == {
+        "dynamo: conversion of aten.cdist",
+        "torchlib: aten_linalg_vector_norm in onnxscript/function_libs/torch_lib/ops/linalg.py",
+    }
+    [group] = failure_groups(to_table(rows, "run"), located=[traced])
+    assert group.place.startswith("torchlib: aten_linalg_vector_norm in ")
+    assert (len(group.overloads), group.line) == (2, traced)
+    elsewhere = replace(traced, signature="values")
+    assert len(failure_groups(to_table(rows, "run"), located=[elsewhere])) == 2

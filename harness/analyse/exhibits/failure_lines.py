@@ -57,7 +57,12 @@ def locate_failures(
 
 
 def _located(verdict: Verdict, first: Suspect | None = None) -> LocatedFailure:
-    nobody = LocatedFailure(case_id=verdict.case_id, converter=verdict.converter, backend=verdict.backend)
+    nobody = LocatedFailure(
+        case_id=verdict.case_id,
+        converter=verdict.converter,
+        backend=verdict.backend,
+        signature=verdict.signature,
+    )
     if first is None:
         return nobody
     return replace(
