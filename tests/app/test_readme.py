@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from dashboard_sites import chromium, visiting
 from harness_runs import output, run_harness
+from harness_sessions import Program, Sessions
 from playwright.sync_api import expect
 
 from harness.record import store
@@ -38,20 +41,43 @@ LINES = {
 CELU = "aten.celu.default"
 
 
+@dataclass(frozen=True)
+class Extended:
+    """A copy of the product with everything that the READMEs add to it, and an operator case with a slip.
+
+    Attributes:
+        copy: Where it is.
+        sessions: What runs its code, one command after the other.
+    """
+
+    copy: Path
+    sessions: Sessions
+
+    def run(self, program: Program, *words: str, status: int = 0) -> str:
+        """A command in the copy ends with `status`; what it prints."""
+        done = self.sessions.run(program, words, self.copy, 600)
+        assert done.returncode == status, output(done)
+        return done.stdout
+
+
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the product with everything that the READMEs add to it."""
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extended]:
     copy = tmp_path_factory.mktemp("extended")
     for name in ("harness", "cases"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        # With what is compiled; other processes write it under names of their own at first.
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copy(ROOT / "pyproject.toml", copy)
-    for name, text in FILES.items():
+    slip = FILES["cases/mine.py"].replace("flatten_", "unflatten_").replace("d.integer(", "d.whole(")
+    for name, text in {**FILES, "cases/slip.py": slip}.items():
         (copy / name).write_text(text, encoding="utf-8")
     for name, (start, mark, added) in LINES.items():
         text = (copy / name).read_text(encoding="utf-8")
         place = text.index(mark, text.index(start))
         (copy / name).write_text(text[:place] + added + text[place:], encoding="utf-8")
-    return copy
+    ours = {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+    sessions = Sessions({**os.environ, **ours})
+    yield Extended(copy, sessions)
+    sessions.close()
 
 
 def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
@@ -68,33 +94,17 @@ def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
 
 
 @pytest.fixture(scope="module")
-def walked(extended: Path) -> Path:
+def walked(extended: Extended) -> Path:
     """A run with all of it."""
     pytest.importorskip("tract")
     operators = ("--op", "flatten_dense_tensors", "--op", "celu", "--dtype", "float32")
-    in_copy(
-        extended,
+    extended.run(
         *("pytest", "harness", "--examples", "40", "--record-only", *operators),
         *("--backend", "tract", "--backend", "ort-cpu"),
         *("--converter", "unoptimised", "--converter", "dynamo"),
         *("--results-dir", "run", "-p", "no:cacheprovider"),
     )
-    return extended / "run"
-
-
-def in_copy(copy: Path, *words: str, status: int = 0) -> str:
-    """``python -m WORDS`` with the copy's code ends with `status`; what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout
+    return extended.copy / "run"
 
 
 def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walked: Path) -> None:
@@ -128,9 +138,9 @@ def test_a_column_is_two_files(walked: Path) -> None:
     assert {tensors for overload, tensors in found if overload == CELU} == {1}
 
 
-def test_a_view_is_one_file(walked: Path, extended: Path) -> None:
-    in_copy(extended, "harness.app.cli", "dashboard", "run", "--out", "site")
-    with chromium() as browser, visiting(browser, extended / "site") as visit:
+def test_a_view_is_one_file(walked: Path, extended: Extended) -> None:
+    extended.run("conformance", "dashboard", "run", "--out", "site")
+    with chromium() as browser, visiting(browser, extended.copy / "site") as visit:
         page = visit.open("#/families")
         expect(page.get_by_role("heading", level=1)).to_have_text("Families")
         row = page.get_by_role("row").filter(has_text="activation")
@@ -161,9 +171,8 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
     assert {row[0] for row in rows} == {"aten.abs.default"}
 
 
-def test_the_rules_are_tried(extended: Path, tmp_path: Path) -> None:
-    in_copy(
-        extended,
+def test_the_rules_are_tried(extended: Extended, tmp_path: Path) -> None:
+    extended.run(
         *("pytest", "harness", "--rules", "my_rules.py", "--examples", "16", "--record-only"),
         *("--results-dir", str(tmp_path / "run"), "-p", "no:cacheprovider"),
     )
@@ -171,11 +180,8 @@ def test_the_rules_are_tried(extended: Path, tmp_path: Path) -> None:
     assert rules == {"", "my_rules.py:fmax", "my_rules.py:celu"}
 
 
-def test_an_item_that_raises_says_what_and_where(extended: Path) -> None:
-    slip = FILES["cases/mine.py"].replace("flatten_", "unflatten_").replace("d.integer(", "d.whole(")
-    (extended / "cases" / "slip.py").write_text(slip, encoding="utf-8")
-    said = in_copy(
-        extended,
+def test_an_item_that_raises_says_what_and_where(extended: Extended) -> None:
+    said = extended.run(
         *("pytest", "harness", "--op", "unflatten_dense_tensors", "--converter", "dynamo"),
         *("--results-dir", "slipped", "-p", "no:cacheprovider"),
         status=1,
