@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from harness.analyse.converter_place import converter_place, unpromoted
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.message_facts import NARROW
-from harness.compare import Stage
+from harness.analyse.message_facts import DTYPES, NARROW
+from harness.compare import FLUSHED, Stage
 
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
@@ -32,23 +32,41 @@ def place_of(blame: str, row: FailedRow) -> Place:
 
 def wrong_of(blame: str, row: FailedRow) -> str:
     """What is wrong there, in words that all failures of the defect share."""
-    facts, words = row.facts, row.words
-    if blame in ("backend", "spec"):
-        return facts.words or (f"{words}, {facts.why}" if facts.why.startswith("by ") else words)
-    if blame == "converter" and row.stage not in (Stage.REFERENCE, Stage.CONVERT):
-        promotion = unpromoted(row)
-        if promotion:
-            return promotion
-        if facts.why.startswith("by "):
-            return f"{words}, {facts.why}"
-        if facts.why == "constant" and row.converter == "torchscript":
-            return "makes a constant of what depends on the inputs"
-        if facts.argument:
-            return f"ignores `{facts.argument}`"
-        if facts.why == "narrowed" or NARROW in row.said:
-            return "has fewer bits than the call"
-        return words
+    facts = row.facts
+    if blame in ("backend", "spec") and facts.words:
+        return facts.words
+    if facts.why.startswith("by "):
+        return f"{row.words}, {facts.why}"
+    if blame == "converter":
+        return _of_converter(row)
+    # Small numbers that become zero are wrong like others.
+    words = "values" if row.words == FLUSHED else row.words
     return "leaves the range of its dtype" if facts.why == "range" else words
+
+
+def _of_converter(row: FailedRow) -> str:
+    facts = row.facts
+    promotion = unpromoted(row)
+    if promotion:
+        return promotion
+    if row.stage in (Stage.REFERENCE, Stage.CONVERT):
+        return row.words
+    if facts.why == "constant" and row.converter == "torchscript":
+        return "makes a constant of what depends on the inputs"
+    if facts.argument:
+        return f"ignores `{facts.argument}`"
+    if facts.why == "narrowed" or row.said in _NARROW:
+        return "has fewer bits than the call"
+    words = "values" if row.words == FLUSHED else row.words
+    return _RESHAPE.sub("asks Reshape for a wrong shape", words)
+
+
+#: How a float64 result shows that it went through float32.
+_NARROW = ((NARROW,), (DTYPES, "float64", "float32"))
+#: A shape is wrong by the checker, when a model is loaded or when it is run, as sizes happen to be known.
+_RESHAPE = re.compile(
+    r".*\(op_type:Reshape\).*|FAIL: Reshape \[ShapeInferenceError\].*|FAIL: running Reshape: .*"
+)
 
 
 def _backend(row: FailedRow) -> Place:

@@ -45,14 +45,18 @@ _STEPS = {
     OPTIMISER: "optimiser",
 }
 _SHORT = ("float16", "bfloat16")
+#: How it shows that a number was changed to fit the dtype of a tensor.
+_CHANGED_NUMBER = re.compile("^values$|^sign of zero$|Integer division by zero|OverflowError: Python int")
+#: How it shows that the operands of a node have different dtypes; the first one decides about ``Or``.
+_MIXED = re.compile(r"inconsistent type$|op_type:(?:And|Not|Or|Xor)\): unsupported type$")
 
 
 def converter_place(row: FailedRow) -> Place:
     """The conversion function, pass or step of a failure that the converter is blamed for."""
-    if row.stage in (Stage.REFERENCE, Stage.CONVERT):
-        return _of_export(row)
     if unpromoted(row):
         return Place(row.converter, "type promotion")
+    if row.stage in (Stage.REFERENCE, Stage.CONVERT):
+        return _of_export(row)
     if row.stage is Stage.CHECK:
         return _of_invalid(row)
     if row.facts.why == "by the exporter's optimiser":
@@ -89,8 +93,8 @@ def unpromoted(row: FailedRow) -> str:
     if not is_alias(row.packet):
         return ""
     # A Python number that is no integer becomes one beside a tensor of integers.
-    number = row.overload.endswith(".Scalar") and row.words in ("values", "sign of zero") and kind != NARROW
-    unlike = kind == DTYPES or (row.stage is Stage.CHECK and row.words.endswith("inconsistent type"))
+    number = row.overload.endswith(".Scalar") and kind != NARROW and _CHANGED_NUMBER.search(row.words)
+    unlike = kind == DTYPES or (row.stage is Stage.CHECK and _MIXED.search(row.words))
     return "does not know operators by their other names" if unlike or number else ""
 
 
@@ -101,20 +105,20 @@ def _of_invalid(row: FailedRow) -> Place:
     one function where many emit the operator; few emit such as Conv, and those share what is wrong.
     """
     emitted = _EMITTED.search(row.words)
-    of_shape = emitted is not None and emitted[1] in _COMMON and not _DTYPE.search(row.words)
-    if row.by_operator or emitted is None or of_shape:
-        kind, *names = row.said or ("",)
-        return _function(row, family_name(f"aten.{names[0]}") if kind == NODE else row.family)
+    kind, *names = row.said or ("",)
+    family = family_name(f"aten.{names[0]}") if kind == NODE else row.family
+    of_shape = not _DTYPE.search(row.words) and emitted and _COMMON.fullmatch(emitted[1])
+    mixed = kind == NODE and _MIXED.search(row.words) and function_of_family(row.converter, family)
+    if row.by_operator or emitted is None or of_shape or mixed:
+        return _function(row, family)
     return Place(row.converter, f"{emitted[1]} nodes")
 
 
 #: Operators that functions of all kinds emit to bring tensors into form.
-_COMMON = {
-    *("Add", "Div", "MatMul", "Mul", "Pow", "ReduceMean", "ReduceSum", "Sub"),
-    *("Cast", "ConstantOfShape", "Identity", "If", "Loop", "Range", "Shape", "Where"),
-    *("Concat", "Expand", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-    *("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"),
-}
+_COMMON = re.compile(
+    "Add|Cast|Concat|ConstantOfShape|Div|Expand|Gather.*|Identity|If|Loop|MatMul|Mul|Pad|Pow|Range|Reduce.*|Reshape"
+    "|Scatter.*|Shape|Slice|Split|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
+)
 
 
 def _of_export(row: FailedRow) -> Place:

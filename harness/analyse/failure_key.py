@@ -48,7 +48,7 @@ _NO_SCHEMA = re.compile(r"We don't have an op for \w+::\w+ but it isn't a specia
 #: Kernel, strides, dilations: one list of an operator is given too short like the next.
 _ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
 #: One shape in which a model is wrong makes the next one wrong; which node is noticed first says nothing.
-_SHAPES = re.compile(r"^InferenceError: .*Inferred shape and existing shape differ.*")
+_SHAPES = re.compile(r"^InferenceError: (?!.*op_type:Reshape).*Inferred shape and existing shape differ.*")
 _NO_ANSWER = re.compile(r"^no answer within .*")
 #: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
 _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")

@@ -17,28 +17,34 @@ from harness.analyse.function_families import function_named
 from harness.record import LocatedFailure, Numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LocatedCauses:
     """Causes, and each row's place among them.
 
     Attributes:
+        parts: Of each, a number: causes of different ones have nothing to do with each other.
         before: Of each, what it was before it was moved, and what became one with it.
         lines: What was found for some of them.
     """
 
     causes: Sequence[Cause]
     cause: Numbers
+    parts: Sequence[int]
     before: Sequence[frozenset[Cause]]
     lines: dict[int, LocatedFailure]
 
     def by_overload(self, overload: Numbers) -> LocatedCauses:
         """The same as if each operator's were others; `overload` is each row's, a number."""
         size = len(self.causes)
-        parts, cause = np.unique(overload * size + self.cause, return_inverse=True)
-        numbers = (parts % size).tolist()
+        packed, cause = np.unique(overload * size + self.cause, return_inverse=True)
+        numbers = (packed % size).tolist()
         lines = {new: self.lines[old] for new, old in enumerate(numbers) if old in self.lines}
         return LocatedCauses(
-            [self.causes[n] for n in numbers], cause, [self.before[n] for n in numbers], lines
+            causes=[self.causes[n] for n in numbers],
+            cause=cause,
+            parts=(packed // size).tolist(),
+            before=[self.before[n] for n in numbers],
+            lines=lines,
         )
 
 
@@ -68,7 +74,13 @@ def located_causes(rows: CodedRows, located: Sequence[LocatedFailure]) -> Locate
     for old, new in zip(causes, of_old.tolist(), strict=True):
         before[new].add(old)
     lines = {int(of_old[number]): one for number, one in sorted(found.items(), reverse=True)}
-    return LocatedCauses(list(numbers), of_old[cause], list(map(frozenset, before)), lines)
+    return LocatedCauses(
+        causes=list(numbers),
+        cause=of_old[cause],
+        parts=[0] * len(numbers),
+        before=list(map(frozenset, before)),
+        lines=lines,
+    )
 
 
 def _moved(cause: Cause, located: LocatedFailure | None) -> Cause:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from harness.analyse.blamed_place import BEFORE_BACKEND
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
-from harness.compare import ELEMENTWISE, SPEC, Outcome, Stage
+from harness.compare import CONVERTER, ELEMENTWISE, SPEC, Outcome, Stage
 from harness.record import Numbers
 
 #: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it
@@ -43,35 +43,41 @@ class FailedRows:
     origin: Numbers
 
 
-def united_causes(causes: Sequence[Cause], rows: FailedRows) -> list[list[int]]:
+def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRows) -> list[list[int]]:
     """Causes that are one defect, by number, the one that says most first.
 
-    A converter's wrong model may give wrong numbers in one backend and an error in another: where the
-    same case does both, it is one defect of the converter; not so where it has both in one backend,
-    as wrong values have behind a wrong dtype.
+    The same may be wrong in the same place and be noticed at another stage. A converter's wrong model may
+    give wrong numbers in one backend and an error in another: where the same case does both, it is one defect
+    of the converter; not so where it has both in one backend, as wrong values have behind a wrong dtype.
 
     One graph may give wrong numbers for some values and NaN for others: where it mostly does both, it is one
     defect, too.
+
+    Args:
+        parts: Of each cause, a number: those of different ones are different defects.
     """
     together = _together(rows.cause, rows.origin)
     cases, structures = (_of_each(of, rows.cause, len(causes)) for of in (rows.case, rows.structure))
     rows_of = np.bincount(rows.cause, minlength=len(causes)).tolist()
     kept: list[_United] = []
-    by_place: defaultdict[tuple[str, Place, str], list[_United]] = defaultdict(list)
+    by_place: defaultdict[tuple[int, str, Place, str], list[_United]] = defaultdict(list)
     for number in sorted(
         range(len(causes)), key=lambda n: (severity(causes[n].outcome), -rows_of[n], causes[n])
     ):
         one = causes[number]
-        elementwise = one.words in ELEMENTWISE and one.blame != SPEC
-        symptom = one.blame == "converter" and Stage(one.stage) not in BEFORE_BACKEND
+        symptom = one.blame == CONVERTER and Stage(one.stage) not in BEFORE_BACKEND
         new = _United(
-            [number], cases[number] if symptom else set(), structures[number] if elementwise else set()
+            [number],
+            {one.words},
+            cases[number] if symptom else set(),
+            structures[number] if one.words in ELEMENTWISE and one.blame != SPEC else set(),
         )
-        alike = by_place[one.blame, one.place, one.rule]
+        alike = by_place[parts[number], one.blame, one.place, one.rule]
         same = [
             other
             for other in alike
-            if other.meets(new) and not any((member, number) in together for member in other.causes)
+            if one.words in other.words
+            or (other.meets(new) and not any((member, number) in together for member in other.causes))
         ]
         if not same:
             kept.append(new)
@@ -90,11 +96,12 @@ def united_causes(causes: Sequence[Cause], rows: FailedRows) -> list[list[int]]:
 
 @dataclass(eq=False)
 class _United:
-    """Causes that are one defect, the cases by which they may meet another, and the structures."""
+    """Causes that are one defect, and what they may meet another by."""
 
     causes: list[int]
-    cases: set[int] = field(default_factory=set)
-    structures: set[int] = field(default_factory=set)
+    words: set[str]
+    cases: set[int]
+    structures: set[int]
 
     def meets(self, other: _United) -> bool:
         shared = len(self.structures & other.structures)
@@ -103,6 +110,7 @@ class _United:
 
     def add(self, other: _United) -> None:
         self.causes.extend(other.causes)
+        self.words |= other.words
         self.cases |= other.cases
         self.structures |= other.structures
 

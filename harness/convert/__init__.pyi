@@ -23,6 +23,7 @@ from .emission import (
     emitted as emitted,
     executed_lines as executed_lines,
     raising_lines as raising_lines,
+    traced_functions as traced_functions,
 )
 from .exporter_check import kept as kept
 from .operator_calls import OperatorCall as OperatorCall, OperatorCalls as OperatorCalls

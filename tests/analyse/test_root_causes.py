@@ -316,3 +316,35 @@ def test_what_is_taken_apart_is_at_the_function_that_a_case_was_traced_to() -> N
     assert (len(group.overloads), group.line) == (2, traced)
     elsewhere = replace(traced, signature="values")
     assert len(failure_groups(to_table(rows, "run"), located=[elsewhere])) == 2
+
+
+def test_what_is_noticed_at_another_stage_is_the_same_defect() -> None:
+    same = nodes(Finding.SAME, "With its only node as the operator's definition has it, it is wrong.")
+    rejected = f"{INVALID}Inference error(s): (op_type:Reshape, node name: n): Invalid position of 2."
+    failed = (
+        "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'r' x"
+    )
+    how: dict[str, Any] = {"outcome": Outcome.ERROR, "converter": "torchscript", "blame": "converter"}
+    rows = [
+        failure(1, "aten.reshape.default", rejected, stage=Stage.CHECK, **how),
+        failure(2, "aten.reshape.default", failed, stage=Stage.RUN, **how),
+    ]
+    [group] = groups(*rows)
+    assert group.cause == "asks Reshape for a wrong shape"
+    rows = [
+        failure(1, "aten.silu.default", "values: output 0: expected 3e-05, got 2e-05", same),
+        failure(
+            2, "aten.silu.default", "subnormals flushed to zero: output 0: expected 5e-07, got 0.0", same
+        ),
+    ]
+    assert len(groups(*rows)) == 1
+
+
+def test_operators_looked_at_one_by_one_stay_apart() -> None:
+    words = "values: output 0: expected 1, got 2"
+    rows = [
+        failure(1, "aten.sigmoid.default", words, SIGMOID),
+        failure(2, "aten.silu.default", words, SIGMOID),
+    ]
+    assert len(groups(*rows)) == 1
+    assert len(failure_groups(to_table(rows, "run"), by_overload=True)) == 2
