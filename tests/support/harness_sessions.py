@@ -56,6 +56,12 @@ _FORKED = """
 import gc, json, os, runpy, sys
 import onnx, onnxscript, torch
 
+sys.path.insert(0, os.environ.pop("SUPPORT"))
+from exporter_sources import read_once
+
+del sys.path[0]
+reading = read_once()
+reading.__enter__()
 # What the first export imports. ONNX Runtime would start a thread, which no forked process has.
 torch.onnx.export(torch.nn.ReLU(), (torch.zeros(1),), dynamo=True, verbose=False)
 gc.freeze()
@@ -171,7 +177,8 @@ class Scripts(Sessions):
 
     def __init__(self) -> None:
         # Neither the harness nor its plug-ins are on the path.
-        super().__init__({**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}, _FORKED)
+        ours = {"PYTHONPATH": "", "OMP_NUM_THREADS": "1", "SUPPORT": str(Path(__file__).parent)}
+        super().__init__({**os.environ, **ours}, _FORKED)
 
 
 @cache
