@@ -23,6 +23,7 @@ BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Words of refusals that name the kernel.
 _NO_KERNEL = re.compile(r"implementation for (\w+)\(")
 _KERNEL = re.compile(r"\brunning (\w+):|^\w+: (\w+) \[\w+Error\]")
+_OF_SEQUENCES = re.compile(r"Sequence|Optional|ConcatFromSequence")
 
 
 def place_of(blame: str, row: FailedRow) -> Place:
@@ -73,8 +74,11 @@ def _backend(row: FailedRow) -> Place:
     if row.facts.why.startswith("by "):
         return Place(row.backend, f"graph optimisation, {row.facts.passes or row.family}")
     missing, named = _NO_KERNEL.search(row.words), _KERNEL.search(row.words)
-    # A runtime may run an operator as others that define it.
-    operator = missing[1] if missing else row.facts.operator or (named and (named[1] or named[2]))
+    said = (named[1] or named[2]) if named else ""
+    # A runtime may run an operator as others that define it, and blame looks at nodes for sequences together.
+    operator = missing[1] if missing else row.facts.operator
+    if not operator or _OF_SEQUENCES.match(operator):
+        operator = said or operator
     if operator:
         return Place(row.backend, operator)
     which = "nodes taken together" if row.facts.why == "nodes together" else "a node that is not known"

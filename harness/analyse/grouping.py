@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -43,6 +44,8 @@ FAILED = pc.field("outcome").isin(FAILURES)
 #: As a shrunk case names where it comes from.
 _PLACE = ("case_id", "converter", "backend")
 
+#: Of a file, for a terminal.
+_FOLDERS = re.compile(r"(?<= in )\S+/")
 #: Nobody's defect: the specification leaves the result open.
 SPEC = "spec"
 
@@ -198,7 +201,7 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
     said = group.message if group.outcome in SPEECHLESS else group.signature
     wrong = f": {group.cause}" if group.outcome in SPEECHLESS else ""
     details: list[RenderableType] = [
-        shown(f"{group.place}{wrong}", style="bold", limit=240),
+        shown(f"{_FOLDERS.sub('', group.place)}{wrong}", style="bold", limit=240),
         shown(f"{count(len(group.overloads), 'operator')}: {listed(group.overloads, 4)}", style="cyan"),
         shown(said or group.signature or group.message, limit=240),
     ]

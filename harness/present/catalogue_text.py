@@ -13,7 +13,7 @@ from harness.present.defect_catalogue import Catalogue, CataloguedRun, Catalogue
 
 #: Entries of a component that are told in full; a table has the others, a line for each place.
 _IN_FULL = 20
-_CALL, _WORDS, _EVIDENCE = 300, 240, 400
+_CALL, _WORDS, _BRIEF, _EVIDENCE = 300, 240, 110, 400
 _BLAMED = {"pytorch": "PyTorch", "unknown": "Undecided", SPEC: "Left open by a specification"}
 #: What to know of entries that are nobody's defect, or not yet anybody's.
 _ABOUT = {
@@ -107,7 +107,7 @@ def _page(component: _Component, *, several: bool) -> Iterator[str]:
     for number, entry in enumerate(full, start=1):
         group = entry.group
         yield (
-            f"| {number} | {_cell(group.place.partition(' in ')[0])} | {_cell(group.cause, _WORDS)} "
+            f"| {number} | {_cell(group.place.partition(' in ')[0])} | {_cell(group.cause, _BRIEF)} "
             f"| {len(group.overloads)} | {group.cases} | {group.callers or ''} |"
         )
     for number, entry in enumerate(full, start=1):
@@ -121,7 +121,7 @@ def _page(component: _Component, *, several: bool) -> Iterator[str]:
 
 def _in_full(number: int, entry: CatalogueEntry, *, several: bool) -> Iterator[str]:
     group = entry.group
-    yield f"### {number}. {_cell(group.place.partition(' in ')[0])}: {_cell(group.cause, 100)}"
+    yield f"### {number}. {_cell(group.place.partition(' in ')[0])}: {_cell(group.cause, _BRIEF)}"
     yield ""
     path = listed(group.converters, 3) + (f" → {listed(group.backends, 3)}" if group.backends else "")
     counted = f"{count(group.cases, 'case')} ({group.ordinary_cases:,} ordinary)"
@@ -157,7 +157,7 @@ def _by_place(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
     for entry in entries:
         places[entry.group.place].append(entry)
     for place, there in places.items():
-        wrong = "<br>".join(_cell(_brief(entry), _WORDS) for entry in there)
+        wrong = "<br>".join(_cell(_brief(entry), _BRIEF) for entry in there)
         operators = sorted({name for entry in there for name in entry.group.overloads})
         cases = sum(entry.group.cases for entry in there)
         yield (

@@ -13,7 +13,15 @@ from harness.core import count
 from harness.gate import BaselineComparison, Diff, Found, Side, compare_as_fits, find_side
 from harness.present import gate_report as gate, matrix, run_changes as changes, weighted_rates
 from harness.present.fallbacks import Fallback, fallbacks
-from harness.record import Completeness, RunInfo, completeness, read_minimal, read_run_info, store
+from harness.record import (
+    Completeness,
+    RunInfo,
+    completeness,
+    read_located,
+    read_minimal,
+    read_run_info,
+    store,
+)
 
 
 class Standing(StrEnum):
@@ -137,6 +145,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
         store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
         read_minimal(run),
         known_issues.read_known_issues(),
+        located=read_located(run),
     )
     own = Side(run.name, run=run)
     side = find_side(against, own) if against is not None else None

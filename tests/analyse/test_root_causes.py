@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from recorded_rows import row_of
+from rich.console import Console
 
 from harness.analyse import FailureGroup, failure_groups
+from harness.analyse.grouping import render
 from harness.blame.decide import at_once, decide
 from harness.blame.testimony import Charge, Finding, Role, Testimony
 from harness.compare import Outcome, Stage, Verdict, normalise
@@ -178,6 +180,10 @@ def test_a_place_names_the_functions_of_the_operators_that_fail() -> None:
     same = nodes(Finding.SAME, "With its only node as the operator's definition has it, it is wrong.")
     [group] = groups(failure(1, "aten.avg_pool2d.default", "shape: output 0: expected [1], got []", same))
     assert group.place == "torchlib: aten_avg_pool2d in onnxscript/function_libs/torch_lib/ops/nn.py"
+    console = Console(width=100, color_system=None)
+    with console.capture() as shown:
+        console.print(render([group]))
+    assert "torchlib: aten_avg_pool2d in nn.py: shape\n" in shown.get()
     rejected = INVALID + "(op_type:Floor, node name: n): X typestr: T, has unsupported type: tensor(int8)"
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
     rows = [failure(1, "aten.floor.default", rejected, **how)]

@@ -20,7 +20,7 @@ from harness.app.cli._shared import (
     statuses,
 )
 from harness.present import shown_path
-from harness.record import Selection, completeness, read_minimal, store
+from harness.record import Selection, completeness, read_located, read_minimal, store
 
 #: Distinct failures that people see by default.
 _SHOWN = 20
@@ -61,7 +61,7 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
     missing = _missing(run)
     known = known_issues.read_known_issues()
     rows = selection.read(run, failures.COLUMNS, failures.FAILED, encoded=True)
-    groups = failures.failure_groups(rows, read_minimal(run), known)
+    groups = failures.failure_groups(rows, read_minimal(run), known, located=read_located(run))
     gone = []
     if selection == Selection():
         gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, run))

@@ -10,13 +10,24 @@ import pyarrow.compute as pc
 
 from harness.analyse import COLUMNS, FAILED, SPEC, FailureGroup, KnownIssue, failure_groups
 from harness.present.dashboard.built import Built
-from harness.record import read_minimal, store
+from harness.record import read_located, read_minimal, store
 
 #: Failures of a kind that the overview shows.
 _FAILURES = 8
 #: Characters of a text in the list; all of it stands on the page of its operator.
 _LONGEST = 200
-_LISTED = ("outcome", "stage", "blame", "place", "cases", "overloads", "dtypes", "converters", "backends", "known")
+_LISTED = (
+    "outcome",
+    "stage",
+    "blame",
+    "place",
+    "cases",
+    "overloads",
+    "dtypes",
+    "converters",
+    "backends",
+    "known",
+)
 
 
 def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
@@ -30,7 +41,8 @@ def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> lis
     lost = {built.words.operators.words[operator] for operator in built.lost[number].tolist()}
     if lost:
         rows = rows.filter(pc.invert(pc.is_in(rows["overload"].cast(pa.string()), pa.array(sorted(lost)))))
-    return failure_groups(rows, read_minimal(run.directory), known)
+    located = read_located(run.directory)
+    return failure_groups(rows, read_minimal(run.directory), known, located=located)
 
 
 def listed(group: FailureGroup) -> dict[str, Any]:
