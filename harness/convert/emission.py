@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx
 import onnx_ir
+import onnxscript
 import torch
 
 from harness.convert.converter import Converter, ExportRequest, HasProgram
@@ -32,6 +33,9 @@ from harness.core import with_causes
 _KEY = "__emission"
 #: What the exporter writes beside each node: the PyTorch node that it is a part of.
 _OF_NODE = "pkg.torch.onnx.fx_node"
+
+#: Whether a function of onnxscript's is run where it is called, rather than built beforehand.
+_RUN = "traceable"
 
 
 @dataclass(frozen=True, order=True)
@@ -198,6 +202,33 @@ def executed_lines(notice: Callable[[CodeLine, CodeType, str], None]) -> Iterato
         yield
     finally:
         sys.settrace(before)
+
+
+@contextlib.contextmanager
+def traced_functions(chosen: Callable[[object], bool] = lambda function: True) -> Iterator[None]:
+    """Run conversion functions that onnxscript otherwise builds from their source and never runs.
+
+    Args:
+        chosen: Whether a function is to be run.
+    """
+
+    def is_run(built: Any) -> bool:
+        return chosen(built.function) or vars(built)[_RUN]
+
+    def remember(built: Any, value: bool) -> None:
+        vars(built)[_RUN] = value
+
+    # What each function has as an attribute; a property of all of them comes before that.
+    owner: Any = onnxscript.OnnxFunction
+    before = vars(owner).get(_RUN)
+    setattr(owner, _RUN, property(is_run, remember))
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(owner, _RUN)
+        else:
+            setattr(owner, _RUN, before)
 
 
 def _translated_node(frame: FrameType | None) -> str:

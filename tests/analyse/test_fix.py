@@ -32,6 +32,7 @@ FUNCTIONS = """
 import math
 import torch
 from onnxscript import FLOAT, ir
+from onnxscript.function_libs.torch_lib.registration import torch_op
 from onnxscript.onnx_opset import opset18 as op
 
 
@@ -59,6 +60,11 @@ def symbolic(g, self, value):
 
 def product(self, dtype):
     return op.ReduceProd(self or 1)
+
+
+@torch_op("mine::built")
+def built(self):
+    return op.IsNaN(self)
 """
 
 
@@ -136,7 +142,7 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
     line = next(i for i, text in enumerate(lines, 2) if text.startswith(f"def {function}("))
     statement = source.statement(CodeLine(str(file), line, function))
     assert statement is not None
-    tried = [*edits(statement, source, 18), *rarer_edits(statement, source, 18)]
+    tried = [*edits(statement, source, 20), *rarer_edits(statement, source, 20)]
     found = []
     for edit in tried:
         # Whatever is tried can be written down.
@@ -162,6 +168,11 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
         ("larger", "a NaN-safe comparison", "return op.Not(op.Less(self, other))"),
         ("symbolic", "a float64 constant",
          'return g.op("Mul", self, g.op("Constant", value_t=torch.tensor(value, dtype=torch.float64)))'),
+        # A function that is built from its source has no dtypes to ask.
+        ("built", "compute in float what IsNaN does not take",
+         '@torch_op("mine::built", trace_only=True)\n'
+         'return op.IsNaN(self) if self.dtype.name in ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16") else '
+         "op.IsNaN(op.Cast(self, to=FLOAT.dtype))"),
         ("product", "cast to dtype", "return op.Cast(op.ReduceProd(self or 1), to=dtype)"),
     ],
 )  # fmt: skip

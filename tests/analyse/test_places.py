@@ -51,6 +51,12 @@ def test_a_node_has_the_conversion_function_that_emitted_it() -> None:
     assert emitting(celu, "torchscript") == [("Celu", [("celu", "symbolic_opset12.py")])]
 
 
+def test_a_node_of_a_function_that_is_built_beforehand_has_it_too() -> None:
+    assert emitting(unary("aten.hardswish.default", [1.0]), "dynamo") == [
+        ("HardSwish", [("aten_hardswish", "nn.py")])
+    ]
+
+
 def test_a_node_has_the_decomposition_that_it_comes_of() -> None:
     call = Invocation("aten.smooth_l1_loss.default", (("self", IMAGE), ("target", IMAGE)))
     lines = dict(emitting(call, "dynamo"))["Sub"]

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType
 from typing import TypeAlias
 
+from harness.convert import traced_functions
+
 
 class CannotApply(Exception):
     """The change cannot be put in place of what runs."""
@@ -35,7 +37,8 @@ def holders(codes: Collection[CodeType]) -> Holders:
 def applied_edit(file: str, changed: ast.FunctionDef, known: Holders) -> Iterator[None]:
     """Run `changed` wherever its original is called.
 
-    Whoever holds the function, a registry or a kept table, gets the change, since its code is replaced.
+    Whoever holds the function, a registry or a kept table, gets the change, since its code is replaced. One
+    that onnxscript has built from its source is run instead.
 
     Args:
         file: That the function is in.
@@ -61,7 +64,8 @@ def applied_edit(file: str, changed: ast.FunctionDef, known: Holders) -> Iterato
     for function in functions:
         function.__code__ = new
     try:
-        yield
+        with traced_functions(lambda function: any(function is one for one in functions)):
+            yield
     finally:
         for function, code in before:
             function.__code__ = code

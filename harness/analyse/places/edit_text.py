@@ -6,7 +6,7 @@ import ast
 import copy
 import difflib
 
-from harness.analyse.places.edits import Edit
+from harness.analyse.places.edits import Edit, built_by
 from harness.analyse.places.source_code import SourceCode, own_expressions, short_path
 
 #: Expressions that need no brackets wherever they stand.
@@ -35,8 +35,14 @@ def changed_text(edit: Edit, source: SourceCode) -> str:
     assert isinstance(old, ast.expr)
     written = _written(edit.new, text)
     wanted = edit.function(source)
+    function = source.file(edit.statement.file).function(edit.statement.function, edit.statement.line)
     for one in (written, f"({written})"):
         changed = _replaced(text, old, one)
+        # What is above stays where it is.
+        for decorator in built_by(function) if function is not None else ():
+            call = ast.get_source_segment(text, decorator)
+            assert call is not None
+            changed = _replaced(changed, decorator, f"{call[:-1].rstrip().rstrip(',')}, trace_only=True)")
         if wanted is not None and _means(changed, wanted):
             return changed
     raise ValueError(f"the change cannot be written down: {ast.unparse(edit.new)}")

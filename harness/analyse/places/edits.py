@@ -63,14 +63,23 @@ class Edit:
     new: ast.expr
 
     def function(self, source: SourceCode) -> ast.FunctionDef | None:
-        """The outermost function with the change; None where it has none."""
+        """The outermost function with the change; None where it has none.
+
+        A function that onnxscript builds from its source is marked to be run instead: not all that a change
+        may hold can be built.
+        """
         original = source.file(self.statement.file).function(self.statement.function, self.statement.line)
         if original is None:
             return None
         changed = copy.deepcopy(original)
-        pairs = zip(ast.walk(original), ast.walk(changed), strict=True)
+        for decorator in built_by(changed):
+            decorator.keywords.append(ast.keyword("trace_only", ast.Constant(True)))
+        statements = (
+            [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
+            for function in (original, changed)
+        )
         node = source.node(self.statement)
-        own = next((new for old, new in pairs if old is node), None)
+        own = next((new for old, new in zip(*statements, strict=True) if old is node), None)
         if not isinstance(own, ast.stmt):
             return None
         old = list(own_expressions(own))[self.place]
@@ -89,6 +98,18 @@ class Edit:
         for node in ast.walk(new):
             ast.copy_location(node, old)
         return new
+
+
+def built_by(function: ast.FunctionDef) -> list[ast.Call]:
+    """The decorator that has onnxscript build a function from its source; none where the function is run."""
+    return [
+        decorator
+        for decorator in function.decorator_list
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Name)
+        and decorator.func.id == "torch_op"
+        and not any(keyword.arg == "trace_only" for keyword in decorator.keywords)
+    ]
 
 
 def edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit]:

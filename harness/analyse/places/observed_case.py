@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import onnx
 
@@ -20,6 +20,7 @@ from harness.convert import (
     executed_lines,
     quiet,
     raising_lines,
+    traced_functions,
 )
 from harness.core import Array, Invocation
 from harness.execute import (
@@ -72,6 +73,15 @@ class ObservedCase:
         return self.outcome is Outcome.PASS
 
 
+class _Trace(NamedTuple):
+    """Lines that run in an export, their code, the graph if it is made, and lines of an exception."""
+
+    executed: Executed
+    codes: frozenset[CodeType]
+    graph: EmittedGraph | None
+    raised: tuple[CodeLine, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Bench:
     """What exports and runs cases.
@@ -99,7 +109,7 @@ class Bench:
         reference = self.reference(invocation)
         # First, since modules that an export imports run lines that have nothing to do with the case.
         stage, outcome, message, outputs = self.outcome(invocation)
-        executed, codes, graph, raised = self._traced(invocation)
+        executed, codes, graph, raised = self._traced(invocation, converts=stage is not Stage.CONVERT)
         wrong: list[str] = []
         expected: dict[str, tuple[str, str]] = {}
         names = [f"c0_o{i}" for i in range(len(reference.expected))]
@@ -122,13 +132,17 @@ class Bench:
 
     def lines_of(self, invocation: Invocation) -> ObservedCase:
         """The same for a case that is known to pass: only the lines."""
-        executed, codes, graph, _ = self._traced(invocation)
+        executed, codes, graph, _ = self._traced(invocation, converts=True)
         return ObservedCase(invocation, Stage.COMPARE, Outcome.PASS, "", executed, codes, graph)
 
-    def _traced(
-        self, invocation: Invocation
-    ) -> tuple[Executed, frozenset[CodeType], EmittedGraph | None, tuple[CodeLine, ...]]:
-        """Lines that run in an export, their code, the graph if it is made, and lines of an exception."""
+    def _traced(self, invocation: Invocation, *, converts: bool) -> _Trace:
+        """What runs in an export; `converts` is whether one is known to succeed."""
+        with traced_functions():
+            found = self._export(invocation)
+        # Few functions can only be built from their source.
+        return self._export(invocation) if converts and found.graph is None else found
+
+    def _export(self, invocation: Invocation) -> _Trace:
         executed: dict[tuple[CodeLine, str], None] = {}
         codes: set[CodeType] = set()
 
@@ -145,7 +159,7 @@ class Bench:
                     graph = emitted(self.plain, request)
             except Exception as error:
                 raised = raising_lines(error)
-        return tuple(executed), frozenset(codes), graph, raised
+        return _Trace(tuple(executed), frozenset(codes), graph, raised)
 
     @property
     def plain(self) -> Converter:
