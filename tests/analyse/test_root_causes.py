@@ -183,7 +183,7 @@ def test_a_place_names_the_functions_of_the_operators_that_fail() -> None:
     console = Console(width=100, color_system=None)
     with console.capture() as shown:
         console.print(render([group]))
-    assert "torchlib: aten_avg_pool2d in nn.py: shape\n" in shown.get()
+    assert "torchlib: aten_avg_pool2d in nn.py: shape " in shown.get()
     rejected = INVALID + "(op_type:Floor, node name: n): X typestr: T, has unsupported type: tensor(int8)"
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
     rows = [failure(1, "aten.floor.default", rejected, **how)]
