@@ -10,6 +10,7 @@ from harness_runs import record_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
+from harness.core import Invocation, Literal, TensorSpec
 from harness.plan import reexecute
 
 WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "backend", "signature": "values"}
@@ -99,6 +100,22 @@ def test_each_component_has_a_page_of_its_places(tmp_path: Path) -> None:
     assert "\n### 1. dynamo: Floor nodes: InferenceError" in text
     entry = json.loads(invoke(run, "--json").output)["entries"][0]
     assert (entry["place"], entry["line"]) == ("dynamo: Floor nodes", None)
+
+
+def test_a_root_cause_has_the_line_that_a_case_was_traced_to(tmp_path: Path) -> None:
+    image = TensorSpec((1, 1, 2, 2), "float32", (4, 4, 2, 1), 0, Literal((1.0, 2.0, 3.0, 6.0)))
+    call = Invocation(
+        "aten.avg_pool2d.default", (("self", image), ("kernel_size", (2, 2)), ("divisor_override", 3))
+    )
+    run = record_of(tmp_path / "run", [call], **{**WRONG, "blame": "converter"})
+    done = invoke(run, "--lines", "60")
+    assert done.stderr == "looked for the lines of 1 root cause of run\n"
+    assert "- likeliest line: `onnxscript/function_libs/torch_lib/ops/nn.py:" in done.stdout
+    # What was found is kept.
+    again = invoke(run, "--lines", "0", "--json")
+    assert again.stderr == "looked for the lines of 0 root causes of run\n"
+    [entry] = json.loads(again.stdout)["entries"]
+    assert "AveragePool" in entry["line"]["text"]
 
 
 def test_runs_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
