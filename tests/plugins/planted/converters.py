@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from functools import cache
+from typing import Any
+from unittest.mock import patch
 
 import onnx
+import torch
+from torch.onnx._internal.exporter import _schemas
 
 from harness.convert.converter import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
@@ -33,6 +38,10 @@ register(
 )
 
 
+#: The exporter works the signatures of a hundred conversions out at each call.
+_signature = cache(_schemas.op_signature_from_function)
+
+
 class _Translating(DynamoConverter):
     """Has conversions of its own, as a user's rules are."""
 
@@ -41,6 +50,10 @@ class _Translating(DynamoConverter):
     def __init__(self, public_api: bool) -> None:
         super().__init__(public_api)
         self._table = {**translations(self.slipped)}
+
+    def _export(self, *given: Any, **more: Any) -> torch.onnx.ONNXProgram:
+        with patch.object(_schemas, "op_signature_from_function", _signature):
+            return super()._export(*given, **more)
 
 
 def _wrong_snippet(wanted: ExportWanted) -> ExportSnippet:
