@@ -37,7 +37,8 @@ def wrong_of(blame: str, row: FailedRow) -> str:
     if blame in ("backend", "spec") and facts.words:
         return facts.words
     if facts.why.startswith("by "):
-        return f"{row.words}, {facts.why}"
+        general = _OF_ALL_KINDS.search(facts.passes)
+        return f"{row.words}, {facts.why}" + (f" of {row.family}" if general else "")
     if blame == "converter":
         return _of_converter(row)
     # Small numbers that become zero are wrong like others.
@@ -62,6 +63,8 @@ def _of_converter(row: FailedRow) -> str:
     return _RESHAPE.sub("asks Reshape for a wrong shape", words)
 
 
+#: Passes that do more than one thing.
+_OF_ALL_KINDS = re.compile("Constant|RewritePass")
 #: How a float64 result shows that it went through float32.
 _NARROW = ((NARROW,), (DTYPES, "float64", "float32"))
 #: A shape is wrong by the checker, when a model is loaded or when it is run, as sizes happen to be known.

@@ -31,8 +31,6 @@ _EMITTED = re.compile(r"\(op_type:(\w+)\)")
 _IN_FUNCTION = re.compile(r"in (\w+): ")
 _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
 _NO_CONVERSION = re.compile(r"no conversion for (\S+)")
-#: A dtype that does not fit; ``op_type`` is none.
-_DTYPE = re.compile(r"\btype\b")
 #: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
 #: operator's own where nothing converts the operator.
 _DIVISION = re.compile(r"killed by SIGFPE")
@@ -92,8 +90,9 @@ def unpromoted(row: FailedRow) -> str:
         return "leaves 16-bit results in float32"
     if not is_alias(row.packet):
         return ""
-    # A Python number that is no integer becomes one beside a tensor of integers.
-    number = row.overload.endswith(".Scalar") and kind != NARROW and _CHANGED_NUMBER.search(row.words)
+    # A number that is no integer becomes one beside integers, and so does a quotient.
+    arithmetic = row.overload.endswith((".Scalar", ".Tensor"))
+    number = arithmetic and kind != NARROW and _CHANGED_NUMBER.search(row.words)
     unlike = kind == DTYPES or (row.stage is Stage.CHECK and _MIXED.search(row.words))
     return "does not know operators by their other names" if unlike or number else ""
 
@@ -101,22 +100,20 @@ def unpromoted(row: FailedRow) -> str:
 def _of_invalid(row: FailedRow) -> Place:
     """Where a node comes from that the checker rejects.
 
-    A dtype that an operator does not take is a matter of whatever emits the operator. Shapes are a matter of
-    one function where many emit the operator; few emit such as Conv, and those share what is wrong.
+    A dtype that an operator does not have is a matter of all that emit it. The rest is one function's where
+    functions of all kinds emit the operator; few emit such as ``Conv``, and those share what is wrong.
     """
     emitted = _EMITTED.search(row.words)
-    kind, *names = row.said or ("",)
-    family = family_name(f"aten.{names[0]}") if kind == NODE else row.family
-    of_shape = not _DTYPE.search(row.words) and emitted and _COMMON.fullmatch(emitted[1])
-    mixed = kind == NODE and _MIXED.search(row.words) and function_of_family(row.converter, family)
-    if row.by_operator or emitted is None or of_shape or mixed:
-        return _function(row, family)
+    missing = row.words.endswith("unsupported type")
+    if row.by_operator or emitted is None or (_COMMON.fullmatch(emitted[1]) and not missing):
+        kind, *names = row.said or ("",)
+        return _function(row, family_name(f"aten.{names[0]}") if kind == NODE else row.family)
     return Place(row.converter, f"{emitted[1]} nodes")
 
 
 #: Operators that functions of all kinds emit to bring tensors into form.
 _COMMON = re.compile(
-    "Add|Cast|Concat|ConstantOfShape|Div|Expand|Gather.*|Identity|If|Loop|MatMul|Mul|Pad|Pow|Range|Reduce.*|Reshape"
+    "Add|Concat|ConstantOfShape|Div|Expand|Gather.*|Identity|If|Loop|MatMul|Mul|Pad|Pow|Range|Reduce.*|Reshape"
     "|Scatter.*|Shape|Slice|Split|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
 )
 

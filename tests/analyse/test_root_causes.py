@@ -354,3 +354,21 @@ def test_operators_looked_at_one_by_one_stay_apart() -> None:
     ]
     assert len(groups(*rows)) == 1
     assert len(failure_groups(to_table(rows, "run"), by_overload=True)) == 2
+
+
+def test_operators_that_are_not_promoted_under_another_name_are_one_defect() -> None:
+    same = nodes(Finding.SAME, "With its only node as the operator's definition has it, it is wrong.")
+    mixed = f"{INVALID}(op_type:Less, node name: node_less_12): B has inconsistent type tensor(float16)"
+    rows = [
+        failure(1, "aten.divide.Tensor", "dtype: output 0: expected float32, got int8", same),
+        failure(2, "aten.multiply.Scalar", "values: output 0: expected 0.5, got 0.0", same),
+        failure(3, "aten.less.Tensor", mixed, stage=Stage.CHECK, outcome=Outcome.ERROR),
+    ]
+    [group] = groups(*rows)
+    assert (group.place, group.outcome) == ("dynamo: type promotion", Outcome.MISMATCH)
+    # Under its own name, and where no number is promoted, an operator has other defects.
+    others = [
+        failure(4, "aten.mul.Scalar", "values: output 0: expected 0.5, got 0.0", same),
+        failure(5, "aten.arctan2.default", "values: output 0: expected 0.5, got 0.0", same),
+    ]
+    assert len(groups(*rows, *others)) == 3
