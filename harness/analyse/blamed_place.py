@@ -15,8 +15,9 @@ from collections.abc import Callable
 
 from harness.analyse.converter_place import converter_place, unpromoted
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.message_facts import DTYPES, NARROW
-from harness.compare import FLUSHED, Stage
+from harness.analyse.kernel_fault import WITHOUT_ELEMENTS
+from harness.analyse.message_facts import DTYPES, NARROW, RANK
+from harness.compare import FLUSHED, OVERFLOW, Stage
 
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
@@ -41,9 +42,13 @@ def wrong_of(blame: str, row: FailedRow) -> str:
         return f"{row.words}, {facts.why}" + (f" of {row.family}" if general else "")
     if blame == "converter":
         return _of_converter(row)
-    # Small numbers that become zero are wrong like others.
-    words = "values" if row.words == FLUSHED else row.words
-    return "leaves the range of its dtype" if facts.why == "range" else words
+    return "leaves the range of its dtype" if facts.why == "range" else _ALIKE.get(row.words, row.words)
+
+
+#: What failures have in common that differ in the numbers only.
+_NUMBERS = ("values", "NaN positions", "infinities", OVERFLOW, FLUSHED)
+#: Small numbers that become zero are wrong like others, and large ones that become infinite like infinities.
+_ALIKE = {FLUSHED: "values", OVERFLOW: "infinities"}
 
 
 def _of_converter(row: FailedRow) -> str:
@@ -57,20 +62,24 @@ def _of_converter(row: FailedRow) -> str:
         return "makes a constant of what depends on the inputs"
     if facts.argument:
         return f"ignores `{facts.argument}`"
-    if facts.why == "narrowed" or row.said in _NARROW:
-        return "has fewer bits than the call"
-    words = "values" if row.words == FLUSHED else row.words
-    return _RESHAPE.sub("asks Reshape for a wrong shape", words)
+    if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)):
+        return "computes in another dtype than the call"
+    if row.said[:1] == (RANK,):
+        return f"gives too {row.said[1]} dimensions"
+    words = _RESHAPE.sub("asks Reshape for a wrong shape", _ALIKE.get(row.words, row.words))
+    return _RUNNING.sub(r"asks \1 for what does not fit", words)
 
 
 #: Passes that do more than one thing.
 _OF_ALL_KINDS = re.compile("Constant|RewritePass")
-#: How a float64 result shows that it went through float32.
-_NARROW = ((NARROW,), (DTYPES, "float64", "float32"))
 #: A shape is wrong by the checker, when a model is loaded or when it is run, as sizes happen to be known.
 _RESHAPE = re.compile(
     r".*\(op_type:Reshape\).*|FAIL: Reshape \[ShapeInferenceError\].*|FAIL: running Reshape: .*"
 )
+#: A runtime words it by the first thing that it checks.
+_RUNNING = re.compile(r"FAIL: running (\w+): .*", re.DOTALL)
+#: ONNX Runtime's reductions share what they do without elements.
+_REDUCTION = re.compile(r"Reduce\w+|ArgM(?:ax|in)")
 
 
 def _backend(row: FailedRow) -> Place:
@@ -82,6 +91,8 @@ def _backend(row: FailedRow) -> Place:
     operator = missing[1] if missing else row.facts.operator
     if not operator or _OF_SEQUENCES.match(operator):
         operator = said or operator
+    if row.facts.words == WITHOUT_ELEMENTS and _REDUCTION.match(operator):
+        operator = "reductions"
     if operator:
         return Place(row.backend, operator)
     which = "nodes taken together" if row.facts.why == "nodes together" else "a node that is not known"

@@ -8,7 +8,8 @@ import re
 #: Steps of PyTorch's exporter.
 CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
 #: Kinds of facts.
-DTYPES, NARROW, NODE, FILE, SYMBOLIC, STEP = "dtypes", "narrow", "node", "file", "symbolic", "step"
+DTYPES, RANK, NARROW, NODE = "dtypes", "rank", "narrow", "node"
+FILE, SYMBOLIC, STEP = "file", "symbolic", "step"
 
 _STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
 _STEP = re.compile(r"This is step ([123])/3")
@@ -16,6 +17,7 @@ _TRANSLATING = re.compile(r"Occurred when translating (\w+)\)")
 _ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\.cpp)"')
 _DTYPES = re.compile(r"dtype: output \d+: expected (\w+), got (\w+)")
 _ELEMENT = re.compile(r"values: output [^:]+: expected (\S+), got (\S+)")
+_SHAPES = re.compile(r"shape: output \d+: expected \[([^\]]*)\], got \[([^\]]*)\]")
 #: No shorter dtype's numbers have so many digits.
 _FLOAT64 = re.compile(r"\d{14}")
 #: A node that is named after the PyTorch operator that it comes of, not after its own.
@@ -25,7 +27,7 @@ _LEAST, _MOST = 2.0**-36, 2.0**-20
 #: A regular expression that is found in every message that names something.
 TELLING = "|".join(
     (
-        r"^(?:dtype|values): output",
+        r"^(?:dtype|shape|values): output",
         *("node name: node_+[a-z]", "This is step [123]/3", "Occurred when translating"),
         *("INTERNAL ASSERT FAILED", "^PassError"),
     )
@@ -35,12 +37,17 @@ TELLING = "|".join(
 def message_facts(message: str) -> tuple[str, ...]:
     """A kind, and what is named; () for nothing.
 
-    It may be the dtypes that differ, a float64 result that went through float32, the PyTorch operator of a
-    node, a file of PyTorch's, a symbolic function, or a step of the export.
+    It may be the dtypes that differ, whether a result has too few or too many dimensions, a float64 result that
+    went through float32, the PyTorch operator of a node, a file of PyTorch's, a symbolic function, or a step of
+    the export.
     """
     dtypes = _DTYPES.match(message)
     if dtypes:
         return DTYPES, dtypes[1], dtypes[2]
+    shapes = _SHAPES.match(message)
+    if shapes:
+        right, wrong = (len(shape.split(",")) if shape else 0 for shape in shapes.groups())
+        return (RANK, "few" if wrong < right else "many") if wrong != right else ()
     element = _ELEMENT.match(message)
     if element:
         return (NARROW,) if _is_narrow(element[1], element[2]) else ()

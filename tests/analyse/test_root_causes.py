@@ -183,7 +183,7 @@ def test_a_place_names_the_functions_of_the_operators_that_fail() -> None:
     console = Console(width=100, color_system=None)
     with console.capture() as shown:
         console.print(render([group]))
-    assert "torchlib: aten_avg_pool2d in nn.py: shape " in shown.get()
+    assert "torchlib: aten_avg_pool2d in nn.py: gives too few dimensions " in shown.get()
     rejected = INVALID + "(op_type:Floor, node name: n): X typestr: T, has unsupported type: tensor(int8)"
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
     rows = [failure(1, "aten.floor.default", rejected, **how)]
@@ -221,7 +221,7 @@ def test_numbers_of_the_call_that_lose_bits_are_one_defect_and_computing_in_floa
         failure(3, "aten.log2.default", words, same),
         failure(4, "aten.log2.default", "values: output 0: expected 1.2345678, got 0.5", same),
     ]
-    few = "has fewer bits than the call"
+    few = "computes in another dtype than the call"
     log2 = "torchlib: aten_log2 in onnxscript/function_libs/torch_lib/ops/core.py"
     assert places(*rows) == {("dynamo: numbers of the call", few), (log2, few), (log2, "values")}
 
@@ -344,6 +344,17 @@ def test_what_is_noticed_at_another_stage_is_the_same_defect() -> None:
         ),
     ]
     assert len(groups(*rows)) == 1
+
+
+def test_dimensions_that_are_lost_and_that_are_kept_are_two_defects() -> None:
+    same = nodes(Finding.SAME, "With its only node as the operator's definition has it, it is wrong.")
+    shapes = ("expected [1, 1], got []", "expected [], got [1, 1]", "expected [2, 3], got [3, 3]")
+    rows = [
+        failure(n, "aten.mean.dim", f"shape: output 0: {words}", same, converter="torchscript")
+        for n, words in enumerate(shapes)
+    ]
+    causes = {group.cause for group in groups(*rows)}
+    assert causes == {"gives too few dimensions", "gives too many dimensions", "shape"}
 
 
 def test_operators_looked_at_one_by_one_stay_apart() -> None:
