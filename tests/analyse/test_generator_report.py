@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness_runs import output, run_harness
+from harness_runs import output, run_harness, vector
 
 from harness.analyse.argument_coverage.asker import Asker
 from harness.analyse.argument_coverage.survey import DRAWS, DYNAMIC, Survey, survey
 from harness.analyse.argument_coverage.unreachable import BadExceptions, excuses, read
+from harness.core.invocation import Invocation
 from harness.generate.case_library import load_cases
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, OperatorCase
@@ -44,6 +46,19 @@ def test_every_operator_case_draws_every_point_that_pytorch_takes(asker: Asker) 
     assert reached > 40 * len(surveys)
     used = {place for one in surveys for _, place in one.excused}
     assert [excuses()[place] for place in set(range(len(excuses()))) - used] == []
+
+
+def test_a_call_that_kills_pytorch_costs_no_other_its_answer(asker: Asker) -> None:
+    def divided(dividend: int, divisor: int) -> Invocation:
+        tensors = (("self", vector([dividend], "int32")), ("other", vector([divisor], "int32")))
+        return Invocation("aten.div.Tensor_mode", (*tensors, ("rounding_mode", "trunc")))
+
+    fine = [divided(number, 3) for number in range(5)]
+    # It overflows into a signal on x86, and into a number elsewhere.
+    *before, guilty, after = asker.ask([*fine, divided(-(2**31), -1), divided(1, 1)])
+    assert [answer.taken for answer in (*before, after)] == [True] * 6
+    assert guilty.refusal in ("died", "")
+    assert guilty.refusal or platform.machine() != "x86_64"
 
 
 def test_a_bool_that_is_never_true_is_a_defect(asker: Asker) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import resource
+import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -15,10 +16,14 @@ from harness.execute import NothingToCompare, run_reference, variants
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
 _PATIENCE = 10.0
+#: Seconds for which answers are collected, before they are sent together: most take less than to be sent.
+_COLLECTED = 0.05
 #: Bytes that the process may have: a variant may ask for a huge result.
 _MEMORY = 6 * 2**30
 
 T = TypeVar("T")
+#: A question, the calls that it is about, and for how many seconds answers may be collected.
+_Request: TypeAlias = tuple[Callable[[Invocation], Any], Sequence[Invocation], float]
 
 preload_in_fork_server("harness.execute.preload")
 
@@ -41,26 +46,37 @@ class Asker(IsolatedProcess):
         self, question: Callable[[Invocation], T], invocations: Sequence[Invocation], lost: Callable[[str], T]
     ) -> list[T]:
         answers: list[T] = []
+        collected = _COLLECTED
         while left := invocations[len(answers) :]:
             try:
                 # All at once: it goes on while this process reads what it has answered.
-                self.send((question, left))
-                for _ in left:
-                    answers.append(self.receive(_PATIENCE))
+                self.send((question, left, collected))
+                while len(answers) < len(invocations):
+                    answers += self.receive(_PATIENCE)
             except ProcessDied as died:
-                answers.append(lost("hung" if died.hung else "died"))
+                # What it had collected is asked again. Of answers that come one by one, the next is lost.
+                if not collected:
+                    answers.append(lost("hung" if died.hung else "died"))
+                collected = 0.0
         return answers
 
 
-def _answering(send: Send) -> Callable[[tuple[Callable[[Invocation], object], Sequence[Invocation]]], None]:
+def _answering(send: Send) -> Callable[[_Request], None]:
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     torch.set_num_threads(1)
     gc.freeze()
 
-    def serve(request: tuple[Callable[[Invocation], object], Sequence[Invocation]]) -> None:
-        question, invocations = request
+    def serve(request: _Request) -> None:
+        question, invocations, seconds = request
+        answers: list[Any] = []
+        begun = time.monotonic()
         for invocation in invocations:
-            send(question(invocation))
+            answers.append(question(invocation))
+            if (now := time.monotonic()) - begun >= seconds:
+                send(answers)
+                answers, begun = [], now
+        if answers:
+            send(answers)
 
     return serve
 
