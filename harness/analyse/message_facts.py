@@ -37,9 +37,9 @@ TELLING = "|".join(
 def message_facts(message: str) -> tuple[str, ...]:
     """A kind, and what is named; () for nothing.
 
-    It may be the dtypes that differ, whether a result has too few or too many dimensions, a float64 result that
-    went through float32, the PyTorch operator of a node, a file of PyTorch's, a symbolic function, or a step of
-    the export.
+    It may be the dtypes that differ, whether a result has too few or too many dimensions, a float64 result
+    that went through float32, the PyTorch operator of a node, a file of PyTorch's, a symbolic function, or a
+    step of the export.
     """
     dtypes = _DTYPES.match(message)
     if dtypes:

@@ -112,7 +112,7 @@ def test_a_kernel_may_have_two_defects() -> None:
         ("Tile (node 1; int64, int64)", "int64 [3]", "int64[2]", "int64[1]", "Tile", "gives a wrong shape"),
         (
             *("ReduceSum (node 4; float64, int64)", "float64[2, 0], int64 [-1]", "float64[2]"),
-            *("float64[2, 1]", "ReduceSum", "goes wrong with tensors without elements"),
+            *("float64[2, 1]", "reductions", "goes wrong with tensors without elements"),
         ),
         (
             *("ReduceMax (node 0; float64, int64; keepdims=1)", "float64 [nan], int64[0]", "nan at [0]"),
@@ -184,7 +184,7 @@ def test_a_place_names_the_functions_of_the_operators_that_fail() -> None:
     with console.capture() as shown:
         console.print(render([group]))
     assert "torchlib: aten_avg_pool2d in nn.py: gives too few dimensions " in shown.get()
-    rejected = INVALID + "(op_type:Floor, node name: n): X typestr: T, has unsupported type: tensor(int8)"
+    rejected = INVALID + "(op_type:Floor, node name: n): T, has unsupported type: tensor(int8)"
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
     rows = [failure(1, "aten.floor.default", rejected, **how)]
     assert groups(*rows)[0].place.startswith("dynamo: Floor nodes of aten_floor in ")
@@ -221,6 +221,7 @@ def test_numbers_of_the_call_that_lose_bits_are_one_defect_and_computing_in_floa
         failure(3, "aten.log2.default", words, same),
         failure(4, "aten.log2.default", "values: output 0: expected 1.2345678, got 0.5", same),
     ]
+    rows.append(failure(5, "aten.log2.default", "dtype: output 0: expected float64, got float32", same))
     few = "computes in another dtype than the call"
     log2 = "torchlib: aten_log2 in onnxscript/function_libs/torch_lib/ops/core.py"
     assert places(*rows) == {("dynamo: numbers of the call", few), (log2, few), (log2, "values")}
@@ -383,3 +384,21 @@ def test_operators_that_are_not_promoted_under_another_name_are_one_defect() -> 
         failure(5, "aten.arctan2.default", "values: output 0: expected 0.5, got 0.0", same),
     ]
     assert len(groups(*rows, *others)) == 3
+
+
+def test_a_number_of_inputs_that_no_node_may_have_is_one_defect_of_all_that_emit_it() -> None:
+    words = (
+        "ValidationError: Node(n1) with schema(::SequenceConstruct:11) has input size 0 not in range [min=1]."
+    )
+    how: dict[str, Any] = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
+    rows = [
+        failure(n, f"aten.{name}.Tensor", words, **how) for n, name in enumerate(("split", "unsafe_split"))
+    ]
+    [group] = groups(*rows)
+    assert group.place == "dynamo: SequenceConstruct nodes"
+    # Each chooses the dtypes of what it puts into a sequence.
+    words = f"{INVALID}(op_type:SequenceConstruct, node name: n): T has unsupported type: tensor(int8)"
+    rows = [
+        failure(n, f"aten.{name}.Tensor", words, **how) for n, name in enumerate(("split", "unsafe_split"))
+    ]
+    assert len(groups(*rows)) == 2
