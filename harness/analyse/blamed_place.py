@@ -45,8 +45,6 @@ def wrong_of(blame: str, row: FailedRow) -> str:
     return "leaves the range of its dtype" if facts.why == "range" else _ALIKE.get(row.words, row.words)
 
 
-#: What failures have in common that differ in the numbers only.
-_NUMBERS = ("values", "NaN positions", "infinities", OVERFLOW, FLUSHED)
 #: Small numbers that become zero are wrong like others, and large ones that become infinite like infinities.
 _ALIKE = {FLUSHED: "values", OVERFLOW: "infinities"}
 

@@ -28,6 +28,7 @@ from harness.core import listed
 UNKNOWN_FUNCTION = "conversion of "
 #: Words of failures, and what they name.
 _EMITTED = re.compile(r"\(op_type:(\w+)\)")
+_INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")
 _IN_FUNCTION = re.compile(r"in (\w+): ")
 _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
 _NO_CONVERSION = re.compile(r"no conversion for (\S+)")
@@ -100,21 +101,26 @@ def unpromoted(row: FailedRow) -> str:
 def _of_invalid(row: FailedRow) -> Place:
     """Where a node comes from that the checker rejects.
 
-    A dtype that an operator does not have is a matter of all that emit it. The rest is one function's where
-    functions of all kinds emit the operator; few emit such as ``Conv``, and those share what is wrong.
+    A dtype that an operator does not have is a matter of all that emit it, and so is a number of inputs,
+    which an optimiser may change. The rest is one function's where functions of all kinds emit the operator;
+    few emit such as ``Conv``, and those share what is wrong.
     """
-    emitted = _EMITTED.search(row.words)
-    missing = row.words.endswith("unsupported type")
-    if row.by_operator or emitted is None or (_COMMON.fullmatch(emitted[1]) and not missing):
+    of_schema, found = _INPUTS.search(row.words), _EMITTED.search(row.words)
+    if of_schema:
+        return Place(row.converter, f"{of_schema[1]} nodes")
+    of_function = _USUAL if row.words.endswith("unsupported type") else _COMMON
+    if row.by_operator or found is None or of_function.fullmatch(found[1]):
         kind, *names = row.said or ("",)
         return _function(row, family_name(f"aten.{names[0]}") if kind == NODE else row.family)
-    return Place(row.converter, f"{emitted[1]} nodes")
+    return Place(row.converter, f"{found[1]} nodes")
 
 
+#: Operators that most functions emit, each with dtypes of its own choice.
+_USUAL = re.compile("Add|Concat|Div|Mul|SequenceConstruct|Sub|Where")
 #: Operators that functions of all kinds emit to bring tensors into form.
 _COMMON = re.compile(
     "Add|Concat|ConstantOfShape|Div|Expand|Gather.*|Identity|If|Loop|MatMul|Mul|Pad|Pow|Range|Reduce.*|Reshape"
-    "|Scatter.*|Shape|Slice|Split|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
+    "|Scatter.*|SequenceConstruct|Shape|Slice|Split|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
 )
 
 

@@ -49,6 +49,8 @@ _NO_SCHEMA = re.compile(r"We don't have an op for \w+::\w+ but it isn't a specia
 _ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
 #: One shape in which a model is wrong makes the next one wrong; which node is noticed first says nothing.
 _SHAPES = re.compile(r"^InferenceError: (?!.*op_type:Reshape).*Inferred shape and existing shape differ.*")
+#: Which of two operands does not fit depends on the sizes.
+_SIDE = re.compile(r"\b(?:left|right) operand\b")
 _NO_ANSWER = re.compile(r"^no answer within .*")
 #: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
 _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
@@ -125,6 +127,7 @@ def words_of(signature: str) -> str:
     words = _NO_SCHEMA.sub("TorchScript has no op for the call.", words)
     words = _ATTRIBUTE_SIZE.sub("An attribute has incorrect size", words)
     words = _OVERLOAD.sub(r"\1.\2", words)
+    words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
     words = _NO_ANSWER.sub("no answer in time", words)
     return without_dimensions(words)

@@ -6,6 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
+WITHOUT_ELEMENTS = "goes wrong with tensors without elements"
+
 _NODE = r"(?P<operator>\w+) \(node \d+(?:; (?P<inside>.*?))?\)"
 _WRONG = re.compile(
     rf"\S+ computes {_NODE} wrongly: of (?P<taken>.*?) ?its definition gives (?P<right>.*?), "
@@ -64,7 +66,7 @@ def _wrong_result(taken: str, inside: str, right: str, got: str) -> str:
     """The kind of difference between a definition's result and a kernel's, at the first wrong element."""
     # An operator of a few steps goes wrong with tensors without elements in its own way, whatever it gives.
     if _takes_empty(taken):
-        return "goes wrong with tensors without elements"
+        return WITHOUT_ELEMENTS
     forms = _FORM.fullmatch(right), _FORM.fullmatch(got)
     if forms[0] and forms[1]:
         return "gives a wrong dtype" if forms[0][1] != forms[1][1] else "gives a wrong shape"
