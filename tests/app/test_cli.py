@@ -365,8 +365,10 @@ def test_a_record_of_an_older_version_is_read(run: Path, tmp_path: Path) -> None
     table = pq.read_table(older / "verdicts.parquet")
     pq.write_table(table.drop_columns(["evidence", "needed_rtol", "needed_atol"]), older / "verdicts.parquet")
     case_id = table["case_id"][0].as_py()
-    assert typed("failures", older).output.replace(str(older), "RUN") == typed(
-        "failures", run
-    ).output.replace(str(run), "RUN")
+    # Without evidence there are fewer places to tell failures by, and no failure is lost.
+    new, old = (as_json("failures", one)["failures"]["groups"] for one in (run, older))
+    operators = {name for group in new for name in group["overloads"]}
+    assert operators == {name for group in old for name in group["overloads"]}
+    assert len(old) <= len(new)
     assert as_json("show", case_id, "--run", older)["verdicts"][0]["evidence"] == ""
     assert {row["rtol"] for row in as_json("tolerance", older)["rows"]} == {None}
