@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from harness.analyse import SPEC, SPEECHLESS
+from harness.compare import Stage
 from harness.core import count, listed
 from harness.present.defect_catalogue import Catalogue, CataloguedRun, CatalogueEntry
 
 #: Entries of a component that are told in full; a table has the others, a line for each place.
 _IN_FULL = 20
 _CALL, _WORDS, _BRIEF, _EVIDENCE = 300, 240, 110, 400
+_REJECTED = re.compile(r"^InferenceError: \[ShapeInferenceError\] (?:Inference error\(s\): )?")
 _BLAMED = {"pytorch": "PyTorch", "unknown": "Undecided", SPEC: "Left open by a specification"}
 #: What to know of entries that are nobody's defect, or not yet anybody's.
 _ABOUT = {
@@ -107,7 +110,7 @@ def _page(component: _Component, *, several: bool) -> Iterator[str]:
     for number, entry in enumerate(full, start=1):
         group = entry.group
         yield (
-            f"| {number} | {_cell(group.place.partition(' in ')[0])} | {_cell(group.cause, _BRIEF)} "
+            f"| {number} | {_cell(group.place.partition(' in ')[0])} | {_cell(_wrong(entry), _BRIEF)} "
             f"| {len(group.overloads)} | {group.cases} | {group.callers or ''} |"
         )
     for number, entry in enumerate(full, start=1):
@@ -121,7 +124,7 @@ def _page(component: _Component, *, several: bool) -> Iterator[str]:
 
 def _in_full(number: int, entry: CatalogueEntry, *, several: bool) -> Iterator[str]:
     group = entry.group
-    yield f"### {number}. {_cell(group.place.partition(' in ')[0])}: {_cell(group.cause, _BRIEF)}"
+    yield f"### {number}. {_cell(group.place.partition(' in ')[0])}: {_cell(_wrong(entry), _BRIEF)}"
     yield ""
     path = listed(group.converters, 3) + (f" → {listed(group.backends, 3)}" if group.backends else "")
     counted = f"{count(group.cases, 'case')} ({group.ordinary_cases:,} ordinary)"
@@ -168,18 +171,22 @@ def _by_place(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
 
 def _brief(entry: CatalogueEntry) -> str:
     """What is wrong, and of a wrong result how."""
-    said = _said(entry)
-    cause = entry.group.cause
+    said, cause = _said(entry), _wrong(entry)
     return cause if entry.group.outcome not in SPEECHLESS or said == cause else f"{cause} ({said})"
+
+
+def _wrong(entry: CatalogueEntry) -> str:
+    """What is wrong, without the words that nearly all rejected models have in common."""
+    return _REJECTED.sub("", entry.group.cause)
 
 
 def _said(entry: CatalogueEntry) -> str:
     """The failure's own words, in a line: an exporter's own first lines are about itself."""
     group = entry.group
-    if group.outcome not in SPEECHLESS:
+    if group.stage is Stage.CONVERT and group.outcome not in SPEECHLESS:
         return group.signature
     message = group.minimal.message if group.minimal else group.message
-    return (message.strip().splitlines() or [""])[0]
+    return (message.strip().splitlines() or [group.signature])[0]
 
 
 def _gaps(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
@@ -213,7 +220,8 @@ def _named(run: CataloguedRun, option: str) -> str:
 
 
 def _code(call: str, limit: int = _CALL) -> str:
-    return _cell(call, limit).replace("`", "")
+    line = " ".join(call.split())
+    return (line if len(line) <= limit else line[: limit - 1] + "…").replace("|", "\\|").replace("`", "")
 
 
 def _cell(text: str, limit: int | None = None) -> str:
