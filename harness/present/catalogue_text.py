@@ -172,7 +172,9 @@ def _by_place(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
 def _brief(entry: CatalogueEntry) -> str:
     """What is wrong, and of a wrong result how."""
     said, cause = _said(entry), _wrong(entry)
-    return cause if entry.group.outcome not in SPEECHLESS or said == cause else f"{cause} ({said})"
+    if entry.group.outcome not in SPEECHLESS:
+        return cause
+    return said if said.startswith(cause) else f"{cause} ({said})"
 
 
 def _wrong(entry: CatalogueEntry) -> str:
