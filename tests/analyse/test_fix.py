@@ -164,7 +164,8 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
          'return (op.Sin(self) if self.dtype.name in ("FLOAT", "DOUBLE", "FLOAT16") else '
          "op.Sin(op.Cast(self, to=FLOAT.dtype))) + 1"),
         ("sine", "leave out Sin where it does not take the dtype",
-         'return (op.Sin(self) if self.dtype.name in ("FLOAT", "DOUBLE", "FLOAT16") else self) + 1'),
+         'return (op.Sin(self) if self.dtype.name in ("FLOAT", "DOUBLE", "FLOAT16") else '
+         "op.Identity(self)) + 1"),
         ("scaled", "a float64 constant",
          "return op.Mul(self, op.Constant(value=ir.tensor(alpha, dtype=self.dtype)))"),
         ("larger", "a NaN-safe comparison", "return op.Not(op.Less(self, other))"),

@@ -103,7 +103,8 @@ def wider_computations(
     back = bool(schema.outputs) and schema.outputs[0].type_str == of_type
     if back and len(operands) == 1:
         # Whole numbers are rounded already.
-        yield f"leave out {name} where it does not take the dtype", ast.IfExp(fits, call, asked)
+        as_it_is = around.emit("Identity", [asked])
+        yield f"leave out {name} where it does not take the dtype", ast.IfExp(fits, call, as_it_is)
     for wide in _LOGICAL if supported == ["BOOL"] else _WIDER:
         if wide not in supported:
             continue
