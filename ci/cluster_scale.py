@@ -38,14 +38,14 @@ class World:
     """What is assumed.
 
     Attributes:
-        start: Seconds of CPU that the process of a shard takes before its first case.
+        start: Seconds that a shard costs beside its cases: a process starts, and learns what others knew.
         task: Seconds that the driver takes for a task.
         noise: Spread of how long the same work takes, as a fraction.
         slow: Share of slow nodes, which take three times as long.
         lost: How often a node is lost, per hour.
     """
 
-    start: float = 6.0
+    start: float = 12.0
     task: float = 0.002
     noise: float = 0.1
     slow: float = 0.02

@@ -40,7 +40,7 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     --on ray://HOST:10001  runs on another cluster; needs --dataset
     --dataset DATASET      with --on: where nodes write and the run is kept; a URL of fsspec or a directory
     --run NAME             with --on: names the run; the same command goes on with one that was ended
-    --shard-seconds S      with --on: work in the smallest shard (90)
+    --shard-seconds S      with --on: work in the smallest shard (150)
 
     With --json, pytest's output goes to stderr and a summary to stdout: exit_status, run, run_id, cases,
     verdicts, outcomes.

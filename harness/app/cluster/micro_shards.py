@@ -11,11 +11,11 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Seconds of work in the smallest and in the largest shard: the one bounds what processes cost to start, the
-#: other what is lost with a node.
-SMALLEST, LARGEST = 90.0, 900.0
+#: Seconds of work in the smallest and in the largest shard: the one bounds what processes cost to start and
+#: to learn again what their predecessors knew, about twelve seconds; the other what is lost with a node.
+SMALLEST, LARGEST = 150.0, 900.0
 #: The share of the smallest that a shard of the last round has at least: it uses a slot that would idle.
-_LAST = 0.25
+_LAST = 0.15
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def cut(
     Args:
         seconds: By unit.
         slots: How many shards run at once.
-        smallest: Seconds; a unit that takes a quarter of that does not stand alone if it can be helped.
+        smallest: Seconds; a unit that takes a seventh of that does not stand alone if it can be helped.
         largest: Seconds; a unit that takes longer has a shard to itself.
 
     Returns:

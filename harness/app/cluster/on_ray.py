@@ -132,7 +132,9 @@ class RayEngine:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         address = os.environ.get("RAY_ADDRESS", "") if on == "ray" else on
         if not address:
-            self._context = ray.init("local", **quiet)
+            # Without the page, Ray would start what serves it all the same.
+            page = importlib.util.find_spec("aiohttp_cors") is not None
+            self._context = ray.init("local", include_dashboard=page, **quiet)
             return
         if address.startswith(_CLIENT) and importlib.util.find_spec("grpc") is None:
             raise UsageProblem(f"--on {on} needs Ray's client: pip install '.[ray]'")
