@@ -18,7 +18,7 @@ import harness
 from harness.analyse import ModelError, Support, SupportLevel
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.invocation import Invocation
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.core.overloads import UnknownOperator
 from harness.record import store
 from harness.record.run_info import RunInfo
@@ -83,6 +83,26 @@ def test_cases_of_the_call_decide_by_dtypes_and_attributes(recorded: Path) -> No
     other = asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 2.0))))
     assert other.standing is SupportLevel.UNKNOWN
     assert "none of them has these attributes" in other.calls[0].said
+
+
+def test_a_dimension_from_the_end_is_the_one_that_was_recorded(recorded: Path) -> None:
+    def softmax(dim: int, rank: int) -> Invocation:
+        shape = (1,) * rank
+        tensor = TensorSpec(shape, "float32", contiguous_strides(shape), 0, Literal((0.5,)))
+        return Invocation("aten.softmax.int", (("self", tensor), ("dim", dim)))
+
+    run = recorded.parent / "dims"
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([row_of(softmax(1, 2))])
+    store.finish(run, 1)
+    assert asked(run, softmax(-1, 2)).calls[0].exact
+    assert not asked(run, softmax(-2, 2)).calls[0].exact
+    assert not asked(run, softmax(-1, 3)).calls[0].exact
+    program = torch.export.export(torch.nn.Softmax(-1), (torch.randn(2, 3),))
+    assert asked(run, program).calls[0].exact
+    exported = torch.onnx.export(program, dynamo=True, verbose=False)
+    assert exported is not None
+    assert asked(run, exported.model_proto).calls[0].exact
 
 
 def test_everyday_values_decide_in_dtypes_that_no_ordinary_case_has(recorded: Path) -> None:

@@ -62,7 +62,8 @@ def question(
     if isinstance(asked, str):
         return Question(asked, tuple(_plain(name, dtype) for name in _named(asked, known)))
     if isinstance(asked, Invocation):
-        call = ModelCall(asked.overload, dtypes_of(asked), attributes_of(asked))
+        rank = next((len(tensor.shape) for tensor in asked.tensors()), None)
+        call = ModelCall(asked.overload, dtypes_of(asked), attributes_of(asked), rank)
         return Question(str(asked), (call,))
     return _of_object(asked, known, args, kwargs or {}, dtype)
 

@@ -67,7 +67,7 @@ class CallKind:
         """Whether the attributes of `call` are these, as far as it tells."""
         if self.attributes is None:
             return not call.attributes
-        return all(self.attributes.get(name) == value for name, value in call.attributes.items())
+        return all(call.gives(name, self.attributes.get(name)) for name in call.attributes)
 
 
 #: What cases of one kind share: overload, converter, backend, opset, dtypes and attributes as JSON, ordinary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -15,6 +15,10 @@ _NOTE = re.compile(r"call_function\[target=\S+\]\(args = (\(.*\)), kwargs = (\{.
 _REFERENCE = re.compile(r"%([\w.]+)")
 #: What the note does not quote: names of keyword arguments, texts, PyTorch's constants, infinities.
 _WORD = re.compile(r"(?<![\w'.%])(-inf\b|(?!(?:True|False|None)\b)[A-Za-z_][\w.]*)")
+#: Arguments that say dimensions.
+_DIMENSIONS = re.compile(r"(?:\w+_)?dims?\d?|axis\d?|source|destination")
+#: Operators whose dimensions are those of a result that has one more than the tensor.
+_ONE_MORE = ("aten.unsqueeze.", "aten.stack.", "aten.diag_embed.")
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,27 @@ class ModelCall:
     Attributes:
         dtypes: Argument → dtype of its tensor, or of the first of its tensors; those that are known.
         attributes: Argument that is no tensor → value, defaults too; those that are known.
+        rank: Of the first tensor; None where it is not known.
     """
 
     overload: str
     dtypes: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    rank: int | None = None
+
+    def gives(self, name: str, value: Any) -> bool:
+        """Whether an argument has this value, or one that means the same: dimension -1 is the last one."""
+        return bool(self._meant(name, self.attributes.get(name)) == self._meant(name, value))
+
+    def _meant(self, name: str, value: Any) -> Any:
+        """The value with dimensions counted from the first one."""
+        if self.rank is None or not _DIMENSIONS.fullmatch(name):
+            return value
+        if isinstance(value, list):
+            return [self._meant(name, one) for one in value]
+        rank = max(1, self.rank + self.overload.startswith(_ONE_MORE))
+        negative = isinstance(value, int) and -rank <= value < 0
+        return value + rank if negative else value
 
     @property
     def complete(self) -> bool:
@@ -56,24 +76,27 @@ def program_call(node: Any) -> ModelCall:
         return not any(isinstance(part, torch.fx.Node) for part in parts)
 
     given = dict(_named(str(node.target), list(node.args), dict(node.kwargs)))
-    return _call(str(node.target), given, {name: dtype(value) for name, value in given.items()}, known)
+    call = _call(str(node.target), given, {name: dtype(value) for name, value in given.items()}, known)
+    values = (first.meta.get("val") for first in node.all_input_nodes)
+    rank = next((value.dim() for value in values if isinstance(value, torch.Tensor)), None)
+    return replace(call, rank=rank)
 
 
-def noted_call(overload: str, note: str, node: onnx.NodeProto, types: Mapping[str, str]) -> ModelCall:
+def noted_call(overload: str, note: str, node: onnx.NodeProto, values: ModelValues) -> ModelCall:
     """The call that an exporter noted on a node.
 
     Args:
         note: ``%celu : … = call_function[target=…](args = (%x, 2.0), kwargs = {})``.
-        types: Value of the graph → dtype.
     """
+    types = values.types
     found = _NOTE.search(note)
     if found is None:
-        return plain_call(overload, node, types)
+        return plain_call(overload, node, values)
     texts = (_REFERENCE.sub(r"'%\1'", _WORD.sub(r"'\1'", text)) for text in found.groups())
     try:
         args, kwargs = map(ast.literal_eval, texts)
     except (ValueError, SyntaxError):
-        return plain_call(overload, node, types)
+        return plain_call(overload, node, values)
 
     def is_reference(value: Any) -> bool:
         first = value[0] if isinstance(value, list | tuple) and value else value
@@ -87,7 +110,8 @@ def noted_call(overload: str, note: str, node: onnx.NodeProto, types: Mapping[st
             # The first tensor is the node's first input, whatever it is called there.
             fallback = "" if dtypes else next((types[i] for i in node.input if i in types), "")
             dtypes[name] = types.get(first[1:], fallback)
-    return _call(overload, given, dtypes, lambda value: not is_reference(value))
+    rank = values.ranks.get(first_reference(note), values.rank_of_first(node))
+    return replace(_call(overload, given, dtypes, lambda value: not is_reference(value)), rank=rank)
 
 
 def first_reference(note: str) -> str:
@@ -97,30 +121,52 @@ def first_reference(note: str) -> str:
     return reference[1] if reference is not None else ""
 
 
-def plain_call(overload: str, node: onnx.NodeProto, types: Mapping[str, str]) -> ModelCall:
+def plain_call(overload: str, node: onnx.NodeProto, values: ModelValues) -> ModelCall:
     """The call that a node without a note stands for: its inputs are the tensors, in order."""
     arguments = _schema(overload)
     tensors = [a.name for a in arguments if "Tensor" in str(a.type)]
-    inputs = [types.get(name, "") for name in node.input]
+    inputs = [values.types.get(name, "") for name in node.input]
     dtypes = {name: dtype for name, dtype in zip(tensors, inputs, strict=False) if dtype}
     names = {argument.name for argument in arguments}
     given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.name in names}
-    return ModelCall(overload, dtypes, {n: v for n, v in given.items() if isinstance(v, int | float | list)})
+    attributes = {n: v for n, v in given.items() if isinstance(v, int | float | list)}
+    return ModelCall(overload, dtypes, attributes, values.rank_of_first(node))
 
 
-def value_types(model: onnx.ModelProto) -> dict[str, str]:
-    """Value of a model's graph → dtype; what shape inference finds, too."""
+@dataclass(frozen=True)
+class ModelValues:
+    """What is known of the values of a model's graph, by their names.
+
+    Attributes:
+        types: Dtypes.
+        ranks: Numbers of dimensions.
+    """
+
+    types: Mapping[str, str]
+    ranks: Mapping[str, int]
+
+    def rank_of_first(self, node: onnx.NodeProto) -> int | None:
+        """Of a node's first input; None where it is not known."""
+        return self.ranks.get(node.input[0]) if node.input else None
+
+
+def model_values(model: onnx.ModelProto) -> ModelValues:
+    """What a model says of its values, and what shape inference finds."""
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
     except Exception:
         # A model that is larger than protobuf allows, or invalid.
         graph = model.graph
-    values = (*graph.input, *graph.value_info, *graph.output)
-    found = {value.name: value.type.tensor_type.elem_type for value in values}
+    values = {
+        value.name: value.type.tensor_type for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+    found = {name: tensor.elem_type for name, tensor in values.items()}
     found |= {tensor.name: tensor.data_type for tensor in graph.initializer}
     words = {"float": "float32", "double": "float64"}
     named = {name: onnx.TensorProto.DataType.Name(kind).lower() for name, kind in found.items() if kind}
-    return {name: words.get(word, word) for name, word in named.items()}
+    ranks = {name: len(tensor.shape.dim) for name, tensor in values.items() if tensor.HasField("shape")}
+    ranks |= {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    return ModelValues({name: words.get(word, word) for name, word in named.items()}, ranks)
 
 
 def _call(overload: str, given: Mapping[str, Any], dtypes: Mapping[str, str], known: Any) -> ModelCall:

@@ -17,10 +17,10 @@ from harness.analyse.explain.known import candidate
 from harness.analyse.support.model_calls import (
     ModelCall,
     first_reference,
+    model_values,
     noted_call,
     plain_call,
     program_call,
-    value_types,
 )
 from harness.record import Graph, reason
 
@@ -139,7 +139,7 @@ def of_onnx(
     plain: Counter[tuple[str, int]] = Counter()
     other: Counter[str] = Counter()
     functions = {(f.domain, f.name) for f in model.functions}
-    types = value_types(model)
+    values = model_values(model)
     calls: dict[str, ModelCall] = {}
     examples: dict[tuple[str, int], list[onnx.NodeProto]] = defaultdict(list)
     there = _values(model)
@@ -152,7 +152,7 @@ def of_onnx(
         if name is not None:
             scope = notes.get(_NAMES) or str(number)
             if name.startswith("aten.") and scope not in noted[name]:
-                call = noted_call(name, notes.get(_CALL, ""), node, types)
+                call = noted_call(name, notes.get(_CALL, ""), node, values)
                 calls[str(call)] = call
             noted[name].add(scope)
         elif (node.domain, node.op_type) not in functions and node.op_type not in _GLUE:
@@ -172,7 +172,7 @@ def of_onnx(
             continue
         best = min(choices, key=lambda overload: _plainness(overload, node_type, inputs, covered))
         for node in examples[node_type, inputs]:
-            call = plain_call(best, node, types)
+            call = plain_call(best, node, values)
             calls[str(call)] = call
         before = found.get(best) or Called(name=best, nodes=0, how=how)
         found[best] = replace(before, nodes=before.nodes + count)
