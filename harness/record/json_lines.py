@@ -3,9 +3,10 @@
 RESULTS/minimal.jsonl   `Minimal`: the smallest invocations that fail as the run's failures do
 RESULTS/graphs.jsonl    `Graph`: what a converter makes of an operator, ONNX as text
 RESULTS/scripts.jsonl   `Script`: a failure as a script of its own
+RESULTS/places.jsonl    `LocatedFailure`: a line of a converter that a failure comes of
 RESULTS/flaky.jsonl     the cases that ended in two ways when they were run again
 
-The first three are appended to, so that whatever ends the work keeps what was found. Of two lines for the
+All but the last are appended to, so that whatever ends the work keeps what was found. Of two lines for the
 same thing the last one counts, and a line that a crash cut short is left out. What cannot be written or read
 raises `ResultsError`.
 """
@@ -24,6 +25,7 @@ from harness.record.layout import ResultsError, reason
 
 MINIMAL_FILE = "minimal.jsonl"
 FLAKY_FILE = "flaky.jsonl"
+PLACES_FILE = "places.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,7 @@ _FILES: dict[type, str] = {
     Minimal: MINIMAL_FILE,
     Graph: "graphs.jsonl",
     Script: "scripts.jsonl",
-    LocatedFailure: "places.jsonl",
+    LocatedFailure: PLACES_FILE,
 }
 
 

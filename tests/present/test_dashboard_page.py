@@ -421,6 +421,7 @@ def test_downloads_hold_what_the_page_shows(visit: Visit, sites: Sites) -> None:
     data = visit.open("#/data")
     for badge in data.locator(".badges img").all():
         assert badge.evaluate("image => image.complete && image.naturalWidth > 50")
+        assert "no failure was found" in (badge.get_attribute("alt") or "")
         ElementTree.parse(sites.site / unquote(badge.get_attribute("src") or ""))
 
 

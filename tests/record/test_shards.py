@@ -19,6 +19,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.sharding import Shard, distribute
 from harness.record.joining import join_backends
+from harness.record.json_lines import LocatedFailure, append_line, read_located
 from harness.record.layout import ResultsError
 from harness.record.merging import merge
 from harness.record.progress import completeness, note
@@ -99,6 +100,18 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "change")
     assert done.exit_code == 0, done.output
     assert not done.stderr
+
+
+def test_what_was_located_in_shards_is_known_of_the_whole(shards: Path, tmp_path: Path) -> None:
+    found = [
+        LocatedFailure(case_id=f"c{i}", converter="dynamo", backend="ort-cpu", signature="values", line=i)
+        for i in range(1, COUNT + 1)
+    ]
+    runs = copies(shards, tmp_path)
+    for run, one in zip(runs, found, strict=True):
+        append_line(run, one)
+    merge(runs, tmp_path / "m")
+    assert read_located(tmp_path / "m") == found
 
 
 def in_another_backend(run: Path, backend: str) -> Path:

@@ -127,10 +127,10 @@
       el("h2", "Badges"),
       el(
         "p.quiet.small",
-        "Share of operators whose cases all pass, in the run that is shown first. Put the address of this site before the path.",
+        "Share of operators in which no failure was found, in the run that is shown first. Put the address of this site before the path.",
       ),
       controls.list(index.badges, (badge) => [
-        el("img", { src: badge.path, alt: `${badge.label}: operators whose cases all pass`, height: "20" }),
+        el("img", { src: badge.path, alt: `${badge.label}: operators in which no failure was found`, height: "20" }),
         controls.code(`![${badge.label}](${badge.path})`, "Markdown", true),
       ]),
     );

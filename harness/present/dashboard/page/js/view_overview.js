@@ -247,13 +247,13 @@
     const others = index.runs.length - alike.length;
     return section(
       "trend",
-      "Operators whose ordinary cases all pass, run by run",
+      "Operators with no failure found in ordinary cases, run by run",
       null,
       charts.trend(
         alike.map((run) => words.when(run.started)),
         series,
         marks,
-        "Lines: share of operators whose ordinary cases all pass, per run. The download has the numbers.",
+        "Lines: share of operators with no failure found in ordinary cases, per run. The download has the numbers.",
         "%",
         open,
       ),
