@@ -100,6 +100,17 @@ def test_a_mutated_line_is_found_and_repaired(converter: str, operator: str, tex
     assert all(bench(converter).outcome(call)[1] is Outcome.PASS for call in calls[:3])
 
 
+def test_a_function_that_emits_nothing_wrong_itself_is_found() -> None:
+    # It returns the numbers with which another function emits Pad.
+    wrong = mutation("dynamo", "_process_padding: 1 → 2")
+    found = locate_mutation(wrong, drawn_calls("aten.pad.default", "dynamo", seed=0), limits=None)
+    assert found is not None
+    place, is_first = place_of(wrong, *found)
+    assert is_first
+    assert place <= 3
+    assert "in 2 of 2 failing cases of other operators" in found[0].suspects[0][1].reason
+
+
 def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
     run = record_of(tmp_path, [DIVISOR], **WRONG)
     words = ["show", DIVISOR.case_id, "--run", str(run), "--json"]

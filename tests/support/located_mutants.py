@@ -72,7 +72,9 @@ def drawn_calls(operator: str, converter: str, seed: int) -> list[Invocation]:
     return [call for call in calls if _ended(own, call)[1] is Outcome.PASS]
 
 
-def locate_mutation(mutation: Mutation, calls: Sequence[Invocation]) -> tuple[Located, SourceCode] | None:
+def locate_mutation(
+    mutation: Mutation, calls: Sequence[Invocation], limits: Limits | None = LIMITS
+) -> tuple[Located, SourceCode] | None:
     """The suspects where a mutation makes cases fail at check or compare; None where it does not."""
     file = str(source_file(mutation.module))
     with applied(mutation):
@@ -84,7 +86,7 @@ def locate_mutation(mutation: Mutation, calls: Sequence[Invocation]) -> tuple[Lo
         tree = mutated_source(mutation.id, Path(file).read_text(encoding="utf-8"))
         source = SourceCode({file: tree})
         passing = [c for c, _, outcome in ends if outcome is Outcome.PASS]
-        return locate(own, failing, passing, source, LIMITS), source
+        return locate(own, failing, passing, source, limits), source
 
 
 def place_of(mutation: Mutation, located: Located, source: SourceCode) -> tuple[int, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -45,7 +46,7 @@ def departing_nodes(
 
 
 def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
-    """The first node, by name, that has another dtype or rank by ONNX's rules than in PyTorch; none where
+    """The first node, by name, that has another dtype or shape by ONNX's rules than in PyTorch; none where
     all agree, as far as ONNX's rules tell."""
     if graph.program is None:
         return frozenset()
@@ -70,20 +71,48 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        promised = int(onnx_ir.tensor_adapters.from_torch_dtype(value.dtype)), value.dim()
+        elem_type = int(onnx_ir.tensor_adapters.from_torch_dtype(value.dtype))
+        promised = _Form(elem_type, tuple(n if isinstance(n, int) else None for n in value.shape))
         if node.op != "call_function":
             forms.setdefault(node.name, promised)
         elif node.name not in graph.of_node and isinstance(node.target, OpOverload):
             # Nothing was emitted for it: it has the value of what it reads.
             read = next((forms[n.name] for n in node.all_input_nodes if n.name in forms), promised)
             forms.setdefault(node.name, read)
-        elem_type, rank = forms.get(node.name, promised)
-        if elem_type and (elem_type != promised[0] or rank not in (None, promised[1])):
+        if forms.get(node.name, promised).contradicts(promised):
             return frozenset({node.name})
     return frozenset()
 
 
-def _form(value: onnx.ValueInfoProto) -> tuple[int, int | None]:
-    """Element type, 0 where unknown, and rank."""
+@dataclass(frozen=True)
+class _Form:
+    """What is known of a value.
+
+    Attributes:
+        elem_type: 0 where unknown.
+        shape: None where the rank is unknown; a size is None where it is.
+    """
+
+    elem_type: int
+    shape: tuple[int | None, ...] | None
+
+    def contradicts(self, other: _Form) -> bool:
+        """Whether both cannot be true of one value."""
+        if not self.elem_type:
+            return False
+        if self.elem_type != other.elem_type:
+            return True
+        if self.shape is None or other.shape is None:
+            return False
+        sizes = zip(self.shape, other.shape, strict=False)
+        return len(self.shape) != len(other.shape) or any(
+            a != b for a, b in sizes if a is not None and b is not None
+        )
+
+
+def _form(value: onnx.ValueInfoProto) -> _Form:
     tensor = value.type.tensor_type
-    return tensor.elem_type, len(tensor.shape.dim) if tensor.HasField("shape") else None
+    if not tensor.HasField("shape"):
+        return _Form(tensor.elem_type, None)
+    sizes = (dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    return _Form(tensor.elem_type, tuple(sizes))

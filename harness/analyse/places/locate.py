@@ -18,7 +18,7 @@ from harness.analyse.places.repair import Limits, Search, repairs
 from harness.analyse.places.slicing import flow_of
 from harness.analyse.places.source_code import SourceCode, Statement
 from harness.analyse.places.suspect import Suspect
-from harness.compare import Outcome
+from harness.compare import Outcome, Stage
 from harness.core import Invocation
 
 #: Cases that are exported again.
@@ -62,8 +62,13 @@ def locate(
     if not wrong:
         return Located(())
     right = list(_each(bench.lines_of, passing[:PASSING]))
-    right += [case for case in _each(bench.observe, neighbours(wrong)) if case.passes]
-    ranked = rank(wrong, right, source)
+    functions = dict.fromkeys(statement.function for statement, _ in rank(wrong, right, source))
+    beside = list(_each(bench.observe, neighbours(wrong, functions, source)))
+    right += [case for case in beside if case.passes]
+    # What cannot be converted at all is wrong in another way than what gets a wrong graph.
+    unconverted = {case.stage is Stage.CONVERT for case in wrong}
+    others = [c for c in beside if not c.passes and (c.stage is Stage.CONVERT) in unconverted]
+    ranked = rank(wrong, right, source, others)
     if limits is None:
         return Located(tuple(ranked))
     codes = frozenset[CodeType]().union(*(case.codes for case in wrong))

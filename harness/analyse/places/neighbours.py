@@ -1,25 +1,39 @@
-"""Cases of other operators that the same conversion functions convert: where these pass, the functions do."""
+"""Cases of other operators that the same conversion functions convert.
+
+Where these pass, the functions do; where they fail as well, what they have in common may be wrong.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from harness.analyse.places.callers import Callers
 from harness.analyse.places.observed_case import ObservedCase
+from harness.analyse.places.source_code import SourceCode
 from harness.core import Invocation, packet
 from harness.generate import OPERATOR_CASES, draw_cases
 
 #: Operators that are asked about, and cases of each.
 _OPERATORS, _CASES = 5, 2
+#: Operators for each function that others call, and how many of them in all.
+_OF_FUNCTION, _OF_FUNCTIONS = 2, 8
 
 
-def neighbours(cases: Sequence[ObservedCase]) -> list[Invocation]:
-    """A few drawn cases of operators that take part in the export of some cases."""
+def neighbours(
+    cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode
+) -> list[Invocation]:
+    """A few drawn cases of operators that take part in the export of some cases, or whose conversion calls
+    the same functions.
+
+    Args:
+        functions: That ran; those that matter most first.
+    """
     own = {case.invocation.overload for case in cases}
-    names = [name for name in dict.fromkeys(_taking_part(cases)) if name not in own]
+    names = [name for name in dict.fromkeys(_taking_part(cases)) if name not in own][:_OPERATORS]
     return [
         drawn.invocations[0]
-        for name in names[:_OPERATORS]
+        for name in dict.fromkeys([*names, *_with_same_functions(cases, functions, source)])
         for drawn in draw_cases(OPERATOR_CASES[name], seed=0, structures=_CASES, values=1)
     ]
 
@@ -27,13 +41,37 @@ def neighbours(cases: Sequence[ObservedCase]) -> list[Invocation]:
 def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:
     for case in cases:
         program = case.graph.program if case.graph else None
-        for node in program.graph.nodes if program else ():
+        nodes = list(program.graph.nodes) if program else []
+        # Those that compute the first wrong value matter most.
+        for node in sorted(nodes, key=lambda node: node.name not in case.departing):
             if str(node.target) in OPERATOR_CASES:
                 yield str(node.target)
-    functions = {line.function.partition(".")[0] for case in cases for line, _ in case.executed}
+    functions = _functions(cases)
     packets = {re.sub(r"^aten_", "", name) for name in functions}
     seen = {packet(case.invocation.overload) for case in cases}
     for name in OPERATOR_CASES:
         if packet(name).rpartition(".")[2] in packets and packet(name) not in seen:
             seen.add(packet(name))
             yield name
+
+
+def _with_same_functions(
+    cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode
+) -> list[str]:
+    """Operators whose conversion calls one of some functions."""
+    files = dict.fromkeys(line.file for case in cases for line, _ in case.executed)
+    callers = Callers(source.file(path).tree for path in files)
+    overloads: dict[str, str] = {}
+    for name in OPERATOR_CASES:
+        overloads.setdefault(packet(name), name)
+    own = {packet(case.invocation.overload) for case in cases}
+    chosen: dict[str, None] = {}
+    for function in functions:
+        found = dict.fromkeys(name for name in callers.operators(function) if name in overloads)
+        others = [name for name in found if name not in own and name not in chosen]
+        chosen.update(dict.fromkeys(others[:_OF_FUNCTION]))
+    return [overloads[name] for name in chosen][:_OF_FUNCTIONS]
+
+
+def _functions(cases: Sequence[ObservedCase]) -> dict[str, None]:
+    return dict.fromkeys(line.function.partition(".")[0] for case in cases for line, _ in case.executed)

@@ -1,8 +1,8 @@
 """Rank the statements that ran while failing cases were exported.
 
 Three things speak for a statement: that it runs where cases fail and not where they pass (Ochiai's
-coefficient), that it made a node on the way to the wrong output or raised what was raised, and that something
-is missing in it.
+coefficient), that it made a node on the way to the wrong output, gave a value to what did, or raised what was
+raised, and that something is missing in it.
 """
 
 from __future__ import annotations
@@ -10,27 +10,30 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from harness.analyse.places.callers import called_names
 from harness.analyse.places.missing import missing_things
 from harness.analyse.places.observed_case import ObservedCase
 from harness.analyse.places.slicing import flow_of
-from harness.analyse.places.source_code import SourceCode, Statement, short_path
+from harness.analyse.places.source_code import SourceCode, Statement, own_expressions, short_path
 from harness.analyse.places.suspect import Suspect
 from harness.compare import Stage
 from harness.convert import CodeLine
+from harness.core import count
 from harness.execute import extract
 
 #: How much each thing speaks for a statement beside Ochiai's coefficient, which is at most 1.
 _RAISED, _NAMED, _DEPARTS, _TRANSLATES = 1.0, 0.9, 0.7, 0.6
-_EMITS, _LEADS, _CALLS, _MISSING = 0.4, 0.3, 0.2, 0.4
+_EMITS, _RETURNS, _LEADS, _CALLS, _MISSING = 0.4, 0.35, 0.3, 0.2, 0.4
 _MOST = 2.0
 
 
 @dataclass
 class _Counts:
     failing: int = 0
+    others: int = 0
     passing: int = 0
     bonus: float = 0.0
     reasons: dict[str, None] = field(default_factory=dict)
@@ -38,11 +41,19 @@ class _Counts:
 
 
 def rank(
-    failing: Sequence[ObservedCase], passing: Sequence[ObservedCase], source: SourceCode
+    failing: Sequence[ObservedCase],
+    passing: Sequence[ObservedCase],
+    source: SourceCode,
+    others: Sequence[ObservedCase] = (),
 ) -> list[tuple[Statement, Suspect]]:
-    """Statements that the failing cases may come of, the likeliest first."""
+    """Statements that the failing cases may come of, the likeliest first.
+
+    Args:
+        passing: Of the same operator, or of others.
+        others: Failing cases of other operators; they may well fail for the same reason.
+    """
     table: dict[Statement, _Counts] = {}
-    for cases, of in ((failing, "failing"), (passing, "passing")):
+    for cases, of in ((failing, "failing"), (others, "others"), (passing, "passing")):
         for case in cases:
             for statement in _statements([line for line, _ in case.executed], source):
                 counts = table.setdefault(statement, _Counts())
@@ -55,7 +66,7 @@ def rank(
     for place, statement in enumerate(_statements([line for line, _ in failing[0].executed], source)):
         table[statement].order = place
     found = [
-        (statement, _suspect(statement, counts, len(failing), source))
+        (statement, _suspect(statement, counts, len(failing), len(others), source))
         for statement, counts in table.items()
         if counts.failing
     ]
@@ -68,15 +79,18 @@ def _statements(lines: Sequence[CodeLine], source: SourceCode) -> list[Statement
     return list(dict.fromkeys(s for s in found if s and not isinstance(source.node(s), ast.FunctionDef)))
 
 
-def _suspect(statement: Statement, counts: _Counts, failing: int, source: SourceCode) -> Suspect:
-    ochiai = counts.failing / math.sqrt(failing * (counts.failing + counts.passing))
+def _suspect(statement: Statement, counts: _Counts, failing: int, others: int, source: SourceCode) -> Suspect:
+    ran = counts.failing + counts.others
+    ochiai = ran / math.sqrt((failing + others) * (ran + counts.passing))
     reasons = list(counts.reasons)
-    if counts.passing == 0:
-        reasons.append(f"It runs in {counts.failing} of {failing} failing cases and in no passing one.")
-    else:
-        reasons.append(
-            f"It runs in {counts.failing} of {failing} failing cases and in {counts.passing} passing ones."
-        )
+    where = f"It runs in {counts.failing} of {failing} failing cases"
+    if counts.others:
+        where += f", in {counts.others} of {count(others, 'failing case')} of other operators,"
+    reasons.append(
+        f"{where} and in {counts.passing} passing ones."
+        if counts.passing
+        else f"{where} and in no passing one."
+    )
     return Suspect(
         function=statement.function,
         file=short_path(statement.file),
@@ -106,6 +120,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
     names = {n.output[0]: i for i, n in enumerate(model.graph.node) if n.output}
     path = extract(model, [i.name for i in model.graph.input], case.wrong)
     on_path = [names[n.output[0]] for n in path.graph.node if n.output and n.output[0] in names]
+    ran = _ran(case, source)
     said = case.stage in (Stage.CHECK, Stage.LOAD, Stage.RUN)
     for index in on_path:
         node, lines = model.graph.node[index], case.graph.lines[index]
@@ -125,8 +140,39 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
                 yield statement, _CALLS, f"It calls what emits {node.op_type} on the way to the wrong output."
             if case.departing and not departs:
                 continue
-            for leading in flow_of(statement, source):
+            flow = flow_of(statement, source)
+            for leading in flow:
                 yield leading, _LEADS if depth == 0 else _CALLS, "It decides what is emitted there."
+            if depth == 0:
+                yield from _returned([statement, *flow], ran, source)
+
+
+def _ran(case: ObservedCase, source: SourceCode) -> dict[str, list[Statement]]:
+    """The statements that ran, by their functions' names."""
+    found: dict[str, list[Statement]] = {}
+    for statement in _statements([line for line, _ in case.executed], source):
+        found.setdefault(statement.function, []).append(statement)
+    return found
+
+
+def _returned(
+    statements: Iterable[Statement], ran: Mapping[str, Sequence[Statement]], source: SourceCode
+) -> Iterator[tuple[Statement, float, str]]:
+    """What gave some statements the values of the functions that they call."""
+    seen: set[str] = set()
+    left = list(statements)
+    while left:
+        caller = left.pop()
+        for name in set(called_names(own_expressions(source.node(caller)))) - seen - {caller.function}:
+            seen.add(name)
+            for statement in ran.get(name, ()):
+                if isinstance(source.node(statement), ast.Return):
+                    flow = [one for one in flow_of(statement, source) if one in ran[name]]
+                    words = f"What it returns to {caller.function} decides what is emitted there."
+                    yield statement, _RETURNS, words
+                    for leading in flow:
+                        yield leading, _LEADS, words.replace("What it returns", "What is returned")
+                    left += [statement, *flow]
 
 
 def _is_named(name: str, message: str) -> bool:
