@@ -15,6 +15,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
+from harness.convert.quick_passes import compiled_when_run
 from harness.convert.torch_private import part
 from harness.core import OpOverload, pytree
 
@@ -43,9 +44,6 @@ def assemble_program(
         tensors: What it is called with, as one variadic argument: one for each user's input.
         constants: Those that inputs stand for.
     """
-    module = torch.fx.GraphModule(torch.nn.Module(), graph)
-    module.meta["inline_constraints"] = {}
-    module.meta[_DIRECT] = not constants
     signature = ExportGraphSignature(
         list(inputs),
         [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in outputs],
@@ -60,17 +58,21 @@ def assemble_program(
             forward_arg_names=[spec.arg.name for spec in inputs if spec.kind is InputKind.USER_INPUT],
         ),
     )
-    return torch.export.ExportedProgram(
-        root=module,
-        graph=graph,
-        graph_signature=signature,
-        state_dict={},
-        range_constraints={},
-        module_call_graph=[call],
-        example_inputs=(tuple(tensors), {}),
-        constants=dict(constants),
-        verifiers=[part("training_verifier")],
-    )
+    with compiled_when_run():
+        program = torch.export.ExportedProgram(
+            root=torch.nn.Module(),
+            graph=graph,
+            graph_signature=signature,
+            state_dict={},
+            range_constraints={},
+            module_call_graph=[call],
+            example_inputs=(tuple(tensors), {}),
+            constants=dict(constants),
+            verifiers=[part("training_verifier")],
+        )
+    program.graph_module.meta["inline_constraints"] = {}
+    program.graph_module.meta[_DIRECT] = not constants
+    return program
 
 
 def is_functional(node: torch.fx.Node) -> bool:

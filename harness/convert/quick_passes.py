@@ -10,6 +10,7 @@ graph.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from keyword import iskeyword
@@ -59,6 +60,18 @@ def _compiled_when_run(module: Any) -> None:
         return kind.forward(self, *args, **kwargs)
 
     kind.forward = forward
+
+
+@contextmanager
+def compiled_when_run() -> Iterator[None]:
+    """Let modules that are made in this block write their code when they are called."""
+    patch = replaceable("recompile")
+    previous = vars(patch.owner)[patch.attribute]
+    patch.put(_compiled_when_run)
+    try:
+        yield
+    finally:
+        patch.put(previous)
 
 
 _signatures: dict[tuple[str, str, int], Any] = {}
