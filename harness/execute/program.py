@@ -82,7 +82,8 @@ def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic:
     """One export of `members` together."""
     return ExportRequest(
         program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
-        inputs=tuple(t for m in members for t in m.tensors),
+        # A tensor that is no view of another: exporters rebuild what a view is of.
+        inputs=tuple(t.detach() for m in members for t in m.tensors),
         input_names=tuple(n for m in members for n in m.input_names),
         output_names=tuple(n for m in members for n in m.output_names),
         opset=opset,
