@@ -150,21 +150,32 @@ class CapturedCalls:
             self._calls.append((one.call, slice(start, start + one.tensors)))
             start += one.tensors
         self._captured: dict[int, DirectCall | TracedCall] = {}
+        #: Why others are not.
+        self._reasons: dict[int, NotDirect] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def capture(self, index: int) -> DirectCall | TracedCall:
         """One of the calls; raises `NotDirect` where `torch.export` must do it."""
+        if index in self._reasons:
+            raise self._reasons[index]
         if index not in self._captured:
-            call, tensors, fakes = self._parts_of(index)
             try:
-                self._captured[index] = _capture(call, tensors, fakes, self._mode)
+                self._captured[index] = self._newly_captured(index)
             except NotDirect as reason:
-                if reason.__cause__ is not None or isinstance(reason, ValuesDecide):
-                    raise
-                (self._captured[index],) = _trace([(call, tensors, fakes)], self._mode)
+                self._reasons[index] = reason
+                raise
         return self._captured[index]
+
+    def _newly_captured(self, index: int) -> DirectCall | TracedCall:
+        call, tensors, fakes = self._parts_of(index)
+        try:
+            return _capture(call, tensors, fakes, self._mode)
+        except NotDirect as reason:
+            if reason.__cause__ is not None or isinstance(reason, ValuesDecide):
+                raise
+            return _trace([(call, tensors, fakes)], self._mode)[0]
 
     def trace(self, indices: Sequence[int]) -> None:
         """Trace calls that capturing rewrites together, which costs less than one by one.
@@ -219,10 +230,12 @@ class CapturedCalls:
 
 
 def _without_values(tensor: torch.Tensor, mode: Any) -> Any:
-    if tensor.storage_offset() or tensor.is_conj() or tensor.is_neg():
+    if tensor.is_conj() or tensor.is_neg():
         return mode.from_tensor(tensor, static_shapes=True)
     # A view needs no base here, which takes ten times as long to make.
     empty = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    if tensor.storage_offset():
+        empty = empty.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
     return part("fake_tensor")(mode, empty, tensor.device)
 
 
