@@ -157,6 +157,7 @@ PARTS = {
         "(*, allow_fallback_kernels=Ellipsis, allow_non_fake_inputs=Ellipsis, shape_env=Ellipsis, "
         "static_shapes=Ellipsis, export=Ellipsis)",
     ),
+    "tracing_settings": PrivatePart("torch._dynamo.config", "patch", "method"),
     "capture_settings": PrivatePart("torch._functorch.config", "patch", "method"),
     "shape_environment": PrivatePart("torch.fx.experimental.symbolic_shapes", "ShapeEnv", "ShapeEnv"),
     "module_call": PrivatePart(
