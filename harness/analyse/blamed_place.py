@@ -13,10 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harness.analyse.converter_place import converter_place, unpromoted
+from harness.analyse.converter_place import converter_place, takes_for_numbers, unpromoted
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.kernel_fault import WITHOUT_ELEMENTS
-from harness.analyse.message_facts import DTYPES, NARROW, RANK
+from harness.analyse.message_facts import DTYPES, NARROW, NO_OP, RANK
 from harness.compare import FLUSHED, OVERFLOW, Stage
 
 #: Where the backend has no part in the failure yet.
@@ -54,28 +54,45 @@ def _of_converter(row: FailedRow) -> str:
     promotion = unpromoted(row)
     if promotion:
         return promotion
+    if row.said[:1] == (NO_OP,):
+        what = row.said[1]
+        return "takes no bool for a number" if what == "bool" else f"has no {what} for such arguments"
     if row.stage in (Stage.REFERENCE, Stage.CONVERT):
         return row.words
     if facts.why == "constant" and row.converter == "torchscript":
         return "makes a constant of what depends on the inputs"
+    if takes_for_numbers(row):
+        return "takes 0-d tensors for numbers"
     if facts.argument:
         return f"ignores `{facts.argument}`"
-    if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)):
+    if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)) or _MIXED.search(row.words):
         return "computes in another dtype than the call"
     if row.said[:1] == (RANK,):
         return f"gives too {row.said[1]} dimensions"
-    words = _RESHAPE.sub("asks Reshape for a wrong shape", _ALIKE.get(row.words, row.words))
+    words = _ALIKE.get(row.words, row.words)
+    if _UNFIT.match(words):
+        return "makes shapes that do not fit"
+    if words.endswith(_LIST):
+        return "gives lists of a wrong length"
+    words = _INVALID.sub(r"gives \1 inputs that do not fit", words)
     return _RUNNING.sub(r"asks \1 for what does not fit", words)
 
 
 #: Passes that do more than one thing.
 _OF_ALL_KINDS = re.compile("Constant|RewritePass")
-#: A shape is wrong by the checker, when a model is loaded or when it is run, as sizes happen to be known.
-_RESHAPE = re.compile(
-    r".*\(op_type:Reshape\).*|FAIL: Reshape \[ShapeInferenceError\].*|FAIL: running Reshape: .*"
+#: One shape in which a model is wrong makes the next one wrong, of results or of operands, by the checker,
+#: when a model is loaded or when it is run, as sizes happen to be known.
+_UNFIT = re.compile(
+    r"Inferred shape and existing shape differ|.*\[ShapeInferenceError\] Incompatible dimensions"
+    r"|.*\(op_type:Reshape\)|FAIL: Reshape \[ShapeInferenceError\]|FAIL: running Reshape: "
 )
+#: Kernel, strides, dilations, of one operator and of its transpose: one list is too short like the next.
+_LIST = "An attribute has incorrect size"
+#: A cast that is missing leaves a node operands of two dtypes, or the call a result of another one.
+_MIXED = re.compile(r"\(op_type:\w+\): inconsistent type$")
 #: A runtime words it by the first thing that it checks.
 _RUNNING = re.compile(r"FAIL: running (\w+): .*", re.DOTALL)
+_INVALID = re.compile(r"INVALID_ARGUMENT: running (\w+): .*", re.DOTALL)
 #: ONNX Runtime's reductions share what they do without elements.
 _REDUCTION = re.compile(r"Reduce\w+|ArgM(?:ax|in)")
 

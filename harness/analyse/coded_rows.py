@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.analyse.blame_facts import blame_facts
+from harness.analyse.call_facts import TELLING_CALL, call_facts
 from harness.analyse.failure_key import CAUSE_COLUMNS, Cause, cause_of
 from harness.analyse.message_facts import TELLING, message_facts
 from harness.core import InvalidInvocation, Invocation, without_escapes
@@ -85,11 +86,12 @@ class CodedRows:
     @cached_property
     def causes(self) -> tuple[list[Cause], Numbers]:
         """The distinct causes of failed rows, and each row's place among them."""
-        # What these two say of a defect is the same for many, and little of it.
+        # What these say of a defect is the same for many, and little of it.
         facts = {
             "evidence": self._coded("evidence", blame_facts),
             # Most messages name nothing: it is left to Arrow to find those that may.
             "message": self._coded("message", message_facts, TELLING),
+            "invocation": self._coded("invocation", call_facts, TELLING_CALL),
         }
         packed, size = np.zeros(len(self), dtype=np.int64), 1
         for name in CAUSE_COLUMNS:

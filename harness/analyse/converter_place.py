@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.function_families import function_named, function_of, function_of_family
+from harness.analyse.function_families import function_named, function_of_family, own_function, standing_for
 from harness.analyse.message_facts import (
     CAPTURE,
     DECOMPOSITION,
     DTYPES,
     FILE,
     NARROW,
+    NO_OP,
     NODE,
     OPTIMISER,
     STEP,
@@ -21,7 +23,7 @@ from harness.analyse.message_facts import (
 )
 from harness.analyse.operator_family import family_name, is_alias, packet_of
 from harness.compare import Stage
-from harness.convert import ConversionFunction
+from harness.convert import ConversionFunction, emitting_function
 from harness.core import listed
 
 #: How a place is named where the converter takes the operator apart: the function is known to who runs it.
@@ -62,17 +64,27 @@ def converter_place(row: FailedRow) -> Place:
         return Place(row.converter, f"optimiser, {row.facts.passes or row.family}")
     if row.facts.why == "constant" and row.converter == "torchscript":
         return Place(row.converter, "tracing of the program")
-    if row.facts.rounded:
+    # Each symbolic function of TorchScript's has its own way with numbers.
+    if row.facts.rounded and row.converter != "torchscript":
         return Place(row.converter, "numbers of the call")
-    return _function(row, row.family)
+    if takes_for_numbers(row):
+        return Place(row.converter, "type promotion")
+    return replace(_function(row, row.family), choice=row.called.choice)
+
+
+def takes_for_numbers(row: FailedRow) -> bool:
+    """Whether TorchScript gives a result the dtype that numbers would have, as it does where all tensors are
+    0-d: a pass of it takes those for numbers, whichever symbolic function there is."""
+    return row.converter == "torchscript" and row.said[:1] == (DTYPES,) and row.called.only_single
 
 
 def told_place(place: Place, converter: str, overloads: Iterable[str]) -> str:
     """A place of a converter for people, with the functions that translate some overloads."""
-    functions = {name: function_of(converter, name) for name in overloads}
+    functions = {name: own_function(converter, name) for name in overloads}
     known = sorted({function for function in functions.values() if function})
-    if place.file and known and place.owner == known[0].library:
-        return str(Place(place.owner, listed([one.name for one in known], 3), known[0].file))
+    here = [function for function in known if standing_for(converter, function).name == place.name]
+    if here:
+        return str(replace(place, name=listed([one.name for one in here], 3), file=here[0].file))
     if not place.file and len(known) == 1 and all(functions.values()):
         return str(Place(place.owner, f"{place.name} of {known[0].name}", known[0].file))
     return str(place)
@@ -99,22 +111,47 @@ def unpromoted(row: FailedRow) -> str:
 
 
 def _of_invalid(row: FailedRow) -> Place:
-    """Where a node comes from that the checker rejects.
+    """Where a node comes from that the checker rejects: the function that emits it.
 
-    A dtype that an operator does not have is a matter of all that emit it, and so is a number of inputs,
-    which an optimiser may change. The rest is one function's where functions of all kinds emit the operator;
-    few emit such as ``Conv``, and those share what is wrong.
+    Two functions that each lack the same cast are two defects, and those that leave the node to one helper
+    have one. Where nothing that is called emits it, as where the operator is taken apart first, a dtype that
+    an operator does not have is a matter of all that emit it. The rest is one function's where functions of
+    all kinds emit the operator; few emit such as ``Conv``, and those share what is wrong. A number of inputs
+    may be an optimiser's.
     """
     of_schema, found = _INPUTS.search(row.words), _EMITTED.search(row.words)
     if of_schema:
         return Place(row.converter, f"{of_schema[1]} nodes")
-    of_function = _USUAL if row.words.endswith("unsupported type") else _COMMON
+    # A pass that makes the dtypes of operands equal casts bfloat16 to complex numbers.
+    if row.converter == "torchscript" and _CAST.search(row.words):
+        return Place(row.converter, "type promotion")
+    kind, *names = row.said or ("",)
+    emitting = found and _emitting(row, found[1], names[0] if kind == NODE else "")
+    if emitting:
+        return Place(emitting.library, emitting.name, emitting.file)
+    of_function = _USUAL if row.words.endswith(_UNSUPPORTED) else _COMMON
     if row.by_operator or found is None or of_function.fullmatch(found[1]):
-        kind, *names = row.said or ("",)
         return _function(row, family_name(f"aten.{names[0]}") if kind == NODE else row.family)
     return Place(row.converter, f"{found[1]} nodes")
 
 
+def _emitting(row: FailedRow, operator: str, of_node: str) -> ConversionFunction | None:
+    """The function that emits an ONNX operator for a call.
+
+    Where the call is taken apart, that of the PyTorch operator that a node is named after, or of the one that
+    the ONNX operator is named like.
+    """
+    families = [family_name(f"{of}.{of_node}") for of in ("aten", "prims")] if of_node else [row.family]
+    function = (
+        own_function(row.converter, row.overload)
+        or next(filter(None, (function_of_family(row.converter, family) for family in families)), None)
+        or own_function(row.converter, f"aten.{operator.lower()}.default")
+    )
+    return function and emitting_function(row.converter, function, operator)
+
+
+_UNSUPPORTED = "unsupported type"
+_CAST = re.compile(r"\(op_type:Cast\): unsupported type$")
 #: Operators that most functions emit, each with dtypes of its own choice.
 _USUAL = re.compile("Add|Concat|Div|Mul|SequenceConstruct|Sub|Where")
 #: Operators that functions of all kinds emit to bring tensors into form.
@@ -138,6 +175,8 @@ def _of_export(row: FailedRow) -> Place:
         return _of(row, function_named(row.converter, function[1]), function[1])
     if kind == SYMBOLIC:
         return _function(row, family_name(f"aten.{name}"))
+    if kind == NO_OP:
+        return Place(row.converter, "schemas of operators")
     if kind == FILE:
         return Place(row.converter, name.rpartition("/")[2], name)
     step = name if kind == STEP else ""
@@ -152,7 +191,8 @@ def _of_export(row: FailedRow) -> Place:
 def _function(row: FailedRow, family: str) -> Place:
     """The conversion function of a family; where it is not known, as of what is taken apart first, all that
     converts the operator."""
-    found = function_of_family(row.converter, family)
+    found = own_function(row.converter, row.overload) if family == row.family else None
+    found = found or function_of_family(row.converter, family)
     if found is None and row.facts.translated:
         found = function_of_family(row.converter, family_name(packet_of(row.facts.translated)))
     return _of(row, found, f"{UNKNOWN_FUNCTION}{family}")
@@ -161,4 +201,5 @@ def _function(row: FailedRow, family: str) -> Place:
 def _of(row: FailedRow, function: ConversionFunction | None, otherwise: str) -> Place:
     if function is None:
         return Place(row.converter, otherwise)
+    function = standing_for(row.converter, function)
     return Place(function.library, function.name, function.file)

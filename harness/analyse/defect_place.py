@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.analyse.blame_facts import BlameFacts
+from harness.analyse.call_facts import CallFacts
 from harness.analyse.operator_family import family_name
 from harness.compare import Stage
 
@@ -18,15 +19,18 @@ class Place:
             converter's name where its library is not known, with the backend where nobody is blamed.
         name: An operator, a function, a pass.
         file: Of a function, relative to the folder of its package; "" where there is none.
+        choice: Which of a function's algorithms: ``rounding_mode=floor``; "" where it has one.
     """
 
     owner: str
     name: str
     file: str = ""
+    choice: str = ""
 
     def __str__(self) -> str:
         """``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
-        return f"{self.owner}: {self.name}" + (f" in {self.file}" if self.file else "")
+        choice = f" ({self.choice})" if self.choice else ""
+        return f"{self.owner}: {self.name}{choice}" + (f" in {self.file}" if self.file else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,7 @@ class FailedRow:
     Attributes:
         words: Of its signature.
         facts: Of its evidence.
+        called: Of its arguments.
         said: What its message names; see `harness.analyse.message_facts`.
         by_operator: Whether the words are the same for many defects, so that only the operator tells.
     """
@@ -46,6 +51,7 @@ class FailedRow:
     stage: Stage
     words: str
     facts: BlameFacts
+    called: CallFacts
     said: tuple[str, ...]
     by_operator: bool
 

@@ -23,8 +23,9 @@ from typing import Any
 
 from harness.analyse.blame_facts import blame_facts
 from harness.analyse.blamed_place import BEFORE_BACKEND, place_of, wrong_of
+from harness.analyse.call_facts import call_facts
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.message_facts import message_facts
+from harness.analyse.message_facts import DTYPES, is_lossy, message_facts
 from harness.analyse.operator_family import without_dimensions
 from harness.compare import CONVERTER, Outcome, Stage, normalise
 
@@ -38,13 +39,15 @@ _GENERIC = re.compile(
     Inferred\ shape\ and\ existing\ shape\ differ | data-dependent\ expression | PendingUnbackedSymbolNotFound
     | ZeroDivisionError | index\ out\ of\ range$ | 'NoneType'\ object\ has\ no\ attribute | _M_range_check
     | constant\ folding | can\ be\ converted\ to\ Python\ scalars | iteration\ over\ a
+    | Cannot\ determine\ scalar\ type
     """,
     re.VERBOSE,
 )
 _NO_CONVERSION = re.compile(
     r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset"
 )
-_NO_SCHEMA = re.compile(r"We don't have an op for \w+::\w+ but it isn't a special case\.")
+#: What PyTorch knows of a tensor, in the words of TorchScript.
+_TENSOR_TYPE = re.compile(r": <dtype>\([^()]*\)")
 #: Kernel, strides, dilations: one list of an operator is given too short like the next.
 _ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
 #: One shape in which a model is wrong makes the next one wrong; which node is noticed first says nothing.
@@ -59,7 +62,7 @@ _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
 #: What `cause_of` looks at.
 CAUSE_COLUMNS = (
     *("overload", "converter", "backend", "stage", "outcome"),
-    *("signature", "blame", "evidence", "message", "rule"),
+    *("signature", "blame", "evidence", "message", "rule", "invocation"),
 )
 
 
@@ -72,6 +75,7 @@ class Cause:
         place: Where it is.
         words: What is wrong there.
         rule: The user's conversion functions that took part; "" for none.
+        lossy: Whether the result has a dtype that does not hold all values of the right one.
     """
 
     blame: str
@@ -80,6 +84,7 @@ class Cause:
     outcome: str
     words: str
     rule: str = ""
+    lossy: bool = False
 
 
 def cause_of(row: Mapping[str, Any]) -> Cause:
@@ -87,7 +92,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
 
     Args:
         row: At least `CAUSE_COLUMNS`; of the evidence only its `blame_facts` count, of the message its
-            `message_facts`.
+            `message_facts`, of the invocation its `call_facts`.
     """
     stage, outcome = Stage(row["stage"]), Outcome(row["outcome"])
     blame = row["blame"] or "unknown"
@@ -102,6 +107,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         words=words,
         facts=blame_facts(row["evidence"]),
         said=message_facts(row["message"]),
+        called=call_facts(row["invocation"]),
         by_operator=outcome in SPEECHLESS or symptom or bool(_GENERIC.search(words)),
     )
     by_rule = blame == CONVERTER and row["rule"]
@@ -113,6 +119,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         outcome=str(outcome),
         words=wrong_of(blame, failed),
         rule=row["rule"],
+        lossy=failed.said[:1] == (DTYPES,) and is_lossy(*failed.said[1:]),
     )
 
 
@@ -124,9 +131,9 @@ def words_of(signature: str) -> str:
     missing = _NO_CONVERSION.search(words)
     if missing:
         return f"no conversion for {(missing[1] or missing[2]).replace('::', '.')}"
-    words = _NO_SCHEMA.sub("TorchScript has no op for the call.", words)
     words = _ATTRIBUTE_SIZE.sub("An attribute has incorrect size", words)
     words = _OVERLOAD.sub(r"\1.\2", words)
+    words = _TENSOR_TYPE.sub(": <dtype>", words)
     words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
     words = _NO_ANSWER.sub("no answer in time", words)

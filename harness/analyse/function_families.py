@@ -1,13 +1,14 @@
-"""Conversion functions that make one place: those of one operator, and all that one of them translates."""
+"""Conversion functions that make one place: those of one operator that share what they do."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from itertools import combinations
 
 from harness.analyse.operator_family import family_name, packet_of
-from harness.convert import ConversionFunction, conversion_functions
+from harness.convert import ConversionFunction, conversion_functions, work_together
 
 
 def function_of(converter: str, overload: str) -> ConversionFunction | None:
@@ -16,41 +17,58 @@ def function_of(converter: str, overload: str) -> ConversionFunction | None:
     return functions.get(overload) or functions.get(packet_of(overload))
 
 
+def own_function(converter: str, overload: str) -> ConversionFunction | None:
+    """As `function_of`, or under the name that an operator shares with its aliases."""
+    packet, _, kind = overload.rpartition(".")
+    return function_of(converter, overload) or function_of(converter, f"{family_name(packet)}.{kind}")
+
+
+def standing_for(converter: str, function: ConversionFunction) -> ConversionFunction:
+    """The function that stands for all that make one place with a conversion function.
+
+    What is wrong in ``aten_remainder_Scalar`` is wrong in ``aten_remainder``, which it calls, and what is in
+    ``aten_avg_pool2d`` is in ``aten_avg_pool3d``, since both leave it to another. Where they have nothing in
+    common, as ``aten_prod`` and ``aten_prod_dim_int``, each is a place of its own.
+    """
+    return _places(converter).get(function, function)
+
+
 def function_named(converter: str, name: str) -> ConversionFunction | None:
     """The place of a conversion function by its own name; None where the converter has none."""
-    return _places(converter)[1].get(name)
+    found = _by_name(converter).get(name)
+    return found and standing_for(converter, found)
 
 
 def function_of_family(converter: str, family: str) -> ConversionFunction | None:
-    """The function that stands for all that belong together with those of a family of operators; None where
-    the converter has none, as where it takes the operator apart.
-
-    What is wrong in ``aten_add`` is as a rule in ``aten_add_scalar``, too; and one function may translate
-    several operators.
-    """
-    return _places(converter)[0].get(family)
+    """The first conversion function of a family of operators; None where the converter has none, as where it
+    takes the operator apart."""
+    functions = _by_family(converter).get(family)
+    return standing_for(converter, min(functions)) if functions else None
 
 
 @cache
-def _places(
-    converter: str,
-) -> tuple[Mapping[str, ConversionFunction], Mapping[str, ConversionFunction]]:
-    """Family, and name of a function, → the first function of its place."""
-    above: dict[str | ConversionFunction, str | ConversionFunction] = {}
+def _by_name(converter: str) -> Mapping[str, ConversionFunction]:
+    return {function.name: function for function in sorted(set(conversion_functions(converter).values()))}
 
-    def top(one: str | ConversionFunction) -> str | ConversionFunction:
-        while above.setdefault(one, one) != one:
-            one = above[one]
-        return one
 
-    functions = conversion_functions(converter)
-    for overload, function in functions.items():
-        above[top(family_name(packet_of(overload)))] = top(function)
-    together: defaultdict[str | ConversionFunction, list[ConversionFunction]] = defaultdict(list)
-    for function in functions.values():
-        together[top(function)].append(function)
-    families = {family_name(packet_of(overload)) for overload in functions}
-    return (
-        {family: min(together[top(family)]) for family in families},
-        {function.name: min(together[top(function)]) for function in functions.values()},
-    )
+@cache
+def _by_family(converter: str) -> Mapping[str, set[ConversionFunction]]:
+    found: defaultdict[str, set[ConversionFunction]] = defaultdict(set)
+    for overload, function in conversion_functions(converter).items():
+        found[family_name(packet_of(overload))].add(function)
+    return found
+
+
+@cache
+def _places(converter: str) -> Mapping[ConversionFunction, ConversionFunction]:
+    """Each conversion function → the first one of its place."""
+    places: dict[ConversionFunction, set[ConversionFunction]] = {}
+    for functions in _by_family(converter).values():
+        for function in functions:
+            places.setdefault(function, {function})
+        for one, other in combinations(sorted(functions), 2):
+            if work_together(converter, one, other) and places[one] is not places[other]:
+                places[one] |= places[other]
+                for member in places[other]:
+                    places[member] = places[one]
+    return {function: min(together) for function, together in places.items()}

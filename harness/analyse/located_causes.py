@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from harness.analyse.coded_rows import CodedRows
 from harness.analyse.converter_place import UNKNOWN_FUNCTION
-from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
 from harness.analyse.function_families import function_named
 from harness.record import LocatedFailure, Numbers
@@ -87,4 +86,6 @@ def _moved(cause: Cause, located: LocatedFailure | None) -> Cause:
     if located is None or not cause.place.name.startswith(UNKNOWN_FUNCTION):
         return cause
     known = function_named(located.converter, located.function)
-    return replace(cause, place=Place(known.library, known.name, known.file)) if known else cause
+    if known is None:
+        return cause
+    return replace(cause, place=replace(cause.place, owner=known.library, name=known.name, file=known.file))

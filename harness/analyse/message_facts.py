@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
+
 #: Steps of PyTorch's exporter.
 CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
 #: Kinds of facts.
 DTYPES, RANK, NARROW, NODE = "dtypes", "rank", "narrow", "node"
-FILE, SYMBOLIC, STEP = "file", "symbolic", "step"
+FILE, SYMBOLIC, STEP, NO_OP = "file", "symbolic", "step", "no op"
 
 _STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
 _STEP = re.compile(r"This is step ([123])/3")
 _TRANSLATING = re.compile(r"Occurred when translating (\w+)\)")
 _ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\.cpp)"')
+#: A call that TorchScript has no operator for, by the types of its arguments.
+_NO_OP = re.compile(r"We don't have an op for (\w+::\w+) .*?Argument types: (.*)", re.DOTALL)
 _DTYPES = re.compile(r"dtype: output \d+: expected (\w+), got (\w+)")
 _ELEMENT = re.compile(r"values: output [^:]+: expected (\S+), got (\S+)")
 _SHAPES = re.compile(r"shape: output \d+: expected \[([^\]]*)\], got \[([^\]]*)\]")
@@ -38,8 +42,8 @@ def message_facts(message: str) -> tuple[str, ...]:
     """A kind, and what is named; () for nothing.
 
     It may be the dtypes that differ, whether a result has too few or too many dimensions, a float64 result
-    that went through float32, the PyTorch operator of a node, a file of PyTorch's, a symbolic function, or a
-    step of the export.
+    that went through float32, the PyTorch operator of a node, an operator that TorchScript does not have as
+    it is called, a file of PyTorch's, a symbolic function, or a step of the export.
     """
     dtypes = _DTYPES.match(message)
     if dtypes:
@@ -54,6 +58,9 @@ def message_facts(message: str) -> tuple[str, ...]:
     node = _NODE.search(message)
     if node:
         return NODE, node[1]
+    no_op = _NO_OP.search(message)
+    if no_op:
+        return NO_OP, "bool" if "bool, " in no_op[2] else no_op[1]
     assertion = _ASSERTION.search(message)
     if assertion:
         return FILE, assertion[1]
@@ -64,6 +71,15 @@ def message_facts(message: str) -> tuple[str, ...]:
         return STEP, OPTIMISER
     step = _STEP.search(message)
     return (STEP, _STEPS[step[1]]) if step else ()
+
+
+def is_lossy(right: str, wrong: str) -> bool:
+    """Whether a dtype does not hold all values of another; both by name."""
+    held, holding = (name.replace("bfloat16", "float16") for name in (right, wrong))
+    try:
+        return not np.can_cast(np.dtype(held), np.dtype(holding))
+    except TypeError:
+        return True
 
 
 def _is_narrow(expected: str, got: str) -> bool:

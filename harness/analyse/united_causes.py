@@ -50,6 +50,9 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
     give wrong numbers in one backend and an error in another: where the same case does both, it is one defect
     of the converter; not so where it has both in one backend, as wrong values have behind a wrong dtype.
 
+    What is computed in a smaller dtype than the call's overflows or is rounded in it: wrong elements that
+    mostly come with such a dtype are one defect with that.
+
     One graph may give wrong numbers for some values and NaN for others: where it mostly does both, it is one
     defect, too.
 
@@ -70,13 +73,16 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
             [number],
             {one.words},
             cases[number] if symptom else set(),
-            structures[number] if one.words in ELEMENTWISE and one.blame != SPEC else set(),
+            structures[number] if _of_elements(one.words) and one.blame != SPEC else set(),
+            cases[number] if one.lossy and symptom else set(),
+            cases[number] if one.words in ELEMENTWISE and symptom else set(),
         )
         alike = by_place[parts[number], one.blame, one.place, one.rule]
         same = [
             other
             for other in alike
             if one.words in other.words
+            or other.explains(new)
             or (other.meets(new) and not any((member, number) in together for member in other.causes))
         ]
         if not same:
@@ -86,7 +92,8 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
         first, *others = same
         first.add(new)
         for other in others:
-            if any(pair in together for pair in product(first.causes, other.causes)):
+            apart = any(pair in together for pair in product(first.causes, other.causes))
+            if apart and not first.explains(other):
                 continue
             first.add(other)
             alike.remove(other)
@@ -94,14 +101,32 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
     return [united.causes for united in kept]
 
 
+def _of_elements(words: str) -> bool:
+    """Whether some elements of a result are wrong, as where an argument is ignored."""
+    return words in ELEMENTWISE or words.startswith("ignores ")
+
+
 @dataclass(eq=False)
 class _United:
-    """Causes that are one defect, and what they may meet another by."""
+    """Causes that are one defect, and what they may meet another by.
+
+    Attributes:
+        cases: Of symptoms of a wrong model, which another may have with another backend.
+        structures: Of wrong elements.
+        recast: The cases with a result of a dtype that loses some of it.
+        inexact: The cases with wrong elements.
+    """
 
     causes: list[int]
     words: set[str]
     cases: set[int]
     structures: set[int]
+    recast: set[int]
+    inexact: set[int]
+
+    def explains(self, other: _United) -> bool:
+        """Whether most of the wrong elements of one are results in the other's wrong dtype."""
+        return _mostly(self.recast, other.inexact) or _mostly(other.recast, self.inexact)
 
     def meets(self, other: _United) -> bool:
         shared = len(self.structures & other.structures)
@@ -113,6 +138,13 @@ class _United:
         self.words |= other.words
         self.cases |= other.cases
         self.structures |= other.structures
+        self.recast |= other.recast
+        self.inexact |= other.inexact
+
+
+def _mostly(recast: set[int], inexact: set[int]) -> bool:
+    shared = len(recast & inexact)
+    return shared > 0 and 2 * shared >= len(inexact)
 
 
 def _of_each(values: Numbers, cause: Numbers, count: int) -> list[set[int]]:

@@ -1,5 +1,9 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from .conversion_calls import (
+    emitting_function as emitting_function,
+    work_together as work_together,
+)
 from .conversion_sources import (
     ConversionFunction as ConversionFunction,
     conversion_functions as conversion_functions,

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 #: Converter → packages of conversion functions, the one that the exporter prefers first.
-_SOURCES = {
+SOURCES = {
     "dynamo": (
         ("torchlib", "torch/onnx/_internal/exporter/_torchlib/ops"),
         ("torchlib", "onnxscript/function_libs/torch_lib/ops"),
@@ -25,7 +25,7 @@ _SOURCES = {
 _OPSET = 20
 _SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
 #: What a decorator names: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
-_REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
+REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
 _LATER = re.compile(r"\bopset_introduced=(\d+)")
 _QUOTED = re.compile(r'"(\w+)::(\w+)(?:\.(\w+))?"')
 _DOTTED = re.compile(r"\b(aten|prims|quantized_decomposed)\.(\w+)\.(\w+)\b")
@@ -60,8 +60,8 @@ def conversion_functions(converter: str) -> Mapping[str, ConversionFunction]:
     """
     found: dict[str, ConversionFunction] = {}
     of_complex: dict[str, ConversionFunction] = {}
-    for library, folder in _SOURCES.get(converter, ()):
-        place = _found(folder)
+    for library, folder in SOURCES.get(converter, ()):
+        place = found_folder(folder)
         for path in _files(place) if place else ():
             for decorators, function, line in _registered(path.read_text(encoding="utf-8")):
                 # A function for complex numbers is a second one of an operator, as a rule.
@@ -73,7 +73,7 @@ def conversion_functions(converter: str) -> Mapping[str, ConversionFunction]:
     return {**of_complex, **found}
 
 
-def _found(folder: str) -> Path | None:
+def found_folder(folder: str) -> Path | None:
     """A folder of a package that is installed."""
     package, _, rest = folder.partition("/")
     spec = importlib.util.find_spec(package)
@@ -94,7 +94,7 @@ def _registered(text: str) -> Iterator[tuple[str, str, int]]:
     """What stands above each function that has decorators, its name and its line."""
     above: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith("@") or (above and line[:1] in (" ", ")")):
+        if line.startswith("@") or (above and line[:1] in (" ", ")", "#")):
             above.append(line)
             continue
         head = _FUNCTION.match(line)
@@ -106,7 +106,7 @@ def _registered(text: str) -> Iterator[tuple[str, str, int]]:
 def _names(decorators: str) -> Iterator[str]:
     for part in re.split(r"^(?=@)", decorators, flags=re.MULTILINE):
         later = _LATER.search(part)
-        if not _REGISTERS.match(part) or (later and int(later[1]) > _OPSET):
+        if not REGISTERS.match(part) or (later and int(later[1]) > _OPSET):
             continue
         script = part.startswith("@_onnx_symbolic")
         for namespace, name, overload in [*_QUOTED.findall(part), *_DOTTED.findall(part)]:

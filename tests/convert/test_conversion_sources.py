@@ -24,6 +24,8 @@ def test_torchscript_registers_what_is_read_from_its_source() -> None:
     registry = script_registry()
     read = conversion_functions("torchscript")
     assert len(read) > 300
+    # A comment stands between the decorators of that one.
+    assert read["aten.tanh"].name == "tanh"
 
     def registered_name(name: str) -> str:
         name = name.replace(".", "::", 1)

@@ -1,0 +1,239 @@
+"""The function of a converter that is wrong, and what makes two symptoms one defect of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from harness_runs import vector
+from recorded_rows import row_of
+
+from harness.analyse import FailureGroup, failure_groups
+from harness.compare import Outcome, Stage, Verdict, normalise
+from harness.core import Invocation
+from harness.core.invocation import Enumerated, Literal, TensorSpec
+from harness.record import to_table
+
+INVALID = "InferenceError: [ShapeInferenceError] (op_type:{}, node name: n): "
+CAST = "X typestr: T, has unsupported type: tensor(int16)"
+WRONG: dict[str, Any] = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH}
+REJECTED: dict[str, Any] = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
+RUNNING = "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Non-zero status code returned while running {}"
+EVIDENCE = "The graph that the converter emits asks for something else."
+
+
+def failed(
+    overload: str, message: str, converter: str = "torchscript", of: Any = None, **changes: Any
+) -> Verdict:
+    """A failure that the converter is blamed for, of a call with some arguments."""
+    arguments = of or {"self": vector([0.5, 1.5])}
+    call = Invocation(overload, tuple(arguments.items()))
+    how = {**WRONG, "backend": "ort-cpu", "evidence": EVIDENCE, **changes}
+    return row_of(
+        call, converter=converter, blame="converter", message=message, signature=normalise(message), **how
+    )
+
+
+def groups(*rows: Verdict) -> list[FailureGroup]:
+    return failure_groups(to_table(rows, "run"))
+
+
+@pytest.mark.parametrize(
+    ("converter", "operator", "overloads", "place"),
+    [
+        ("dynamo", "Conv", ("aten.conv1d.default", "aten.conv2d.default"), "_aten_convolution_onnx in "),
+        ("torchscript", "Log", ("aten.log1p.default", "aten.log.default"), "log in "),
+        (
+            "dynamo",
+            "Div",
+            ("aten.native_batch_norm.default", "aten._native_batch_norm_legit_no_training.default"),
+            "",
+        ),
+        (
+            "torchscript",
+            "Unsqueeze",
+            ("aten.index_fill.int_Scalar", "aten.index_copy.default"),
+            "_index_fill",
+        ),
+        # What is taken apart goes to the function of the operator that the ONNX operator is named like.
+        ("torchscript", "Tanh", ("aten.tanh.default", "aten.rnn_tanh_cell.default"), "tanh in "),
+    ],
+)
+def test_a_node_that_several_leave_to_one_function_is_one_defect(
+    converter: str, operator: str, overloads: tuple[str, ...], place: str
+) -> None:
+    message = INVALID.format(operator) + CAST
+    [group] = groups(*(failed(one, message, converter, **REJECTED) for one in overloads))
+    assert len(group.overloads) == 2
+    assert place in group.place
+
+
+@pytest.mark.parametrize(
+    ("converter", "operator", "overloads"),
+    [
+        ("dynamo", "ReduceProd", ("aten.prod.default", "aten.prod.dim_int")),
+        ("dynamo", "Atan", ("aten.atan.default", "aten.atan2.default")),
+        ("dynamo", "GridSample", ("aten.grid_sampler.default", "aten.grid_sampler_2d.default")),
+        ("torchscript", "SplitToSequence", ("aten.chunk.default", "aten.tensor_split.sections")),
+    ],
+)
+def test_a_cast_that_two_functions_lack_is_two_defects(
+    converter: str, operator: str, overloads: tuple[str, ...]
+) -> None:
+    message = INVALID.format(operator) + CAST
+    found = groups(*(failed(one, message, converter, **REJECTED) for one in overloads))
+    assert len({group.place for group in found}) == 2
+
+
+def test_functions_of_one_operator_are_one_place_where_they_share_what_they_do() -> None:
+    values = "values: output 0: expected 1.0, got 2.0"
+    apart = [failed(f"aten.normal.{name}", values, "dynamo") for name in ("float_Tensor", "Tensor_Tensor")]
+    assert len(groups(*apart)) == 2
+    for names in (("avg_pool2d.default", "avg_pool3d.default"), ("remainder.Scalar", "remainder.Tensor")):
+        assert len(groups(*(failed(f"aten.{name}", values, "dynamo") for name in names))) == 1
+
+
+def test_each_algorithm_of_a_function_has_defects_of_its_own() -> None:
+    values, pair = "values: output 0: expected 1.0, got 2.0", {"self": vector([1.0]), "other": vector([2.0])}
+    rows = [failed("aten.div.Tensor", values, of=pair)]
+    for mode in ("floor", "trunc"):
+        rows += [
+            failed(f"aten.{name}.Tensor_mode", values, of={**pair, "rounding_mode": mode})
+            for name in ("div", "divide")
+        ]
+    found = {group.place.partition(" in ")[0]: len(group.overloads) for group in groups(*rows)}
+    assert found == {
+        "TorchScript: div": 1,
+        "TorchScript: div (rounding_mode=floor)": 2,
+        "TorchScript: div (rounding_mode=trunc)": 2,
+    }
+
+
+def test_a_pass_of_torchscripts_takes_0d_tensors_for_numbers_in_all_operators() -> None:
+    float64 = "dtype: output 0: expected float64, got float32"
+    several = {"self": vector([0.5], "float64")}
+    single = {"self": TensorSpec((), "float64", (), 0, Literal((0.5,)))}
+    rows = [failed(f"aten.{name}.default", float64, of=single) for name in ("log10", "celu")]
+    complex128 = INVALID.format("Cast") + "output has unsupported type tensor(complex128)"
+    rows += [failed(f"aten.{name}.default", complex128, **REJECTED) for name in ("maximum", "minimum")]
+    found = {(group.place, len(group.overloads)) for group in groups(*rows)}
+    assert found == {("torchscript: type promotion", 2)}
+    assert len(groups(*rows)) == 2
+    # Where a dtype is asked for, or there are tensors that are no numbers, it is the function's own.
+    others = [failed("aten.log10.default", float64, of=several)]
+    others += [
+        failed("aten.linspace.Scalar_Tensor", float64, of={**single, "dtype": Enumerated("dtype", "float64")})
+    ]
+    assert not any("promotion" in group.place for group in groups(*others))
+
+
+def test_torchscript_takes_no_bool_for_a_number_in_any_operator() -> None:
+    assertion = 'RuntimeError: 0 INTERNAL ASSERT FAILED at "/a/torch/csrc/jit/ir/alias_analysis.cpp":623, x. '
+    message = assertion + "We don't have an op for aten::{} but it isn't a special case. Argument types: {}, "
+    how = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
+    rows = [
+        failed(f"aten.{name}.Scalar", message.format(name, "Tensor, bool"), **how) for name in ("lt", "eq")
+    ]
+    rows += [failed("aten.view.dtype", message.format("view", "Tensor, int"), **how)]
+    rows += [failed("aten.zero.default", message.format("zeros_like", "Tensor"), **how)]
+    assert {(group.cause, len(group.overloads)) for group in groups(*rows)} == {
+        ("takes no bool for a number", 2),
+        ("has no aten::view for such arguments", 1),
+        ("has no aten::zeros_like for such arguments", 1),
+    }
+
+
+def test_a_missing_cast_shows_as_operands_or_as_a_result_of_another_dtype() -> None:
+    mixed = INVALID.format("ScatterND") + "updates has inconsistent type tensor(float)"
+    dtype = "dtype: output 0: expected int64, got int32"
+    name = "aten.slice_scatter.default"
+    assert len(groups(failed(name, mixed, "dynamo", **REJECTED), failed(name, dtype, "dynamo"))) == 1
+
+
+def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
+    lower = (
+        "The graph that torchscript emits computes at lower precision than the call. "
+        "The graph has 0.1 as float32, 0.10000000149: with that, PyTorch gives ort-cpu's result."
+    )
+    values = "values: output 0: expected 0.123456789012345, got 0.123456788"
+    rows = [failed(f"aten.{name}.default", values, evidence=lower) for name in ("celu", "batch_norm")]
+    assert len(groups(*rows)) == 2
+
+
+@pytest.mark.parametrize(
+    ("overloads", "messages", "how", "cause"),
+    [
+        (
+            ("aten.cross.default",),
+            (
+                INVALID.format("Concat")
+                + "Inferred shape and existing shape differ in dimension 0: (1) vs (2)",
+                INVALID.format("Reshape") + "[ShapeInferenceError] Invalid position of 0.",
+            ),
+            REJECTED,
+            "makes shapes that do not fit",
+        ),
+        (
+            ("aten.conv2d.default", "aten.conv_transpose2d.input"),
+            (
+                INVALID.format("Conv") + "[ShapeInferenceError] Attribute strides has incorrect size",
+                INVALID.format("ConvTranspose") + "[ShapeInferenceError] Attribute pads has incorrect size",
+            ),
+            REJECTED,
+            "gives lists of a wrong length",
+        ),
+        (
+            ("aten.masked_scatter.default",),
+            (
+                RUNNING.format("ScatterND node. Name:'a' Status Message: invalid indice found, indice = 7"),
+                RUNNING.format(
+                    "ScatterND node. Name:'a' Status Message: last dimension of indices must be 1"
+                ),
+            ),
+            {"stage": Stage.RUN, "outcome": Outcome.ERROR},
+            "gives ScatterND inputs that do not fit",
+        ),
+        (
+            ("aten.dequantize.self",),
+            tuple(
+                f"SymbolicValueError: the output of `%0 : Long({shape}device=cpu) = prim::Param()` is no"
+                for shape in ("3, 8, strides=[8, 1], ", "")
+            ),
+            {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
+            "",
+        ),
+    ],
+)
+def test_which_check_fails_first_makes_no_other_defect(
+    overloads: tuple[str, ...], messages: tuple[str, ...], how: dict[str, Any], cause: str
+) -> None:
+    pairs = [(one, message) for one in overloads for message in messages]
+    pairs = pairs if len(overloads) == 1 else list(zip(overloads, messages, strict=True))
+    [group] = groups(*(failed(one, message, **how) for one, message in pairs))
+    assert cause in group.cause
+
+
+def test_wrong_elements_come_of_a_wrong_dtype_or_of_an_ignored_argument() -> None:
+    values, structure = "values: output 0: expected 3175185709, got -1119781587", {"structure_id": "a"}
+    ignored = (
+        "The graph that torchscript emits ignores an argument of the call. Without `scales` PyTorch gives it."
+    )
+    one = failed("aten.softplus.default", values, evidence=ignored, **structure)
+    other = failed("aten.softplus.default", values, **structure)
+    assert len(groups(one, other)) == 1
+    # A dtype that holds all numbers of the right one explains none that is wrong.
+    for dtype, count in (("int32", 1), ("complex128", 2)):
+        message = f"dtype: output 0: expected int64, got {dtype}"
+        both = [
+            {
+                "stage": "compare",
+                "outcome": "mismatch",
+                "message": said,
+                "signature": normalise(said),
+                "blame": "converter",
+            }
+            | {"evidence": EVIDENCE}
+            for said in (message, values)
+        ]
+        assert len(groups(failed("aten.cumsum.default", message, problems=json.dumps(both)))) == count
