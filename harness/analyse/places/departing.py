@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +72,7 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        elem_type = int(onnx_ir.tensor_adapters.from_torch_dtype(value.dtype))
-        promised = _Form(elem_type, tuple(n if isinstance(n, int) else None for n in value.shape))
+        promised = _promised(value)
         if node.op != "call_function":
             forms.setdefault(node.name, promised)
         elif node.name not in graph.of_node and isinstance(node.target, OpOverload):
@@ -80,8 +80,15 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
             read = next((forms[n.name] for n in node.all_input_nodes if n.name in forms), promised)
             forms.setdefault(node.name, read)
         if forms.get(node.name, promised).contradicts(promised):
-            return frozenset({node.name})
+            return frozenset({_computing(node).name})
     return frozenset()
+
+
+def _computing(node: torch.fx.Node) -> torch.fx.Node:
+    """The call that a node takes one result of; any other node itself."""
+    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        return node.args[0]
+    return node
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,18 @@ class _Form:
         return len(self.shape) != len(other.shape) or any(
             a != b for a, b in sizes if a is not None and b is not None
         )
+
+
+def _promised(value: torch.Tensor) -> _Form:
+    """What PyTorch has, as the exporter represents it: a complex number is two real ones."""
+    shape = tuple(n if isinstance(n, int) else None for n in value.shape)
+    if value.dtype.is_complex:
+        return _Form(_elem_type(value.dtype.to_real()), (*shape, 2))
+    return _Form(_elem_type(value.dtype), shape)
+
+
+def _elem_type(dtype: torch.dtype) -> int:
+    return int(onnx_ir.tensor_adapters.from_torch_dtype(dtype))
 
 
 def _form(value: onnx.ValueInfoProto) -> _Form:

@@ -15,7 +15,7 @@ from harness.analyse.places.neighbours import neighbours
 from harness.analyse.places.observed_case import Bench, ObservedCase
 from harness.analyse.places.ranking import rank
 from harness.analyse.places.repair import Limits, Search, repairs
-from harness.analyse.places.slicing import flow_of
+from harness.analyse.places.slicing import carried_from, flow_of
 from harness.analyse.places.source_code import SourceCode, Statement
 from harness.analyse.places.suspect import Suspect
 from harness.compare import Outcome, Stage
@@ -23,6 +23,8 @@ from harness.core import Invocation
 
 #: Cases that are exported again.
 FAILING, PASSING = 3, 5
+#: How much speaks for a statement that it is near one where a change repairs all.
+_NEAR = 0.2
 NOBODY_TOLD = Search()
 
 
@@ -82,12 +84,17 @@ def locate(
     statements = [s for s, _ in ranked]
     found = list(repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search))
     repaired = list(dict.fromkeys(edit.statement for edit in found))
-    # What is computed or decided before may as well be wrong where a change behind it repairs.
-    behind = [s for place in repaired for s in flow_of(place, source) if s not in repaired]
     first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]
-    second = [(s, x) for s, x in ranked if s in behind and isinstance(source.node(s), ast.Assign | ast.If)]
-    rest = [(s, x) for s, x in ranked if s not in repaired and (s, x) not in second]
-    return Located((*first, *second, *rest), tuple(found))
+    # What is computed or decided before, or takes what is computed, may as well be wrong.
+    near = {
+        s
+        for place in repaired
+        for s in (*flow_of(place, source), *carried_from(place, source))
+        if isinstance(source.node(s), ast.Assign | ast.If | ast.Return)
+    }
+    rest = [(s, x) for s, x in ranked if s not in repaired]
+    rest.sort(key=lambda pair: -pair[1].score - _NEAR * (pair[0] in near))
+    return Located((*first, *rest), tuple(found))
 
 
 def _ending(bench: Bench, calls: Sequence[Invocation], *, passes: bool) -> list[Invocation]:

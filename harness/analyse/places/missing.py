@@ -12,9 +12,14 @@ from harness.convert import CodeLine
 
 
 def missing_things(
-    case: ObservedCase, source: SourceCode, weight: float
+    case: ObservedCase, source: SourceCode, unread: float, uncast: float
 ) -> Iterator[tuple[Statement, float, str]]:
-    """Statements at which something is missing, how much that weighs, and what it is."""
+    """Statements at which something is missing, how much that weighs, and what it is.
+
+    Args:
+        unread: What an argument weighs that no line reads.
+        uncast: What a dtype weighs that no line casts back to.
+    """
     ran = _by_function([line for line, _ in case.executed], source)
     given = {name for name, value in case.invocation.arguments if value is not None}
     stacks = case.graph.lines if case.graph else ()
@@ -29,12 +34,12 @@ def missing_things(
         # What is not read should mostly be where the result is computed.
         place = next((s for s in reversed(statements) if s in emitting), last)
         for name in sorted(_parameters(function, statements, source) & given - read):
-            yield place, weight, f"No line that runs reads the argument {name}."
+            yield place, unread, f"No line that runs reads the argument {name}."
         # What only answers a question has no result to cast.
         outputs = case.expected.items() if (last.file, last.function) in taking_part else ()
         for output, (promised, got) in outputs:
             if promised != got and isinstance(source.node(last), ast.Return):
-                yield last, weight, f"{output} should be {promised}, is {got}, and no line casts it back."
+                yield last, uncast, f"{output} should be {promised}, is {got}, and no line casts it back."
 
 
 def _parameters(function: ast.FunctionDef, ran: Sequence[Statement], source: SourceCode) -> set[str]:

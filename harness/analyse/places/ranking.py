@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from harness.analyse.places.callers import called_names
 from harness.analyse.places.missing import missing_things
 from harness.analyse.places.observed_case import ObservedCase
-from harness.analyse.places.slicing import flow_of
+from harness.analyse.places.slicing import carried_from, flow_of
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions, short_path
 from harness.analyse.places.suspect import Suspect
 from harness.compare import Stage
@@ -26,7 +26,7 @@ from harness.execute import extract
 
 #: How much each thing speaks for a statement beside Ochiai's coefficient, which is at most 1.
 _RAISED, _NAMED, _DEPARTS, _TRANSLATES = 1.0, 0.9, 0.7, 0.6
-_EMITS, _RETURNS, _LEADS, _CALLS, _MISSING = 0.4, 0.35, 0.3, 0.2, 0.4
+_UNREAD, _EMITS, _UNCAST, _RETURNS, _LEADS, _CARRIES, _CALLS = 0.5, 0.4, 0.4, 0.35, 0.3, 0.3, 0.2
 _MOST = 2.0
 
 
@@ -35,7 +35,7 @@ class _Counts:
     failing: int = 0
     others: int = 0
     passing: int = 0
-    bonus: float = 0.0
+    bonuses: set[float] = field(default_factory=set)
     reasons: dict[str, None] = field(default_factory=dict)
     order: int = 0
 
@@ -61,7 +61,7 @@ def rank(
     for case in failing:
         for statement, bonus, reason in _evidence(case, source):
             counts = table.setdefault(statement, _Counts(failing=1))
-            counts.bonus = max(counts.bonus, bonus)
+            counts.bonuses.add(bonus)
             counts.reasons[reason] = None
     for place, statement in enumerate(_statements([line for line, _ in failing[0].executed], source)):
         table[statement].order = place
@@ -70,7 +70,13 @@ def rank(
         for statement, counts in table.items()
         if counts.failing
     ]
-    return sorted(found, key=lambda pair: (-pair[1].score, -table[pair[0]].order))
+
+    def standing(pair: tuple[Statement, Suspect]) -> tuple[float, float, int]:
+        """Of those with one score, the one for which more speaks comes first, then the later one."""
+        counts = table[pair[0]]
+        return -pair[1].score, -sum(counts.bonuses), -counts.order
+
+    return sorted(found, key=standing)
 
 
 def _statements(lines: Sequence[CodeLine], source: SourceCode) -> list[Statement]:
@@ -97,7 +103,7 @@ def _suspect(statement: Statement, counts: _Counts, failing: int, others: int, s
         line=statement.line,
         text=source.head(statement),
         reason=" ".join(reasons),
-        score=(ochiai + counts.bonus) / _MOST,
+        score=(ochiai + max(counts.bonuses, default=0.0)) / _MOST,
     )
 
 
@@ -108,7 +114,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
         if statement is not None:
             words = "It raises the error." if depth == 0 else "The error comes through it."
             yield statement, _RAISED / (1 + depth), words
-    yield from missing_things(case, source, _MISSING)
+    yield from missing_things(case, source, _UNREAD, _UNCAST)
     for line, node in case.executed:
         if node in case.departing:
             statement = source.statement(line)
@@ -140,11 +146,16 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
                 yield statement, _CALLS, f"It calls what emits {node.op_type} on the way to the wrong output."
             if case.departing and not departs:
                 continue
-            flow = flow_of(statement, source)
+            own = ran.get(statement.function, ())
+            flow = [one for one in flow_of(statement, source) if one in own or not own]
+            for carrying in carried_from(statement, source) if depth == 0 else ():
+                if carrying in own:
+                    yield carrying, _CARRIES, "It takes what is emitted there."
             for leading in flow:
                 yield leading, _LEADS if depth == 0 else _CALLS, "It decides what is emitted there."
-            if depth == 0:
-                yield from _returned([statement, *flow], ran, source)
+            less = 1.0 if depth == 0 else _CALLS / _LEADS
+            for returned, bonus, words in _returned([statement, *flow], ran, source):
+                yield returned, less * bonus, words
 
 
 def _ran(case: ObservedCase, source: SourceCode) -> dict[str, list[Statement]]:

@@ -1,4 +1,4 @@
-"""Which statements of a function another one depends on: by the names that it reads, and by conditions."""
+"""Which statements of a function another one depends on, and which depend on it: by names and conditions."""
 
 from __future__ import annotations
 
@@ -22,6 +22,20 @@ def flow_of(statement: Statement, source: SourceCode) -> list[Statement]:
         if _leads(other, node, wanted)
     ]
     return [Statement(statement.file, other.lineno, statement.function) for other in found]
+
+
+def carried_from(statement: Statement, source: SourceCode) -> list[Statement]:
+    """The statements further on that read a name which a statement writes."""
+    node = source.node(statement)
+    function = source.file(statement.file).function(statement.function, statement.line)
+    written = set(_writes(node))
+    if function is None or not written:
+        return []
+    return [
+        Statement(statement.file, other.lineno, statement.function)
+        for other in ast.walk(function)
+        if isinstance(other, ast.stmt) and other.lineno > node.lineno and reads(other) & written
+    ]
 
 
 def _leads(other: ast.stmt, node: ast.stmt, wanted: set[str]) -> bool:
