@@ -18,6 +18,8 @@ from harness.convert.torch_private import replaceable
 _LARGEST_CONSTANT = 20
 #: Node, its attributes, and what is known of its inputs and outputs → what is known of its outputs then.
 _inferred: dict[tuple[Any, ...], tuple[tuple[Any, Any], ...]] = {}
+#: Node, its attributes, and the dtypes of its inputs → those that are inferred for its outputs.
+_dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 #: So many take some ten megabytes.
 _MOST_INFERRED = 20_000
 _PLAIN = {onnx_ir.AttributeType[name] for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")}
@@ -31,25 +33,38 @@ def infer_node(folding: Any, node: onnx_ir.Node) -> None:
     """What replaces the optimiser's method that infers the types and shapes of the outputs of a node."""
     original = replaceable("infer_node").original
     try:
-        key = (
+        inputs = [(None, None) if value is None else _known(value) for value in node.inputs]
+        outputs = tuple(map(_known, node.outputs))
+        kind = (
             node.domain,
             node.op_type,
             folding._opset_imports.get(node.domain),
             *((name, *_attribute(attribute)) for name, attribute in sorted(node.attributes.items())),
-            *(None if value is None else (*_known(value), _constant(value)) for value in node.inputs),
-            len(node.inputs),
-            *map(_known, node.outputs),
+            *(dtype for dtype, _ in inputs),
+            len(inputs),
         )
+        dtypes = tuple(dtype for dtype, _ in outputs)
+        whole = None not in dtypes and all(dims is not None for _, dims in outputs)
+        # Of an output whose sizes are known nothing but the dtype is taken, which hangs on no size.
+        if whole and _dtypes.get(kind) == dtypes:
+            return
+        constants = (None if value is None else _constant(value) for value in node.inputs)
+        key = (*kind, *(dims for _, dims in inputs), *constants, *outputs)
     except _Unlike:
         original(folding, node)
         return
     found = _inferred.get(key)
     if found is None:
+        before = [output.type for output in node.outputs]
         original(folding, node)
         if len(_inferred) >= _MOST_INFERRED:
             _inferred.clear()
+            _dtypes.clear()
         with contextlib.suppress(_Unlike):
-            _inferred[key] = tuple(map(_known, node.outputs))
+            _inferred[key] = now = tuple(map(_known, node.outputs))
+            # Where inference fails a type stays the same object.
+            if all(output.type is not old for output, old in zip(node.outputs, before, strict=True)):
+                _dtypes[kind] = tuple(dtype for dtype, _ in now)
         return
     # New ones, since whoever gets a type or a shape may change it.
     for output, (kind, dims) in zip(node.outputs, found, strict=True):
