@@ -27,8 +27,8 @@ def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTa
     # As the fork server has done with what it imported.
     gc.freeze()
     # An export makes graphs of many small objects; looking through them again and again costs more than what
-    # is found early.
-    gc.set_threshold(100_000, 5, 5)
+    # is found early. So many take some two hundred megabytes, and most workers are replaced before.
+    gc.set_threshold(2_000_000, 5, 5)
     return WorkerProcess(send, announce).serve
 
 
