@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import ORDINARY_COLUMNS, model_use, operator_priority, with_ordinary
+from harness.analyse import ORDINARY_COLUMNS, SeenPairs, model_use, operator_priority, with_ordinary
 from harness.compare import Outcome
 from harness.core import count, shown
 
@@ -161,8 +161,12 @@ def _counted(
     return by_row, {column: _cell(outcomes) for column, outcomes in totals.items()}
 
 
-def render(counts: Matrix, limit: int = 20) -> RenderableType:
-    """The matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line."""
+def render(counts: Matrix, limit: int = 20, seen: SeenPairs | None = None) -> RenderableType:
+    """The matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line.
+
+    Args:
+        seen: Of the cases of those that pass everywhere; None where nobody has counted.
+    """
     open_rows = [row for row in counts.rows if not row.passing]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
     table.add_column("operator", footer=f"all {count(len(counts.rows), 'operator')}", overflow="fold")
@@ -181,7 +185,7 @@ def render(counts: Matrix, limit: int = 20) -> RenderableType:
             shown(row.overload),
             *(Text("-") if cell is None else Text(str(cell), style=cell.style) for cell in cells),
         )
-    return Group(table, *_footnotes(counts.rows, open_rows[limit:]))
+    return Group(table, *_footnotes(counts.rows, open_rows[limit:], seen))
 
 
 def _total(cell: MatrixCell | None) -> Text:
@@ -201,7 +205,7 @@ def percent(part: int, whole: int) -> str:
     return f"{share:.{0 if part in (0, whole) else 1}f}%"
 
 
-def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
+def _footnotes(rows: Iterable[Row], hidden: list[Row], seen: SeenPairs | None) -> Iterable[Text]:
     failing = sum(row.failing for row in hidden)
     if failing:
         yield Text(f"and {count(failing, 'more operator')} with failures", style="red")
@@ -210,9 +214,11 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row]) -> Iterable[Text]:
         yield Text(f"and {number} without failures, but not all cases passed", style="yellow")
     passing = [row for row in rows if row.passing]
     if passing:
-        # Passing is evidence and no proof: the number of cases belongs to it.
+        # Passing is evidence and no proof: the number of cases belongs to it, and how various they are.
         cases = sum(max(cell.total for cell in row.cells.values()) for row in passing)
         found = f"no failure found in {count(cases, 'case')}"
+        if seen is not None and seen.possible:
+            found += f", {seen}"
         yield Text(f"{count(len(passing), 'operator')} not shown: {found}", style="green")
 
 

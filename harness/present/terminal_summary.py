@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from harness.analyse import grouping as failures, known_issues, with_ordinary
+from harness.analyse import (
+    SeenPairs,
+    grouping as failures,
+    known_issues,
+    read_seen_pairs,
+    with_ordinary,
+)
 from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
 from harness.core import count, plain
 from harness.execute import model_word
@@ -85,7 +91,10 @@ def _parts(
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
         yield from _notes(results_dir)
         return
-    yield matrix.render(matrix.matrix(rows), operators)
+    counted = matrix.matrix(rows)
+    passing = [row.overload for row in counted.rows if row.passing]
+    seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
+    yield matrix.render(counted, operators, seen)
     yield from weighted_rates.render_rates(weighted_rates.weighted_rates(rows))
     yield Text()
     yield counts.render(counts.counts(rows))

@@ -565,6 +565,7 @@ def test_an_operator_that_the_newest_run_is_not_of_stands_as_in_its_last_run(
         page = visit.open("#/operator/aten.erf.default")
         expect(page.get_by_text("The chosen run is not of this operator")).to_be_visible()
         stands = page.locator("section", has=page.get_by_role("heading", name="Status in the run of"))
+        expect(stands).to_contain_text(re.compile(r": no failure found in \d+ cases, \d+% of pairs"))
         lines = [line.locator("th, td").all_inner_texts() for line in stands.locator("tbody tr").all()]
     said = {cells[0]: cells[3] for cells in lines}
     counted: dict[str, Counter[bool]] = {}

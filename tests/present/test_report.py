@@ -278,7 +278,10 @@ def test_duration(seconds: float, shown: str) -> None:
 def run(tmp_path: Path) -> Path:
     directory = tmp_path / "results" / "a run"
     with RunWriter(directory, RunInfo.begin(seed=1, options={})) as writer:
-        writer.write(verdict(n, "aten.add.Tensor", 2) for n in range(5))
+        writer.write(verdict(n, "aten.add.Tensor", 2) for n in range(4))
+        # There is neither a vector of float64 nor a matrix of float32.
+        matrix_of_float64 = invocation("aten.add.Tensor", 2, 2, dtype="float64")
+        writer.write([row_of(matrix_of_float64, case_id=f"{4:012x}", dtype="float64")])
         writer.write([mismatch(10, "aten.celu.default", 2, 3), mismatch(11, "aten.celu.default", 1)])
         writer.write([skip(12, "aten.celu.default", "celu: [no]")])
     return directory
@@ -292,7 +295,7 @@ def test_summary_has_everything(run: Path, tmp_path: Path, finished: bool) -> No
     for part in (
         "aten.celu.default",
         "0/2",
-        "1 operator not shown",
+        "1 operator not shown: no failure found in 5 cases, 84% of pairs",
         "mismatch",
         "1 distinct failure",
         "values: output 0: expected 1, got 2",

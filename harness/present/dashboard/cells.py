@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from harness.analyse import SeenPairs
 from harness.compare import Outcome
 from harness.present.dashboard.coded import Bucket, CodedRun
 from harness.record import Numbers
@@ -61,12 +62,20 @@ def ordinary_tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
     return tallies(run.only(ordinary), buckets)
 
 
-def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[str, Any]:
+def matrix_data(
+    run: CodedRun, rank: Numbers, missing: Sequence[int], seen: Mapping[int, SeenPairs] | None = None
+) -> dict[str, Any]:
     """The matrix of one run as the page reads it.
+
+    Args:
+        rank: Operator's number → its place in the page's list.
+        missing: Places of operators that the run has lost.
+        seen: Place of an operator → pairs of conditions that its cases have.
 
     Returns:
         ``cells``: operator, column, dtype, number of pairs, then pairs of bucket and count; and so on.
         ``missing``: operators of which nothing is to be believed, since the run has lost them.
+        ``pairs``: operator and what is said of its pairs, in turn.
     """
     sizes = [int(values.max()) + 1 if len(run) else 1 for values in (run.column, run.dtype, run.bucket)]
     packed = ((rank[run.operator] * sizes[0] + run.column) * sizes[1] + run.dtype) * sizes[2] + run.bucket
@@ -81,7 +90,8 @@ def matrix_data(run: CodedRun, rank: Numbers, missing: Sequence[int]) -> dict[st
         rest, dtype = divmod(place, sizes[1])
         operator, column = divmod(rest, sizes[0])
         flat += [operator, column, dtype, end - first, *pairs[2 * first : 2 * end]]
-    return {"cells": flat, "missing": sorted(missing)}
+    told = [word for place, share in (seen or {}).items() if share.possible for word in (place, str(share))]
+    return {"cells": flat, "missing": sorted(missing), "pairs": told}
 
 
 @dataclass(frozen=True, kw_only=True)

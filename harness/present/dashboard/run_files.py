@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analyse import FailureGroup, KnownIssue
+from harness.analyse import FailureGroup, KnownIssue, SeenPairs, read_seen_pairs
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.case_files import CaseIndex
 from harness.present.dashboard.cells import STANDINGS, WHOLE, matrix_data
@@ -93,8 +93,31 @@ def _family_shares(built: Built, number: int) -> list[list[int]]:
     return table
 
 
+def _seen_pairs(built: Built, number: int) -> dict[int, SeenPairs]:
+    """Of the operators of a run in which no failure was found somewhere, by their places in the page's list;
+    none of runs without pages of their own: their calls are not read again.
+
+    Raises:
+        UnreadableRun: the run turns out to be damaged.
+    """
+    if number not in built.evidence.runs:
+        return {}
+    found = built.tallies[number]
+    whole = np.unique(found.operator[found.standing == STANDINGS.index(WHOLE)]).tolist()
+    places = {built.words.operators.words[operator]: int(built.rank[operator]) for operator in whole}
+    run = built.runs[number]
+    try:
+        return {places[name]: pairs for name, pairs in read_seen_pairs(run.directory, list(places)).items()}
+    except ResultsError as error:
+        raise UnreadableRun(run, error) from None
+
+
 def write_cases(place: Path, built: Built) -> None:
-    """Write ``matrix``, ``ends`` and ``asked`` of every run, and the cases and states that these count by."""
+    """Write ``matrix``, ``ends`` and ``asked`` of every run, and the cases and states that these count by.
+
+    Raises:
+        UnreadableRun: a run turns out to be damaged.
+    """
     cases = CaseIndex()
     for number, run in enumerate(built.coded):
         missing = built.rank[built.lost[number]].tolist() if len(built.lost[number]) else []
@@ -102,7 +125,8 @@ def write_cases(place: Path, built: Built) -> None:
             "own": built.rank[built.evidence.own[number]].tolist(),
             "unlike": built.rank[built.evidence.unlike[number]].tolist(),
         }
-        write_script(place, f"matrix/{number}", {**matrix_data(run, built.rank, missing), **pages})
+        matrix = matrix_data(run, built.rank, missing, _seen_pairs(built, number))
+        write_script(place, f"matrix/{number}", {**matrix, **pages})
         ends = cases.add(run, built.rank, built.flaky(number))
         write_script(place, f"ends/{number}", {**ends, "missing": missing})
     for number in range(len(built.coded)):

@@ -17,7 +17,9 @@
       if (!rows.has(operator)) rows.set(operator, new Map());
       rows.get(operator).set(key(column, dtype), pairs);
     }
-    return { rows, missing: new Set(data.missing) };
+    const seen = new Map();
+    for (let at = 0; at < data.pairs.length; at += 2) seen.set(data.pairs[at], data.pairs[at + 1]);
+    return { rows, missing: new Set(data.missing), seen };
   }
 
   // A cell's place in its row; a dtype of "" is that of a whole column.
@@ -89,7 +91,10 @@
         const rest = Object.entries(found.outcomes)
           .filter(([o]) => o !== "pass")
           .map(([o, n]) => `${n} ${o}`);
-        if (standing(found) === "whole") return `no failure found in ${words.count(found.total, "case")}`;
+        if (standing(found) === "whole")
+          return [`no failure found in ${words.count(found.total, "case")}`, found.seen]
+            .filter(Boolean)
+            .join(", ");
         const passing = `${found.passes} of ${words.count(found.total, "case")} pass`;
         return [passing, rest.join(", ")].filter(Boolean).join("; ");
       }

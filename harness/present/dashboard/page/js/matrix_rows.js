@@ -93,7 +93,10 @@
       const key = `${operator}:${nameOf(leaf)}`;
       if (!this.counted.has(key)) {
         const lists = this.pairs(operator, leaf);
-        this.counted.set(key, lists.length ? cells.tally(lists, this.index.buckets) : null);
+        const found = lists.length ? cells.tally(lists, this.index.buckets) : null;
+        // How various the cases are is known of all of them together.
+        if (found && leaf.dtype === "" && !leaf.use) found.seen = this.matrix.seen.get(operator);
+        this.counted.set(key, found);
       }
       return this.counted.get(key);
     }

@@ -25,9 +25,15 @@
       );
     };
     const USES = ["ordinary", "edge"];
+    const whole = columns
+      .map((column) => [column, rows.cell(operator, { column, dtype: "" })])
+      .filter(([, found]) => cells.standing(found) === "whole");
     return el(
       "div.scroll",
       { tabindex: "0", "aria-label": "Status of the operator" },
+      whole.map(([column, found]) =>
+        el("p.quiet.small", `${words.arrow(index.columns[column])}: ${cells.sentence(found)}`),
+      ),
       el(
         "table.standing",
         el(
