@@ -16,9 +16,10 @@ from collections.abc import Callable
 from harness.analyse.converter_place import converter_place, takes_for_numbers, unpromoted
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.kernel_fault import WITHOUT_ELEMENTS
-from harness.analyse.message_facts import DTYPES, NARROW, NO_OP, RANK
-from harness.compare import FLUSHED, OVERFLOW, Stage
+from harness.analyse.message_facts import DTYPES, HUGE, NARROW, NO_OP, RANK
+from harness.compare import ELEMENTWISE, FLUSHED, OVERFLOW, Stage
 
+ANOTHER_DTYPE = "computes in another dtype than the call"
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Words of refusals that name the kernel.
@@ -42,6 +43,8 @@ def wrong_of(blame: str, row: FailedRow) -> str:
         return f"{row.words}, {facts.why}" + (f" of {row.family}" if general else "")
     if blame == "converter":
         return _of_converter(row)
+    if blame == "pytorch" and row.words in ELEMENTWISE:
+        return "values"
     return "leaves the range of its dtype" if facts.why == "range" else _ALIKE.get(row.words, row.words)
 
 
@@ -61,12 +64,14 @@ def _of_converter(row: FailedRow) -> str:
         return row.words
     if facts.why == "constant" and row.converter == "torchscript":
         return "makes a constant of what depends on the inputs"
+    if row.said[:1] == (HUGE,):
+        return "leaves the range of float32"
     if takes_for_numbers(row):
         return "takes 0-d tensors for numbers"
     if facts.argument:
         return f"ignores `{facts.argument}`"
     if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)) or _MIXED.search(row.words):
-        return "computes in another dtype than the call"
+        return ANOTHER_DTYPE
     if row.said[:1] == (RANK,):
         return f"gives too {row.said[1]} dimensions"
     words = _ALIKE.get(row.words, row.words)
@@ -115,9 +120,12 @@ def _backend(row: FailedRow) -> Place:
 
 
 def _pytorch(row: FailedRow) -> Place:
-    return Place("PyTorch", f"{_PARTS.get(row.facts.why, 'kernel')} of {row.family}")
+    of = "aten.var" if _VARIANCE.fullmatch(row.family) else row.family
+    return Place("PyTorch", f"{_PARTS.get(row.facts.why, 'kernel')} of {of}")
 
 
+#: One kernel and one decomposition compute them.
+_VARIANCE = re.compile(r"aten\.(?:std|var)(?:_mean)?")
 _PARTS = {
     "decomposition": "decomposition",
     "kernel or decomposition": "kernel or decomposition",

@@ -23,7 +23,7 @@ from harness.analyse.message_facts import (
 )
 from harness.analyse.operator_family import family_name, is_alias, packet_of
 from harness.compare import Stage
-from harness.convert import ConversionFunction, emitting_function
+from harness.convert import ConversionFunction, emitting_function, left_to
 from harness.core import listed
 
 #: How a place is named where the converter takes the operator apart: the function is known to who runs it.
@@ -34,6 +34,8 @@ _INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")
 _IN_FUNCTION = re.compile(r"in (\w+): ")
 _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
 _NO_CONVERSION = re.compile(r"no conversion for (\S+)")
+#: Python's words of a function, or of the one that it leaves its operator to.
+_PYTHONS = re.compile("(?:Attribute|Index|Key|Type|Value)Error: ")
 #: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
 #: operator's own where nothing converts the operator.
 _DIVISION = re.compile(r"killed by SIGFPE")
@@ -185,7 +187,12 @@ def _of_export(row: FailedRow) -> Place:
         return _function(row, family_name(operator[1]))
     if step and not (step == TRANSLATION and row.by_operator):
         return Place(row.converter, f"{_STEPS[step]} of {row.family}" if row.by_operator else _STEPS[step])
-    return _function(row, row.family) if row.by_operator else Place(row.converter, "export")
+    if not row.by_operator:
+        return Place(row.converter, "export")
+    own = own_function(row.converter, row.overload)
+    if own and _PYTHONS.match(row.words):
+        return _of(row, left_to(row.converter, own), own.name)
+    return _function(row, row.family)
 
 
 def _function(row: FailedRow, family: str) -> Place:

@@ -22,10 +22,10 @@ from functools import lru_cache
 from typing import Any
 
 from harness.analyse.blame_facts import blame_facts
-from harness.analyse.blamed_place import BEFORE_BACKEND, place_of, wrong_of
+from harness.analyse.blamed_place import ANOTHER_DTYPE, BEFORE_BACKEND, place_of, wrong_of
 from harness.analyse.call_facts import call_facts
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.message_facts import DTYPES, is_lossy, message_facts
+from harness.analyse.message_facts import DTYPES, HUGE, is_lossy, message_facts
 from harness.analyse.operator_family import without_dimensions
 from harness.compare import CONVERTER, Outcome, Stage, normalise
 
@@ -47,6 +47,7 @@ _NO_CONVERSION = re.compile(
     r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset"
 )
 #: What PyTorch knows of a tensor, in the words of TorchScript.
+_NO_CONSTANT = re.compile(r"(expected a constant value of the '\w+' argument), got .*")
 _TENSOR_TYPE = re.compile(r": <dtype>\([^()]*\)")
 #: Kernel, strides, dilations: one list of an operator is given too short like the next.
 _ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
@@ -76,6 +77,7 @@ class Cause:
         words: What is wrong there.
         rule: The user's conversion functions that took part; "" for none.
         lossy: Whether the result has a dtype that does not hold all values of the right one.
+        may_be: What is wrong there in other words, if there is a cause with those.
     """
 
     blame: str
@@ -85,6 +87,7 @@ class Cause:
     words: str
     rule: str = ""
     lossy: bool = False
+    may_be: str = ""
 
 
 def cause_of(row: Mapping[str, Any]) -> Cause:
@@ -119,8 +122,14 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         outcome=str(outcome),
         words=wrong_of(blame, failed),
         rule=row["rule"],
+        may_be=ANOTHER_DTYPE if blame == CONVERTER and _of_dtype(failed) else "",
         lossy=failed.said[:1] == (DTYPES,) and is_lossy(*failed.said[1:]),
     )
+
+
+def _of_dtype(failed: FailedRow) -> bool:
+    """Whether a missing cast explains it: a node is not defined for a dtype, or a number leaves float32."""
+    return failed.said[:1] == (HUGE,) or failed.words.endswith("unsupported type")
 
 
 @lru_cache(maxsize=10_000)
@@ -133,6 +142,7 @@ def words_of(signature: str) -> str:
         return f"no conversion for {(missing[1] or missing[2]).replace('::', '.')}"
     words = _ATTRIBUTE_SIZE.sub("An attribute has incorrect size", words)
     words = _OVERLOAD.sub(r"\1.\2", words)
+    words = _NO_CONSTANT.sub(r"\1", words)
     words = _TENSOR_TYPE.sub(": <dtype>", words)
     words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)

@@ -10,7 +10,7 @@ import numpy as np
 #: Steps of PyTorch's exporter.
 CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
 #: Kinds of facts.
-DTYPES, RANK, NARROW, NODE = "dtypes", "rank", "narrow", "node"
+DTYPES, RANK, NARROW, HUGE, NODE = "dtypes", "rank", "narrow", "huge", "node"
 FILE, SYMBOLIC, STEP, NO_OP = "file", "symbolic", "step", "no op"
 
 _STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
@@ -20,7 +20,7 @@ _ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\
 #: A call that TorchScript has no operator for, by the types of its arguments.
 _NO_OP = re.compile(r"We don't have an op for (\w+::\w+) .*?Argument types: (.*)", re.DOTALL)
 _DTYPES = re.compile(r"dtype: output \d+: expected (\w+), got (\w+)")
-_ELEMENT = re.compile(r"values: output [^:]+: expected (\S+), got (\S+)")
+_ELEMENT = re.compile(r"(?:values|infinities|overflow to infinity): output [^:]+: expected (\S+), got (\S+)")
 _SHAPES = re.compile(r"shape: output \d+: expected \[([^\]]*)\], got \[([^\]]*)\]")
 #: No shorter dtype's numbers have so many digits.
 _FLOAT64 = re.compile(r"\d{14}")
@@ -28,10 +28,12 @@ _FLOAT64 = re.compile(r"\d{14}")
 _NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
 #: How much a float64 result is off, relatively, that was rounded to float32 on the way.
 _LEAST, _MOST = 2.0**-36, 2.0**-20
+#: The greatest number of float32, and up to what all whole numbers are numbers of float64.
+_GREATEST, _EXACT = 3.4028235e38, 2.0**53
 #: A regular expression that is found in every message that names something.
 TELLING = "|".join(
     (
-        r"^(?:dtype|shape|values): output",
+        r"^(?:dtype|shape|values|infinities|overflow to infinity): output",
         *("node name: node_+[a-z]", "This is step [123]/3", "Occurred when translating"),
         *("INTERNAL ASSERT FAILED", "^PassError"),
     )
@@ -41,9 +43,10 @@ TELLING = "|".join(
 def message_facts(message: str) -> tuple[str, ...]:
     """A kind, and what is named; () for nothing.
 
-    It may be the dtypes that differ, whether a result has too few or too many dimensions, a float64 result
-    that went through float32, the PyTorch operator of a node, an operator that TorchScript does not have as
-    it is called, a file of PyTorch's, a symbolic function, or a step of the export.
+    It may be the dtypes that differ, whether a result has too few or too many dimensions, a number that had
+    no room in a smaller dtype, or may have had none in float32, the PyTorch operator of a node, an operator
+    that TorchScript does not have as it is called, a file of PyTorch's, a symbolic function, or a step of the
+    export.
     """
     dtypes = _DTYPES.match(message)
     if dtypes:
@@ -54,7 +57,7 @@ def message_facts(message: str) -> tuple[str, ...]:
         return (RANK, "few" if wrong < right else "many") if wrong != right else ()
     element = _ELEMENT.match(message)
     if element:
-        return (NARROW,) if _is_narrow(element[1], element[2]) else ()
+        return _of_element(element[1], element[2])
     node = _NODE.search(message)
     if node:
         return NODE, node[1]
@@ -82,12 +85,28 @@ def is_lossy(right: str, wrong: str) -> bool:
         return True
 
 
-def _is_narrow(expected: str, got: str) -> bool:
-    """Whether a number looks like one of float64 that was computed or kept in float32."""
+def _of_element(expected: str, got: str) -> tuple[str, ...]:
+    """What a wrong element tells of the dtype that it was computed in."""
     try:
         right, wrong = float(expected), float(got)
     except ValueError:
-        return False
+        return ()
+    if math.isinf(wrong):
+        return (HUGE,) if _GREATEST < abs(right) < math.inf else ()
+    if _is_wrapped(right, wrong) or _is_narrow(expected, got):
+        return (NARROW,)
+    return ()
+
+
+def _is_wrapped(right: float, wrong: float) -> bool:
+    """Whether two numbers are the same in the last bits, as where an integer had no room for more."""
+    off = abs(right - wrong)
+    return 0 < off < _EXACT and off % 256 == 0
+
+
+def _is_narrow(expected: str, got: str) -> bool:
+    """Whether a number looks like one of float64 that was computed or kept in float32."""
+    right, wrong = float(expected), float(got)
     digits = (text.partition("e")[0].replace(".", "") for text in (expected, got))
     if not any(map(_FLOAT64.search, digits)) or not math.isfinite(right - wrong):
         return False

@@ -72,6 +72,7 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
         new = _United(
             [number],
             {one.words},
+            {one.may_be} - {""},
             cases[number] if symptom else set(),
             structures[number] if _of_elements(one.words) and one.blame != SPEC else set(),
             cases[number] if one.lossy and symptom else set(),
@@ -82,6 +83,8 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
             other
             for other in alike
             if one.words in other.words
+            or one.words in other.may_be
+            or one.may_be in other.words
             or other.explains(new)
             or (other.meets(new) and not any((member, number) in together for member in other.causes))
         ]
@@ -119,6 +122,7 @@ class _United:
 
     causes: list[int]
     words: set[str]
+    may_be: set[str]
     cases: set[int]
     structures: set[int]
     recast: set[int]
@@ -136,6 +140,7 @@ class _United:
     def add(self, other: _United) -> None:
         self.causes.extend(other.causes)
         self.words |= other.words
+        self.may_be |= other.may_be
         self.cases |= other.cases
         self.structures |= other.structures
         self.recast |= other.recast

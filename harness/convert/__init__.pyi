@@ -2,6 +2,7 @@
 
 from .conversion_calls import (
     emitting_function as emitting_function,
+    left_to as left_to,
     work_together as work_together,
 )
 from .conversion_sources import (

@@ -65,6 +65,15 @@ def emitting_function(
     return None
 
 
+def left_to(converter: str, function: ConversionFunction) -> ConversionFunction:
+    """The conversion function that another leaves its operator to, but for a node of its own; or itself."""
+    functions = _functions(converter)
+    known = functions.get((function.file, function.name))
+    few = known is not None and len(known.emitted) <= 1
+    called = [functions[key] for key in known.calls if functions[key].registered] if known and few else []
+    return called[0].itself if len(called) == 1 else function
+
+
 def work_together(converter: str, one: ConversionFunction, other: ConversionFunction) -> bool:
     """Whether one function calls the other, or both call one that emits nodes."""
     functions = _functions(converter)

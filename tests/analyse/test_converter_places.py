@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,6 +152,45 @@ def test_a_missing_cast_shows_as_operands_or_as_a_result_of_another_dtype() -> N
     assert len(groups(failed(name, mixed, "dynamo", **REJECTED), failed(name, dtype, "dynamo"))) == 1
 
 
+def test_where_a_cast_is_missing_a_node_is_not_defined_or_numbers_leave_their_dtype() -> None:
+    """Of one function; each of these by itself may come of something else."""
+    name, undefined = "aten.celu.default", INVALID.format("Celu") + CAST
+    recast = failed(name, "values: output 0: expected -0.960382061663796, got -0.960382044315338")
+    others = [
+        failed(name, undefined, **REJECTED),
+        failed(name, "overflow to infinity: output 0: expected 8.988465674311579e+307, got inf"),
+        # The last eight bits are right.
+        failed(name, "values: output 0: expected -1261, got 19"),
+    ]
+    [group] = groups(recast, *others)
+    assert (group.cause, group.cases) == ("computes in another dtype than the call", 1)
+    assert len(groups(*others[:2])) == 2
+    inexact = failed(name, "infinities: output 0: expected 1.5, got inf", structure_id="b", case_id="b")
+    assert len(groups(recast, *others, inexact)) == 2
+
+
+def test_the_only_function_that_another_calls_fails_for_both() -> None:
+    words = "AttributeError: 'NoneType' object has no attribute 'view'"
+    how = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
+    [group] = groups(*(failed(f"aten.{name}.dims", words, **how) for name in ("any", "all")))
+    assert group.place.startswith("TorchScript: _any in ")
+
+
+def test_pytorch_has_one_defect_of_the_elements_of_a_kernel_or_decomposition() -> None:
+    disagree = "PyTorch's kernel and its own decomposition of the operator disagree."
+    words = (
+        "values: output 0: expected 1.0, got 2.0",
+        "overflow to infinity: output 0: expected 1.0, got inf",
+    )
+    rows = [
+        failed(f"aten.{name}.default", message, evidence=disagree)
+        for name in ("var", "std_mean")
+        for message in words
+    ]
+    [group] = groups(*(replace(row, blame="pytorch") for row in rows))
+    assert group.place == "PyTorch: kernel or decomposition of aten.var"
+
+
 def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
     lower = (
         "The graph that torchscript emits computes at lower precision than the call. "
@@ -195,6 +235,15 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
             "gives ScatterND inputs that do not fit",
         ),
         (
+            ("aten.randint_like.Tensor",),
+            tuple(
+                f"SymbolicValueError: expected a constant value of the 'low' argument, got '1 in (%0 {of})'"
+                for of in (": Char(0, 2, requires_grad=0, device=cpu)", "= prim::Param()")
+            ),
+            {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
+            "",
+        ),
+        (
             ("aten.dequantize.self",),
             tuple(
                 f"SymbolicValueError: the output of `%0 : Long({shape}device=cpu) = prim::Param()` is no"
@@ -215,7 +264,7 @@ def test_which_check_fails_first_makes_no_other_defect(
 
 
 def test_wrong_elements_come_of_a_wrong_dtype_or_of_an_ignored_argument() -> None:
-    values, structure = "values: output 0: expected 3175185709, got -1119781587", {"structure_id": "a"}
+    values, structure = "values: output 0: expected 317518570, got -111978158", {"structure_id": "a"}
     ignored = (
         "The graph that torchscript emits ignores an argument of the call. Without `scales` PyTorch gives it."
     )

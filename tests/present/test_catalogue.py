@@ -91,15 +91,15 @@ def test_the_words_of_a_runtime_cannot_break_the_table(tmp_path: Path) -> None:
 
 def test_each_component_has_a_page_of_its_places(tmp_path: Path) -> None:
     calls = [unary(f"aten.{name}.default", [1.0]) for name in ("floor", "trunc")]
-    rejected = "InferenceError: [ShapeInferenceError] (op_type:Floor): unsupported type"
+    rejected = "InferenceError: [ShapeInferenceError] (op_type:NonZero): unsupported type"
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR, "blame": "converter", "signature": rejected}
     run = record_of(tmp_path / "run", [*calls, unary("aten.ceil.default", [1.0])], **how)
     text = invoke(run).output
     assert "| [dynamo](#dynamo) | 1 | 1 | 3 | 3 |  |" in text
     assert "\n## dynamo\n" in text
-    assert "\n### 1. dynamo: Floor nodes: (op_type:Floor): unsupported type\n" in text
+    assert "\n### 1. dynamo: NonZero nodes: (op_type:NonZero): unsupported type\n" in text
     entry = json.loads(invoke(run, "--json").output)["entries"][0]
-    assert (entry["place"], entry["line"]) == ("dynamo: Floor nodes", None)
+    assert (entry["place"], entry["line"]) == ("dynamo: NonZero nodes", None)
 
 
 def test_a_root_cause_has_the_line_that_a_case_was_traced_to(tmp_path: Path) -> None:
