@@ -39,6 +39,8 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
 
     With --json: out, cells, operators, cases, passed, failed, bytes, kept.
     """
+    from harness.analyse import SeenPairs, read_seen_pairs
+    from harness.core import count
     from harness.gate import is_baseline, of_run, read_baseline, updated, write_baseline
     from harness.record import ResultsError, completeness
 
@@ -53,6 +55,8 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
     whole = updated(old, made)
     write_baseline(out, whole)
     cells = made.cells.values()
+    sound = {cell.overload for cell in cells} - {cell.overload for cell in cells if cell.passed < cell.cases}
+    seen = SeenPairs.together(read_seen_pairs(run, sound).values())
     said = {
         "out": str(out),
         "cells": len(made.cells),
@@ -73,3 +77,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
             + (f"; {said['kept']:,} cells kept" if said["kept"] else "")
         )
     )
+    if sound:
+        cases = count(sum(cell.cases for cell in cells if cell.overload in sound), "case")
+        pairs = f", {seen}" if seen.possible else ""
+        emit(Text(f"{count(len(sound), 'operator')}: no failure found in {cases}{pairs}"))
