@@ -48,10 +48,11 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
 
     The same may be wrong in the same place and be noticed at another stage. A converter's wrong model may
     give wrong numbers in one backend and an error in another: where the same case does both, it is one defect
-    of the converter; not so where it has both in one backend, as wrong values have behind a wrong dtype.
+    of the converter; not so where it has both in one backend, as other wrong values may be behind a dtype.
 
     What is computed in a smaller dtype than the call's overflows or is rounded in it: wrong elements that
-    mostly come with such a dtype are one defect with that.
+    mostly come with such a dtype are one defect with that. So is what a missing cast may explain, in a
+    function that lacks one.
 
     One graph may give wrong numbers for some values and NaN for others: where it mostly does both, it is one
     defect, too.
@@ -114,6 +115,7 @@ class _United:
     """Causes that are one defect, and what they may meet another by.
 
     Attributes:
+        may_be: The words of others that they are one defect with, if there are such.
         cases: Of symptoms of a wrong model, which another may have with another backend.
         structures: Of wrong elements.
         recast: The cases with a result of a dtype that loses some of it.
