@@ -26,6 +26,7 @@ from harness.convert.converter import ExportRequest
 from harness.convert.dispatched_arguments import NotDirect, TensorInput, ValuesDecide, as_dispatched
 from harness.convert.exported_graph import ancestors, assemble_program, is_functional
 from harness.convert.operator_calls import OperatorCalls
+from harness.convert.quick_passes import modules_not_traced
 from harness.convert.torch_private import node_name, part, quiet
 from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher, pytree
 
@@ -306,7 +307,7 @@ def _trace(calls: Sequence[_Parts], mode: Any) -> list[TracedCall]:
         return results
 
     try:
-        with mode, torch.no_grad(), python_dispatcher():
+        with mode, torch.no_grad(), python_dispatcher(), modules_not_traced():
             graph = make_fx(run, pre_dispatch=True)(*(fake for _, _, fakes in calls for fake in fakes)).graph
     except Exception as error:
         raise NotDirect from error

@@ -82,11 +82,13 @@ def exporter_notes() -> tuple[str, ...]:
     )
 
 
-def kept(*, fallbacks: bool = True, parts: str = "") -> AbstractContextManager[KeptExport | None]:
+def kept(
+    *, fallbacks: bool = True, parts: str = "", adding: bool = True
+) -> AbstractContextManager[KeptExport | None]:
     """As `kept_constants.kept` where this PyTorch is as it should be; elsewhere nothing is kept."""
     if exporter_check().differences:
         return contextlib.nullcontext()
-    return kept_constants(fallbacks=fallbacks, parts=parts)
+    return kept_constants(fallbacks=fallbacks, parts=parts, adding=adding)
 
 
 # The self-test

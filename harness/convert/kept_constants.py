@@ -12,7 +12,7 @@ be, and whoever exports asks it for `kept()`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
-from harness.convert.quick_decomposition import NotDecomposed, decompose_directly
+from harness.convert.quick_decomposition import Decompositions, NotDecomposed, decompose_directly
 from harness.convert.quick_fakes import fake_result
 from harness.convert.quick_folding import evaluate
 from harness.convert.quick_inference import infer_node
@@ -99,18 +99,19 @@ class KeptExport:
 
     def decompose(self, program: Any, registry: Any) -> Any:
         """What replaces the exporter's function: decompose where that changes something, note the result."""
-        table = _kept_table(frozenset(part("implemented")(registry)))
-        if self._parts != "after" and not all(_stays(node, table) for node in program.graph.nodes):
-            program = self._taken_apart(program, registry, table)
+        if self._parts != "after":
+            decompositions = _decompositions_for(registry)
+            if not all(_stays(node, decompositions.table) for node in program.graph.nodes):
+                program = self._taken_apart(program, registry, decompositions)
         self._decomposed = program, registry
         if self._parts == "before":
             raise OnlyDecomposed
         return program
 
-    def _taken_apart(self, program: Any, registry: Any, table: dict[Any, Callable[..., Any]]) -> Any:
+    def _taken_apart(self, program: Any, registry: Any, decompositions: Decompositions) -> Any:
         reason = None
         try:
-            found = decompose_directly(program, tuple(table.items()))
+            found = decompose_directly(program, decompositions)
             if found is not None:
                 return found
         except NotDecomposed as error:
@@ -148,7 +149,7 @@ def _results(graph: torch.fx.Graph) -> Sequence[Any]:
 
 
 @contextmanager
-def kept(*, fallbacks: bool = True, parts: str = "") -> Iterator[KeptExport]:
+def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> Iterator[KeptExport]:
     """Let exports in this block reuse the process's constants.
 
     Args:
@@ -156,13 +157,14 @@ def kept(*, fallbacks: bool = True, parts: str = "") -> Iterator[KeptExport]:
             does by itself; they take many times as long.
         parts: ``before`` to end the export with `OnlyDecomposed` when the program has been decomposed,
             ``after`` to take a program that has been.
+        adding: Whether conversion functions may be added to the exporter's.
 
     Raises:
         PrivatePartMissing: this PyTorch lacks a part that is replaced.
     """
     export = KeptExport(parts)
     replacements: dict[str, Any] = {
-        "from_torchlib": classmethod(_from_torchlib),
+        "from_torchlib": classmethod(_registry_copied if adding else _pristine_registry),
         "decompositions": _decomposition_table,
         "decompose": export.decompose,
         "composites": _composites,
@@ -207,12 +209,16 @@ def learned() -> Iterator[None]:
         patch.put(patch.original)
 
 
-def _from_torchlib(cls: Any, opset_version: int = 18) -> Any:
+def _pristine_registry(cls: Any, opset_version: int = 18) -> Any:
     if opset_version not in _pristine_registries:
         built = replaceable("from_torchlib").original.__get__(None, cls)(opset_version=opset_version)
         _pristine_registries[opset_version] = built
+    return _pristine_registries[opset_version]
+
+
+def _registry_copied(cls: Any, opset_version: int = 18) -> Any:
     # Callers add their own functions to the registry that they get.
-    return _copy(_pristine_registries[opset_version])
+    return _copy(_pristine_registry(cls, opset_version))
 
 
 def _copy(registry: Any) -> Any:
@@ -222,15 +228,28 @@ def _copy(registry: Any) -> Any:
     return copy
 
 
+#: By opset, of the registries that are as they were.
+_pristine_decompositions: dict[int, Decompositions] = {}
+
+
+def _decompositions_for(registry: Any) -> Decompositions:
+    opset = registry._opset_version
+    if registry is not _pristine_registries.get(opset):
+        return _kept_decompositions(frozenset(part("implemented")(registry)))
+    if opset not in _pristine_decompositions:
+        # To look them up by the registered operators takes a millisecond.
+        _pristine_decompositions[opset] = _kept_decompositions(frozenset(part("implemented")(registry)))
+    return _pristine_decompositions[opset]
+
+
 @cache
-def _kept_table(registered: frozenset[Any]) -> dict[Any, Callable[..., Any]]:
-    table: dict[Any, Callable[..., Any]] = replaceable("decompositions").original(set(registered))
-    return table
+def _kept_decompositions(registered: frozenset[Any]) -> Decompositions:
+    return Decompositions(replaceable("decompositions").original(set(registered)))
 
 
 def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:
     # PyTorch removes entries from the table that it gets.
-    return dict(_kept_table(frozenset(registered)))
+    return dict(_kept_decompositions(frozenset(registered)).table)
 
 
 def _composites() -> set[Any]:
@@ -247,6 +266,8 @@ class _Kernels:
 
 
 _snapshots: dict[frozenset[Any], dict[Any, _Kernels]] = {}
+#: The callables that were last overridden with, and their key among the snapshots.
+_last_key: list[tuple[dict[Any, Callable[..., Any]], frozenset[Any]]] = []
 
 
 @contextmanager
@@ -254,7 +275,9 @@ def _overridden(callables: dict[Any, Callable[..., Any]]) -> Iterator[None]:
     """PyTorch's override of some seven hundred composite operators, put in place from a snapshot of what
     it was the first time."""
     fake_rules = part("fake_rules")
-    key = frozenset(callables.items())
+    if not _last_key or callables is not _last_key[0][0]:
+        _last_key[:] = [(callables, frozenset(callables.items()))]
+    key = _last_key[0][1]
     snapshot = _snapshots.get(key)
     if snapshot is None or any(op.py_kernels != kernels.before for op, kernels in snapshot.items()):
         before = {op: dict(op.py_kernels) for op in callables}
@@ -283,7 +306,7 @@ def _replace_kernels(op: Any, kernels: dict[Any, Any]) -> None:
     op._dispatch_cache.clear()
 
 
-def _stays(node: torch.fx.Node, table: dict[Any, Callable[..., Any]]) -> bool:
+def _stays(node: torch.fx.Node, table: Mapping[Any, Callable[..., Any]]) -> bool:
     """Whether decomposition would leave `node` as it is.
 
     It replaces the operators that are in its table (those with a decomposition, or composed of others,

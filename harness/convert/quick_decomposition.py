@@ -9,8 +9,9 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,15 +20,27 @@ from torch.export.graph_signature import InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.exported_graph import assemble_program, is_direct, is_functional, returned
+from harness.convert.quick_passes import modules_not_traced
 from harness.convert.quick_tracing import BeyondTracing, NeedsLayer, traced_quickly
 from harness.convert.torch_private import part, replaceable
 from harness.core import is_composite, overload, python_dispatcher, pytree
 
 
-@cache
-def _split_table(items: tuple[Any, ...]) -> tuple[dict[Any, Any], dict[Any, Any]]:
-    composites, others = part("split_table")(dict(items))
-    return composites, others
+@dataclass(frozen=True, eq=False)
+class Decompositions:
+    """Those that the exporter makes.
+
+    Attributes:
+        table: Operator → function.
+    """
+
+    table: Mapping[Any, Callable[..., Any]]
+
+    @cached_property
+    def split(self) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Those of composite operators, and the others."""
+        composites, others = part("split_table")(dict(self.table))
+        return composites, others
 
 
 class NotDecomposed(Exception):
@@ -49,14 +62,12 @@ class NotDecomposed(Exception):
         _raised_wrongly.add(self.raised)
 
 
-def decompose_directly(
-    program: ExportedProgram, table: tuple[tuple[Any, Callable[..., Any]], ...]
-) -> ExportedProgram | None:
+def decompose_directly(program: ExportedProgram, decompositions: Decompositions) -> ExportedProgram | None:
     """What `run_decompositions` makes of a program of `harness.convert.direct_program`.
 
     Args:
         program: The program.
-        table: Its decompositions, as items.
+        decompositions: Those to make.
 
     Returns:
         The decomposed program; None of another program.
@@ -68,7 +79,7 @@ def decompose_directly(
         return None
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     fakes = [node.meta["val"] for node in inputs]
-    composites, others = _split_table(table)
+    composites, others = decompositions.split
     calls = _Calls(program.graph_module)
     replaced = getattr(replaceable("overrides").owner, replaceable("overrides").attribute)
     own = frozenset(node.target for node in program.graph.nodes if node.op == "call_function")
@@ -81,7 +92,7 @@ def decompose_directly(
             with torch.no_grad(), replaced(composites), python_dispatcher():
                 found = traced_quickly(program.graph, others, _fake_mode(program), layer)
                 if found is None:
-                    with _fake_mode(program):
+                    with _fake_mode(program), modules_not_traced():
                         traced = layer(calls) if layer else calls
                         found = make_fx(traced, decomposition_table=others)(*fakes).graph
         except BeyondTracing as error:

@@ -65,9 +65,26 @@ def _compiled_when_run(module: Any) -> None:
 @contextmanager
 def compiled_when_run() -> Iterator[None]:
     """Let modules that are made in this block write their code when they are called."""
-    patch = replaceable("recompile")
+    with _replaced("recompile", _compiled_when_run):
+        yield
+
+
+@contextmanager
+def modules_not_traced() -> Iterator[None]:
+    """Trace functions in this block that call no module.
+
+    For the sake of modules PyTorch's tracer changes methods of their class, and Python looks the methods of
+    thousands of subclasses up anew.
+    """
+    with _replaced("patch_method", lambda patcher, *method, **options: None):
+        yield
+
+
+@contextmanager
+def _replaced(name: str, replacement: Any) -> Iterator[None]:
+    patch = replaceable(name)
     previous = vars(patch.owner)[patch.attribute]
-    patch.put(_compiled_when_run)
+    patch.put(replacement)
     try:
         yield
     finally:

@@ -28,11 +28,13 @@ _SCRIPTING = "torch.onnx._internal.torchscript_exporter"
 
 
 #: How the names of modules begin that hold conversion functions, and decompositions.
+#: The last are decompositions; some of them also run to find the shapes of results.
+DECOMPOSITION_MODULES = ("torch._decomp.", "torch._refs")
 CONVERSION_MODULES = (
     "onnxscript.function_libs.torch_lib.ops.",
     f"{_EXPORTER}._torchlib.ops.",
     f"{_SCRIPTING}.symbolic_",
-    *("torch._decomp.", "torch._refs"),
+    *DECOMPOSITION_MODULES,
 )
 #: The same of what changes graphs.
 PASS_MODULES = ("onnxscript.rewriter.rules.", "onnxscript.optimizer.", "onnxscript.version_converter.")
@@ -44,13 +46,17 @@ TRANSLATING_MODULE = f"{_EXPORTER}._core"
 def quiet() -> Iterator[None]:
     """Exporters warn and log on every call, about themselves and about missing packages."""
     previous = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    # To disable it makes every logger forget for which levels it is enabled.
+    silent = previous >= logging.CRITICAL
+    if not silent:
+        logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(previous)
+        if not silent:
+            logging.disable(previous)
 
 
 class PrivatePartMissing(LookupError):
@@ -175,6 +181,11 @@ PARTS = {
         "(decomp_table)",
     ),
     "recompile": PrivatePart("torch.fx.graph_module", "GraphModule.recompile", "(self)"),
+    "patch_method": PrivatePart(
+        "torch.fx._symbolic_trace",
+        "_Patcher.patch_method",
+        "(self, cls, name, new_fn, deduplicate=Ellipsis)",
+    ),
     "functional_mode": PrivatePart(
         "torch._subclasses.functional_tensor",
         "FunctionalTensorMode",

@@ -96,8 +96,9 @@ class DynamoConverter:
         if failing is not None and (known := self._failures.failure(*failing)) is not None:
             raise known
         fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
-        constants = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks)
-        with constants as export, quiet():
+        adding = self._table is not None
+        keeping = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks, adding=adding)
+        with keeping as export, quiet():
             captured = None if calls is None or export is None else captured_directly(calls)
             try:
                 return self._export(
@@ -147,7 +148,7 @@ class DynamoConverter:
 
 @dataclass(frozen=True)
 class _Steps:
-    """See `harness.convert.partial_export.Exporting`."""
+    """See `harness.convert.partial_export.Exporting`; without conversion functions of the user's."""
 
     call: Callable[..., torch.onnx.ONNXProgram]
     opset: int | None
@@ -164,7 +165,7 @@ class _Steps:
         *,
         decomposed: bool,
     ) -> onnx.ModelProto:
-        with kept(parts="after" if decomposed else ""), quiet():
+        with kept(parts="after" if decomposed else "", adding=False), quiet():
             try:
                 model: onnx.ModelProto = self.call(
                     program, (), inputs, outputs, opset_version=self.opset
@@ -178,7 +179,7 @@ class _Steps:
     def decompose(
         self, program: torch.export.ExportedProgram
     ) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
-        with kept(parts="before") as export, quiet():
+        with kept(parts="before", adding=False) as export, quiet():
             assert export is not None
             try:
                 self.call(program, (), (), (), opset_version=self.opset)
