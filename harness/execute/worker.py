@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTa
     """What carries out tasks in this process; see `WorkerProcess` for the arguments."""
     # One thread a process: the harness runs as many processes as the user asks for.
     torch.set_num_threads(1)
+    # What exporters log, they log on every call.
+    logging.disable(logging.CRITICAL)
     # Operators are judged as their family files say, whoever started the fork server.
     load_cases()
     # As the fork server has done with what it imported.
