@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from harness.analyse.converter_place import converter_place, takes_for_numbers, unpromoted
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.kernel_fault import WITHOUT_ELEMENTS
-from harness.analyse.message_facts import DTYPES, HUGE, NARROW, NO_OP, RANK
+from harness.analyse.kernel_fault import WITHOUT_ELEMENTS, WRONG_INTEGERS
+from harness.analyse.message_facts import DTYPES, NARROW, NO_OP, RANK
 from harness.compare import ELEMENTWISE, FLUSHED, OVERFLOW, Stage
 
 ANOTHER_DTYPE = "computes in another dtype than the call"
@@ -64,8 +64,6 @@ def _of_converter(row: FailedRow) -> str:
         return row.words
     if facts.why == "constant" and row.converter == "torchscript":
         return "makes a constant of what depends on the inputs"
-    if row.said[:1] == (HUGE,):
-        return "leaves the range of float32"
     if takes_for_numbers(row):
         return "takes 0-d tensors for numbers"
     if facts.argument:
@@ -77,6 +75,8 @@ def _of_converter(row: FailedRow) -> str:
     words = _ALIKE.get(row.words, row.words)
     if _UNFIT.match(words):
         return "makes shapes that do not fit"
+    if words.endswith(_UNDEFINED):
+        return "gives nodes dtypes that they are not defined for"
     if words.endswith(_LIST):
         return "gives lists of a wrong length"
     words = _INVALID.sub(r"gives \1 inputs that do not fit", words)
@@ -91,6 +91,7 @@ _UNFIT = re.compile(
     r"Inferred shape and existing shape differ|.*\[ShapeInferenceError\] Incompatible dimensions"
     r"|.*\(op_type:Reshape\)|FAIL: Reshape \[ShapeInferenceError\]|FAIL: running Reshape: "
 )
+_UNDEFINED = "unsupported type"
 #: Kernel, strides, dilations, of one operator and of its transpose: one list is too short like the next.
 _LIST = "An attribute has incorrect size"
 #: A cast that is missing leaves a node operands of two dtypes, or the call a result of another one.
@@ -98,6 +99,8 @@ _MIXED = re.compile(r"\(op_type:\w+\): inconsistent type$")
 #: A runtime words it by the first thing that it checks.
 _RUNNING = re.compile(r"FAIL: running (\w+): .*", re.DOTALL)
 _INVALID = re.compile(r"INVALID_ARGUMENT: running (\w+): .*", re.DOTALL)
+#: Its operators that compare integers share how they do.
+_COMPARISON = re.compile(r"(?:Reduce)?(?:Max|Min)|Sign|Clip")
 #: ONNX Runtime's reductions share what they do without elements.
 _REDUCTION = re.compile(r"Reduce\w+|ArgM(?:ax|in)")
 
@@ -113,6 +116,8 @@ def _backend(row: FailedRow) -> Place:
         operator = said or operator
     if row.facts.words == WITHOUT_ELEMENTS and _REDUCTION.match(operator):
         operator = "reductions"
+    if row.facts.words == WRONG_INTEGERS and _COMPARISON.fullmatch(operator):
+        operator = "comparisons of integers"
     if operator:
         return Place(row.backend, operator)
     which = "nodes taken together" if row.facts.why == "nodes together" else "a node that is not known"

@@ -34,6 +34,8 @@ _INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")
 _IN_FUNCTION = re.compile(r"in (\w+): ")
 _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
 _NO_CONVERSION = re.compile(r"no conversion for (\S+)")
+#: A node that a runtime does not load or run.
+_RUN = re.compile(r"(?:FAIL|INVALID_ARGUMENT): (?:running )?(\w+)[ :]|FAIL: Node \(.*?\) Op \((\w+)\)")
 #: Python's words of a function, or of the one that it leaves its operator to.
 _PYTHONS = re.compile("(?:Attribute|Index|Key|Type|Value)Error: ")
 #: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
@@ -71,7 +73,11 @@ def converter_place(row: FailedRow) -> Place:
         return Place(row.converter, "numbers of the call")
     if takes_for_numbers(row):
         return Place(row.converter, "type promotion")
-    return replace(_function(row, row.family), choice=row.called.choice)
+    named = _RUN.match(row.words)
+    own = own_function(row.converter, row.overload)
+    emitting = emitting_function(row.converter, own, named[1] or named[2]) if named and own else None
+    place = _of(row, emitting, "") if emitting else _function(row, row.family)
+    return replace(place, choice=row.called.choice)
 
 
 def takes_for_numbers(row: FailedRow) -> bool:

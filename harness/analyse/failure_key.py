@@ -25,7 +25,7 @@ from harness.analyse.blame_facts import blame_facts
 from harness.analyse.blamed_place import ANOTHER_DTYPE, BEFORE_BACKEND, place_of, wrong_of
 from harness.analyse.call_facts import call_facts
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.message_facts import DTYPES, HUGE, is_lossy, message_facts
+from harness.analyse.message_facts import DTYPES, is_lossy, message_facts
 from harness.analyse.operator_family import without_dimensions
 from harness.compare import CONVERTER, Outcome, Stage, normalise
 
@@ -38,7 +38,7 @@ _GENERIC = re.compile(
     r"""
     Inferred\ shape\ and\ existing\ shape\ differ | data-dependent\ expression | PendingUnbackedSymbolNotFound
     | ZeroDivisionError | index\ out\ of\ range$ | 'NoneType'\ object\ has\ no\ attribute | _M_range_check
-    | constant\ folding | can\ be\ converted\ to\ Python\ scalars | iteration\ over\ a
+    | constant\ folding | takes\ a\ tensor\ for\ a\ number | iteration\ over\ a
     | Cannot\ determine\ scalar\ type
     """,
     re.VERBOSE,
@@ -47,6 +47,8 @@ _NO_CONVERSION = re.compile(
     r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset"
 )
 #: What PyTorch knows of a tensor, in the words of TorchScript.
+#: Python's words for a tensor where a number or a list of them must be.
+_NO_NUMBER = re.compile(r".*(?:only one element tensors can be converted|iteration over a .*-d tensor).*")
 _NO_CONSTANT = re.compile(r"(expected a constant value of the '\w+' argument), got .*")
 _TENSOR_TYPE = re.compile(r": <dtype>\([^()]*\)")
 #: Kernel, strides, dilations: one list of an operator is given too short like the next.
@@ -128,8 +130,8 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
 
 
 def _of_dtype(failed: FailedRow) -> bool:
-    """Whether a missing cast explains it: a node is not defined for a dtype, or a number leaves float32."""
-    return failed.said[:1] == (HUGE,) or failed.words.endswith("unsupported type")
+    """Whether a missing cast explains it: a node is not defined for a dtype, and is not asked to draw one."""
+    return failed.words.endswith("unsupported type") and "op_type:Random" not in failed.words
 
 
 @lru_cache(maxsize=10_000)
@@ -144,6 +146,7 @@ def words_of(signature: str) -> str:
     words = _OVERLOAD.sub(r"\1.\2", words)
     words = _NO_CONSTANT.sub(r"\1", words)
     words = _TENSOR_TYPE.sub(": <dtype>", words)
+    words = _NO_NUMBER.sub("takes a tensor for a number", words)
     words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
     words = _NO_ANSWER.sub("no answer in time", words)

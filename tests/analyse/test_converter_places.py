@@ -158,15 +158,26 @@ def test_where_a_cast_is_missing_a_node_is_not_defined_or_numbers_leave_their_dt
     recast = failed(name, "values: output 0: expected -0.960382061663796, got -0.960382044315338")
     others = [
         failed(name, undefined, **REJECTED),
-        failed(name, "overflow to infinity: output 0: expected 8.988465674311579e+307, got inf"),
         # The last eight bits are right.
         failed(name, "values: output 0: expected -1261, got 19"),
     ]
     [group] = groups(recast, *others)
     assert (group.cause, group.cases) == ("computes in another dtype than the call", 1)
-    assert len(groups(*others[:2])) == 2
+    assert groups(others[0])[0].cause == "gives nodes dtypes that they are not defined for"
+    # What is drawn in a dtype is asked for in it: nothing is cast.
+    drawn = failed(name, undefined.replace("Celu", "RandomNormal"), **REJECTED)
+    assert len(groups(recast, drawn)) == 2
     inexact = failed(name, "infinities: output 0: expected 1.5, got inf", structure_id="b", case_id="b")
     assert len(groups(recast, *others, inexact)) == 2
+
+
+def test_a_node_that_a_runtime_does_not_take_is_that_of_the_function_that_emits_it() -> None:
+    failing = (
+        "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'r'"
+    )
+    how = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
+    [group] = groups(*(failed(f"aten.{name}.default", failing, **how) for name in ("view_as", "reshape_as")))
+    assert group.place.startswith("TorchScript: reshape in ")
 
 
 def test_the_only_function_that_another_calls_fails_for_both() -> None:
@@ -242,6 +253,21 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
             ),
             {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
             "",
+        ),
+        (
+            ("aten.randint.low_generator",),
+            (
+                "ValueError: only one element tensors can be converted to Python scalars",
+                "TypeError: iteration over a 0-d tensor",
+            ),
+            {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
+            "takes a tensor for a number",
+        ),
+        (
+            ("aten.max.dim",),
+            (INVALID.format("ReduceMax") + CAST, INVALID.format("ArgMax") + CAST),
+            {**REJECTED, "converter": "dynamo"},
+            "gives nodes dtypes that they are not defined for",
         ),
         (
             ("aten.dequantize.self",),

@@ -97,7 +97,7 @@ def test_each_component_has_a_page_of_its_places(tmp_path: Path) -> None:
     text = invoke(run).output
     assert "| [dynamo](#dynamo) | 1 | 1 | 3 | 3 |  |" in text
     assert "\n## dynamo\n" in text
-    assert "\n### 1. dynamo: NonZero nodes: (op_type:NonZero): unsupported type\n" in text
+    assert "\n### 1. dynamo: NonZero nodes: gives nodes dtypes that they are not defined for\n" in text
     entry = json.loads(invoke(run, "--json").output)["entries"][0]
     assert (entry["place"], entry["line"]) == ("dynamo: NonZero nodes", None)
 
