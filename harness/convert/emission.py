@@ -22,6 +22,7 @@ import torch
 from harness.convert.converter import Converter, ExportRequest, HasProgram
 from harness.convert.torch_private import (
     CONVERSION_MODULES,
+    DECOMPOSITION_MODULES,
     PASS_MODULES,
     TRANSLATING_MODULE,
     script_node_creation,
@@ -50,6 +51,11 @@ class CodeLine:
     file: str
     line: int
     function: str
+
+    @property
+    def decomposes(self) -> bool:
+        """Whether it is of PyTorch's decompositions, which also run to find the shapes of results."""
+        return any(f"/{module.replace('.', '/')}" in self.file for module in DECOMPOSITION_MODULES)
 
 
 @dataclass(frozen=True)

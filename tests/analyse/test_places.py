@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import record_of, unary
 from located_mutants import bench, drawn_calls, locate_mutation, place_of
-from mutants.mutation import Mutation, mutations
+from mutants.mutation import Mutation, find_mutation, mutations
 
 from harness.analyse.divergence.backend_values import to_torch
 from harness.analyse.places.locate import locate
@@ -109,6 +109,21 @@ def test_a_function_that_emits_nothing_wrong_itself_is_found() -> None:
     assert is_first
     assert place <= 3
     assert "in 2 of 2 failing cases of other operators" in found[0].suspects[0][1].reason
+
+
+def test_a_change_that_harms_other_operators_repairs_nothing() -> None:
+    # To have `_is_none` say the opposite would repair this operator alone.
+    wrong = find_mutation("symbolic_opset9._convolution:2314:condition:4.1")
+    found = locate_mutation(wrong, drawn_calls("aten.conv_transpose1d.default", "torchscript", seed=3))
+    assert found is not None
+    assert place_of(wrong, *found) == (1, True)
+
+
+def test_decompositions_that_only_gave_shapes_are_not_suspected() -> None:
+    wrong = mutation("dynamo", "aten_neg: op.Neg(self) → self")
+    found = locate_mutation(wrong, drawn_calls("aten.neg.default", "dynamo", seed=0), limits=None)
+    assert found is not None
+    assert place_of(wrong, *found) == (1, True)
 
 
 def test_lines_are_shown_and_reported(tmp_path: Path) -> None:

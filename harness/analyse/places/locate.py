@@ -6,12 +6,13 @@ import ast
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from types import CodeType
 
 import onnx
 
 from harness.analyse.places.edits import Edit
-from harness.analyse.places.neighbours import neighbours
+from harness.analyse.places.neighbours import neighbours, users_of
 from harness.analyse.places.observed_case import Bench, ObservedCase
 from harness.analyse.places.ranking import rank
 from harness.analyse.places.repair import Limits, Search, repairs
@@ -82,7 +83,12 @@ def locate(
         _ending(plain, [*(case.invocation for case in right), *passing[PASSING:]], passes=True),
     )
     statements = [s for s, _ in ranked]
-    found = list(repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search))
+
+    @cache
+    def users(function: str) -> Sequence[Invocation]:
+        return _ending(plain, users_of(function, wrong, source), passes=True)
+
+    found = list(repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users))
     repaired = list(dict.fromkeys(edit.statement for edit in found))
     first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]
     # What is computed or decided before, or takes what is computed, may as well be wrong.

@@ -18,6 +18,8 @@ from harness.generate import OPERATOR_CASES, draw_cases
 _OPERATORS, _CASES = 5, 2
 #: Operators for each function that others call, and how many of them in all.
 _OF_FUNCTION, _OF_FUNCTIONS = 2, 8
+#: Operators that must not be harmed by a change of a function.
+_HARMED = 4
 
 
 def neighbours(
@@ -31,9 +33,19 @@ def neighbours(
     """
     own = {case.invocation.overload for case in cases}
     names = [name for name in dict.fromkeys(_taking_part(cases)) if name not in own][:_OPERATORS]
+    others = _with_same_functions(cases, functions, source, _OF_FUNCTION)[:_OF_FUNCTIONS]
+    return _drawn(dict.fromkeys([*names, *others]))
+
+
+def users_of(function: str, cases: Sequence[ObservedCase], source: SourceCode) -> list[Invocation]:
+    """A few drawn cases of other operators than those of `cases` whose conversion calls a function."""
+    return _drawn(_with_same_functions(cases, [function], source, _HARMED))
+
+
+def _drawn(names: Iterable[str]) -> list[Invocation]:
     return [
         drawn.invocations[0]
-        for name in dict.fromkeys([*names, *_with_same_functions(cases, functions, source)])
+        for name in names
         for drawn in draw_cases(OPERATOR_CASES[name], seed=0, structures=_CASES, values=1)
     ]
 
@@ -56,9 +68,9 @@ def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:
 
 
 def _with_same_functions(
-    cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode
+    cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode, most: int
 ) -> list[str]:
-    """Operators whose conversion calls one of some functions."""
+    """Operators whose conversion calls one of some functions, so many of each."""
     files = dict.fromkeys(line.file for case in cases for line, _ in case.executed)
     callers = Callers(source.file(path).tree for path in files)
     overloads: dict[str, str] = {}
@@ -69,8 +81,8 @@ def _with_same_functions(
     for function in functions:
         found = dict.fromkeys(name for name in callers.operators(function) if name in overloads)
         others = [name for name in found if name not in own and name not in chosen]
-        chosen.update(dict.fromkeys(others[:_OF_FUNCTION]))
-    return [overloads[name] for name in chosen][:_OF_FUNCTIONS]
+        chosen.update(dict.fromkeys(others[:most]))
+    return [overloads[name] for name in chosen]
 
 
 def _functions(cases: Sequence[ObservedCase]) -> dict[str, None]:

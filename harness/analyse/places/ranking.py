@@ -55,7 +55,7 @@ def rank(
     table: dict[Statement, _Counts] = {}
     for cases, of in ((failing, "failing"), (others, "others"), (passing, "passing")):
         for case in cases:
-            for statement in _statements([line for line, _ in case.executed], source):
+            for statement in _statements(_lines(case), source):
                 counts = table.setdefault(statement, _Counts())
                 setattr(counts, of, getattr(counts, of) + 1)
     for case in failing:
@@ -63,7 +63,7 @@ def rank(
             counts = table.setdefault(statement, _Counts(failing=1))
             counts.bonuses.add(bonus)
             counts.reasons[reason] = None
-    for place, statement in enumerate(_statements([line for line, _ in failing[0].executed], source)):
+    for place, statement in enumerate(_statements(_lines(failing[0]), source)):
         table[statement].order = place
     found = [
         (statement, _suspect(statement, counts, len(failing), len(others), source))
@@ -77,6 +77,13 @@ def rank(
         return -pair[1].score, -sum(counts.bonuses), -counts.order
 
     return sorted(found, key=standing)
+
+
+def _lines(case: ObservedCase) -> list[CodeLine]:
+    """Those that ran, without decompositions of which nothing came into the graph: they gave shapes alone."""
+    stacks = (*(case.graph.lines if case.graph else ()), case.raised)
+    files = {line.file for lines in stacks for line in lines}
+    return [line for line, _ in case.executed if line.file in files or not line.decomposes]
 
 
 def _statements(lines: Sequence[CodeLine], source: SourceCode) -> list[Statement]:
@@ -161,7 +168,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
 def _ran(case: ObservedCase, source: SourceCode) -> dict[str, list[Statement]]:
     """The statements that ran, by their functions' names."""
     found: dict[str, list[Statement]] = {}
-    for statement in _statements([line for line, _ in case.executed], source):
+    for statement in _statements(_lines(case), source):
         found.setdefault(statement.function, []).append(statement)
     return found
 
