@@ -147,9 +147,10 @@ def _in_full(number: int, entry: CatalogueEntry, *, several: bool) -> Iterator[s
         yield f"- evidence: {_cell(group.evidence, _EVIDENCE)}"
     for issue in group.known[:3]:
         yield f"- [known]({issue.link}): {_cell(issue.note, _WORDS)}"
-    options = f" --converter {group.converter}" + (f" --backend {group.backend}" if group.backend else "")
+    case_id, converter = entry.recorded
+    options = f" --converter {converter}" + (f" --backend {group.backend}" if group.backend else "")
     found_by = f" (found by {_cell(', '.join(entry.runs))})" if several else ""
-    yield f"- script: `conformance repro {group.case_id} --run {entry.shown_in}{options}`{found_by}"
+    yield f"- script: `conformance repro {case_id} --run {entry.shown_in}{options}`{found_by}"
 
 
 def _by_place(entries: Sequence[CatalogueEntry]) -> Iterator[str]:

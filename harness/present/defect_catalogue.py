@@ -50,7 +50,7 @@ class CatalogueEntry:
 
     Attributes:
         runs: The names of the runs that found it, in the order in which they were given.
-        shown_in: The run that has the case that is shown.
+        shown_in: The run in which the case that is shown failed so.
     """
 
     group: FailureGroup
@@ -61,6 +61,11 @@ class CatalogueEntry:
     def case_id(self) -> str:
         """Of the case that is shown: the minimal one, else the smallest."""
         return self.group.minimal.minimal_id if self.group.minimal else self.group.case_id
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """The id of the case that is shown, or that it was shrunk from, and its converter."""
+        return _recorded(self.group)
 
     @property
     def is_gap(self) -> bool:
@@ -130,7 +135,7 @@ def catalogue(directories: Sequence[Path], known: Sequence[KnownIssue] = ()) -> 
         )
     coded = {name: CodedRows(each_problem(table)[0]) for name, table in tables.items()}
     found = {name: set(rows.causes[0]) for name, rows in coded.items()}
-    cases = {name: set(rows.words("case_id").to_pylist()) for name, rows in coded.items()}
+    failures = {name: _failures(table) for name, table in tables.items()}
     groups = failure_groups(pa.concat_tables(tables.values()), minimals, known, located=located)
     return Catalogue(
         tuple(runs),
@@ -138,13 +143,20 @@ def catalogue(directories: Sequence[Path], known: Sequence[KnownIssue] = ()) -> 
             CatalogueEntry(
                 group,
                 tuple(name for name in tables if group.causes & found[name]),
-                next(name for name in tables if _recorded(group) in cases[name]),
+                next(name for name in tables if _recorded(group) in failures[name]),
             )
             for group in groups
         ),
     )
 
 
-def _recorded(group: FailureGroup) -> str:
-    """The id of the case that is shown, or of the one that it was shrunk from."""
-    return group.minimal.case_id if group.minimal else group.case_id
+def _failures(table: pa.Table) -> set[tuple[str, ...]]:
+    """Which case failed with which converter: two runs may have a case in common."""
+    columns = (table[name].to_pylist() for name in ("case_id", "converter"))
+    return set(zip(*columns, strict=True))
+
+
+def _recorded(group: FailureGroup) -> tuple[str, ...]:
+    """The case that is shown or that it was shrunk from, and the converter that it failed with."""
+    shown = group.minimal or group
+    return shown.case_id, shown.converter

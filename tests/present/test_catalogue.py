@@ -63,6 +63,17 @@ def test_the_case_that_is_shown_can_be_replayed(tmp_path: Path) -> None:
     assert reexecute.recorded(second, small.case_id).cases[0].invocation == small
 
 
+def test_the_run_that_is_named_has_the_failure_and_not_only_the_case(tmp_path: Path) -> None:
+    call, other = unary("aten.neg.default", [1.0]), {**WRONG, "blame": "converter"}
+    first = record_of(tmp_path / "first", [call], **WRONG)
+    second = record_of(tmp_path / "second", [call], **other, converter="torchscript")
+    text = invoke(first, second).output
+    assert f"`conformance repro {call.case_id} --run first --converter dynamo --backend ort-cpu`" in text
+    assert (
+        f"`conformance repro {call.case_id} --run second --converter torchscript --backend ort-cpu`" in text
+    )
+
+
 def test_gaps_and_what_is_left_open_are_no_defects(tmp_path: Path) -> None:
     gap = record_of(tmp_path / "gap", [unary("aten.neg.default", [1.0])], **NO_KERNEL)
     left_open = record_of(tmp_path / "open", [unary("aten.abs.default", [1.0])], **OPEN)
