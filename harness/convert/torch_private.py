@@ -27,9 +27,9 @@ _EXPORTER = "torch.onnx._internal.exporter"
 _SCRIPTING = "torch.onnx._internal.torchscript_exporter"
 
 
-#: How the names of modules begin that hold conversion functions, and decompositions.
-#: The last are decompositions; some of them also run to find the shapes of results.
+#: How the names of modules begin that hold decompositions; some of these also run to find shapes of results.
 DECOMPOSITION_MODULES = ("torch._decomp.", "torch._refs")
+#: The same of those that hold conversion functions, and decompositions.
 CONVERSION_MODULES = (
     "onnxscript.function_libs.torch_lib.ops.",
     f"{_EXPORTER}._torchlib.ops.",
