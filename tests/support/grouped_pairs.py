@@ -33,6 +33,8 @@ from harness.record import store
 _SHOWN = ("converter", "backend", "stage", "outcome", "blame", "signature", "message", "evidence", "rule")
 _LENGTH = 1500
 PAIRS, KEY = "pairs.md", "key.json"
+#: Draws until there is taken to be nothing to draw.
+_TRIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,12 @@ class GroupedFailures:
         return cls(rows, groups, members)
 
     def one_group(self, random_: random.Random) -> tuple[int, int]:
-        """Two rows of one group, of two operators where it has several."""
-        while True:
+        """Two rows of one group, of two operators where it has several.
+
+        Raises:
+            ValueError: no group has two cases that differ.
+        """
+        for _ in range(_TRIES):
             members = random_.choice(self.of_group)
             first = random_.choice(members)
             overloads, structures = self.rows.numbers("overload"), self.rows.numbers("structure_id")
@@ -66,10 +72,15 @@ class GroupedFailures:
             others = others or [m for m in members if structures[m] != structures[first]]
             if others:
                 return first, random_.choice(others)
+        raise ValueError("no group has two cases that differ: give runs with more failures")
 
     def neighbours(self, random_: random.Random) -> tuple[int, int]:
-        """A row each of two groups that are near: of one operator, of one place, or alike in words."""
-        while True:
+        """A row each of two groups that are near: of one operator, of one place, or alike in words.
+
+        Raises:
+            ValueError: no two groups are near.
+        """
+        for _ in range(_TRIES):
             number = random_.randrange(len(self.groups))
             near = random_.choice((_of_one_operator, _of_one_place, _in_like_words))
             group = self.groups[number]
@@ -77,6 +88,7 @@ class GroupedFailures:
             if others:
                 other = random_.choice(others)
                 return random_.choice(self.of_group[number]), random_.choice(self.of_group[other])
+        raise ValueError("no two groups are near: give runs with more failures")
 
 
 def _of_one_operator(one: FailureGroup, other: FailureGroup) -> bool:
