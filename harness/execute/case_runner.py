@@ -34,6 +34,10 @@ def carry_out(task: Task, worker: WorkerProcess) -> None:
 _OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
 
 
+#: Nodes of a model that takes long to load.
+_LARGE = 500
+
+
 class Executor:
     """Carries out a task with its converter and backends; says each `Step` before the step is taken."""
 
@@ -289,7 +293,7 @@ def _suspects_apart(
     converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]
 ) -> list[Sequence[Accepted]]:
     """Parts to try separately: each member that owns a named node alone, those like it together, and the
-    others; halves where no node is named."""
+    others, which are set apart by what they are like in a large model; halves where no node is named."""
     if len(active) < len(converted.members):
         return [active]
     named = {output for outputs in owners(converted.model, nodes).values() for output in outputs}
@@ -301,7 +305,14 @@ def _suspects_apart(
     others = [m for m in active if m not in suspects]
     alike = [m for m in others if _kind(m) in kinds]
     rest = [m for m in others if _kind(m) not in kinds]
-    parts: list[Sequence[Accepted]] = [*([m] for m in suspects), *(part for part in (alike, rest) if part)]
+    by_kind: dict[tuple[object, ...], list[Accepted]] = {}
+    if len(converted.model.graph.node) > _LARGE:
+        # To load the rest once more for each kind that fails takes longer than to load each kind by itself.
+        for member in rest:
+            by_kind.setdefault(_kind(member), []).append(member)
+        rest = []
+    others_apart = (part for part in (alike, rest, *by_kind.values()) if part)
+    parts: list[Sequence[Accepted]] = [*([m] for m in suspects), *others_apart]
     return parts if len(parts) > 1 else list(halves(active))
 
 
