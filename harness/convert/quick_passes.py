@@ -24,6 +24,7 @@ from harness.convert.torch_private import PARTS, part, replaceable
 def quick_passes() -> dict[str, Any]:
     """What replaces the functions that `harness.convert.torch_private.PARTS` calls so."""
     passes = {
+        "promotion_table": _promotion_table,
         "promote_node": _promoted,
         "try_rule": _rule_tried,
         "match_pattern": _pattern_matched,
@@ -100,6 +101,12 @@ def _signature_kept(cls: Any, op_schema: Any) -> Any:
     if key not in _signatures:
         _signatures[key] = replaceable("op_signature").original.__get__(None, cls)(op_schema)
     return _signatures[key]
+
+
+@cache
+def _promotion_table() -> Any:
+    """The rules of type promotion, which PyTorch checks anew for each program."""
+    return replaceable("promotion_table").original()
 
 
 def _promoted(interpreter: Any, n: torch.fx.Node) -> Any:

@@ -138,6 +138,7 @@ PARTS = {
     ),
     "op_signature": PrivatePart("onnx_ir.schemas", "OpSignature.from_op_schema", "(op_schema)"),
     "promotion_rule": PrivatePart(_PROMOTION, "get_type_promotion_rule", "(node, type_promotion_table)"),
+    "promotion_table": PrivatePart(_PROMOTION, "TypePromotionTable", "TypePromotionTable"),
     "promote_node": PrivatePart(_PROMOTION, "_TypePromotionInterpreter.run_node", "(self, n)"),
     "try_rule": PrivatePart(
         "onnxscript.rewriter._rewrite_rule",
