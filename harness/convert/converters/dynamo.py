@@ -96,8 +96,9 @@ class DynamoConverter:
         if failing is not None and (known := self._failures.failure(*failing)) is not None:
             raise known
         fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
-        adding = self._table is not None
-        keeping = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks, adding=adding)
+        keeping = (
+            contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks, adding=self._adding)
+        )
         with keeping as export, quiet():
             captured = None if calls is None or export is None else captured_directly(calls)
             try:
@@ -125,7 +126,13 @@ class DynamoConverter:
         known = not (self._public_api or self._book or exporter_check().differences)
         if not known or not can_be_direct(request):
             return None
-        return PartialExport(request, _Steps(self._export, request.opset, self._failures), begin).run()
+        steps = _Steps(self._export, request.opset, self._failures, self._adding)
+        return PartialExport(request, steps, begin).run()
+
+    @property
+    def _adding(self) -> bool:
+        """Whether exports add conversion functions to the exporter's."""
+        return self._table is not None
 
     def _export(
         self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **more: Any
@@ -148,11 +155,12 @@ class DynamoConverter:
 
 @dataclass(frozen=True)
 class _Steps:
-    """See `harness.convert.partial_export.Exporting`; without conversion functions of the user's."""
+    """See `harness.convert.partial_export.Exporting`."""
 
     call: Callable[..., torch.onnx.ONNXProgram]
     opset: int | None
     failures: KnownFailures
+    adding: bool
 
     def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
         return self.failures.failure(call, error)
@@ -165,7 +173,7 @@ class _Steps:
         *,
         decomposed: bool,
     ) -> onnx.ModelProto:
-        with kept(parts="after" if decomposed else "", adding=False), quiet():
+        with kept(parts="after" if decomposed else "", adding=self.adding), quiet():
             try:
                 model: onnx.ModelProto = self.call(
                     program, (), inputs, outputs, opset_version=self.opset
@@ -179,7 +187,7 @@ class _Steps:
     def decompose(
         self, program: torch.export.ExportedProgram
     ) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
-        with kept(parts="before", adding=False) as export, quiet():
+        with kept(parts="before", adding=self.adding) as export, quiet():
             assert export is not None
             try:
                 self.call(program, (), (), (), opset_version=self.opset)
