@@ -12,7 +12,7 @@ from harness.analyse.places.callers import Callers
 from harness.analyse.places.observed_case import ObservedCase
 from harness.analyse.places.source_code import SourceCode
 from harness.core import Invocation, packet
-from harness.generate import OPERATOR_CASES, draw_cases
+from harness.generate import draw_cases, load_cases
 
 #: Operators that are asked about, and cases of each.
 _OPERATORS, _CASES = 5, 2
@@ -43,25 +43,27 @@ def users_of(function: str, cases: Sequence[ObservedCase], source: SourceCode) -
 
 
 def _drawn(names: Iterable[str]) -> list[Invocation]:
+    known = load_cases()
     return [
         drawn.invocations[0]
         for name in names
-        for drawn in draw_cases(OPERATOR_CASES[name], seed=0, structures=_CASES, values=1)
+        for drawn in draw_cases(known[name], seed=0, structures=_CASES, values=1)
     ]
 
 
 def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:
+    known = load_cases()
     for case in cases:
         program = case.graph.program if case.graph else None
         nodes = list(program.graph.nodes) if program else []
         # Those that compute the first wrong value matter most.
         for node in sorted(nodes, key=lambda node: node.name not in case.departing):
-            if str(node.target) in OPERATOR_CASES:
+            if str(node.target) in known:
                 yield str(node.target)
     functions = _functions(cases)
     packets = {re.sub(r"^aten_", "", name) for name in functions}
     seen = {packet(case.invocation.overload) for case in cases}
-    for name in OPERATOR_CASES:
+    for name in known:
         if packet(name).rpartition(".")[2] in packets and packet(name) not in seen:
             seen.add(packet(name))
             yield name
@@ -74,7 +76,7 @@ def _with_same_functions(
     files = dict.fromkeys(line.file for case in cases for line, _ in case.executed)
     callers = Callers(source.file(path).tree for path in files)
     overloads: dict[str, str] = {}
-    for name in OPERATOR_CASES:
+    for name in load_cases():
         overloads.setdefault(packet(name), name)
     own = {packet(case.invocation.overload) for case in cases}
     chosen: dict[str, None] = {}

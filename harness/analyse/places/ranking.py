@@ -95,6 +95,10 @@ def _statements(lines: Sequence[CodeLine], source: SourceCode) -> list[Statement
 def _suspect(statement: Statement, counts: _Counts, failing: int, others: int, source: SourceCode) -> Suspect:
     ran = counts.failing + counts.others
     ochiai = ran / math.sqrt((failing + others) * (ran + counts.passing))
+    if _UNREAD in counts.bonuses:
+        # Whether other operators fail tells nothing of an argument that only this one has.
+        alone = counts.failing / math.sqrt(failing * (counts.failing + counts.passing))
+        ochiai = max(ochiai, alone)
     reasons = list(counts.reasons)
     where = f"It runs in {counts.failing} of {failing} failing cases"
     if counts.others:
