@@ -21,7 +21,7 @@ from harness.compare import Outcome, OutputComparison, Stage, Verdict, compare
 from harness.convert import Converter, UnsupportedOperator, find_converter
 from harness.core import Invocation, bind, build_tensors
 from harness.execute import Exportable, Supervisor, emitted_opset, export_request, run_reference
-from harness.generate import draw_cases, judge_of, load_cases
+from harness.generate import draw_examples, judge_of, load_cases
 from harness.plan import Unit, run_unit
 from harness.record import RunInfo, RunWriter, store
 from harness.run import BACKENDS, Backend, UnsupportedModel
@@ -111,7 +111,9 @@ def choose(count: int, seed: int) -> list[str]:
     return chosen
 
 
-def units(names: Sequence[str], converter: str, examples: int, values: int, seed: int) -> Iterator[Unit]:
+def units(
+    names: Sequence[str], converter: str, examples: int, values: int | None, seed: int
+) -> Iterator[Unit]:
     """As `pytest harness` would make them."""
     for name in names:
         yield Unit(
@@ -131,11 +133,8 @@ def compare_speed(options: argparse.Namespace) -> int:
     drawn = [
         invocation
         for name in names
-        for group in draw_cases(
-            load_cases()[name],
-            seed=options.seed,
-            structures=-(-options.examples // options.values),
-            values=options.values,
+        for group in draw_examples(
+            load_cases()[name], seed=options.seed, examples=options.examples, values=options.values
         )
         for invocation in group.invocations
     ]
@@ -227,7 +226,7 @@ def main(description: str | None) -> int:
     parser.add_argument("--converter", default="dynamo")
     parser.add_argument("--overloads", type=int, default=14, help="how many operators (%(default)s)")
     parser.add_argument("--examples", type=int, default=24, help="cases per operator (%(default)s)")
-    parser.add_argument("--values", type=int, default=4, help="value draws per structure (%(default)s)")
+    parser.add_argument("--values", type=int, help="value draws per structure (those of a run)")
     parser.add_argument(
         "--sample", type=int, default=0, metavar="CASES", help="how many the plain loop does (default: all)"
     )

@@ -53,7 +53,7 @@ def prepare(given: Any) -> None:
             if getattr(given, name) in (None, []):
                 setattr(given, name, value)
         given.source = [_DRAWN]
-    for name in ("seed", "examples", "values"):
+    for name in ("seed", "examples"):
         if getattr(given, name) is None:
             setattr(given, name, getattr(Options(), name))
 

@@ -16,7 +16,12 @@ from .draw import (
     index_into as index_into,
     unique_below as unique_below,
 )
-from .draws import draw_cases as draw_cases, draw_invocations as draw_invocations, invocations as invocations
+from .draws import (
+    draw_cases as draw_cases,
+    draw_examples as draw_examples,
+    draw_invocations as draw_invocations,
+    invocations as invocations,
+)
 from .operator_case import (
     OPERATOR_CASES as OPERATOR_CASES,
     Arguments as Arguments,

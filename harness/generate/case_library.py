@@ -19,6 +19,8 @@ from harness.generate.promotion import Promotion
 ENTRY_POINT_GROUP = "harness.cases"
 #: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
 FURTHER_DTYPES = "dtypes.toml"
+#: How many value draws the structures of an operator have; `ci/discovery.py` says what that finds.
+BUDGET = "budget.toml"
 
 
 @cache
@@ -44,7 +46,8 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
-    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones."""
+    """Every operator case, with its budget, and the dtypes and promotions that PyTorch takes beyond the
+    declared ones."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:
@@ -57,6 +60,10 @@ def load_cases() -> Mapping[str, OperatorCase]:
             case = OPERATOR_CASES[overload]
             pairs = tuple(Promotion(*words) for words in entry["pairs"])
             OPERATOR_CASES[overload] = replace(case, promotions=(*case.promotions, *pairs))
+    budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
+    for entry in budget["values"]:
+        for overload in OPERATOR_CASES.keys() & set(entry["overloads"]):
+            OPERATOR_CASES[overload] = replace(OPERATOR_CASES[overload], values=entry["values"])
     return dict(sorted(OPERATOR_CASES.items()))
 
 

@@ -84,6 +84,30 @@ def _frozen(argument: object) -> Argument:
     return argument  # type: ignore[return-value]
 
 
+def draw_examples(
+    case: OperatorCase,
+    *,
+    seed: int,
+    examples: int,
+    values: int | None = None,
+    dtypes: Sequence[str] | None = None,
+) -> list[DrawnCase]:
+    """Draw about so many cases of one operator, as a run does.
+
+    Args:
+        case: The operator.
+        seed: Any integer.
+        examples: Cases to aim at.
+        values: Value draws per structure; None for the operator's own number.
+        dtypes: Restrict to these.
+
+    Raises:
+        TypeError: the operator case names an argument that the schema lacks.
+    """
+    values = values or case.values
+    return draw_cases(case, seed=seed, structures=-(-examples // values), values=values, dtypes=dtypes)
+
+
 def draw_cases(
     case: OperatorCase, *, seed: int, structures: int, values: int, dtypes: Sequence[str] | None = None
 ) -> list[DrawnCase]:

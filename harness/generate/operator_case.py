@@ -40,6 +40,7 @@ class OperatorCase:
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.compare.judge`).
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
+        values: Value draws of each structure where nobody asks for a number: the more, the fewer structures.
         declared: File and line of the statement that declares it.
     """
 
@@ -49,6 +50,7 @@ class OperatorCase:
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
     promotions: tuple[Promotion, ...] = ()
+    values: int = 2
     declared: tuple[str, int] = ("", 0)
 
 

@@ -171,10 +171,10 @@ def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
 
 def _check_numbers(options: Options) -> None:
     for name in ("examples", "values", "batch_size"):
-        if getattr(options, name) < 1:
+        if getattr(options, name) is not None and getattr(options, name) < 1:
             raise UsageProblem(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
     for name in ("examples", "values"):
-        if getattr(options, name) > _MOST:
+        if (getattr(options, name) or 0) > _MOST:
             raise UsageProblem(
                 f"--{name} {getattr(options, name)}: must be at most {_MOST:,}; --seed N draws other cases"
             )

@@ -38,7 +38,7 @@ class FailingGroup:
         opset: That the run emitted; None for the converter's default.
         seed: Of the run's draws.
         examples: Cases per operator that the run drew.
-        values: Of these with the same structure.
+        values: Of these with the same structure; None for each operator's own number.
     """
 
     converter: str
@@ -50,7 +50,7 @@ class FailingGroup:
     opset: int | None
     seed: int
     examples: int
-    values: int
+    values: int | None
 
 
 def failing_group(run: Path, target: str) -> FailingGroup:
@@ -127,7 +127,7 @@ def _group(run: Path, rows: Sequence[Verdict], like: Verdict, causes: Collection
         opset=_number(info.options.get("opset")),
         seed=info.seed,
         examples=_number(info.options.get("examples")) or 128,
-        values=_number(info.options.get("values")) or 4,
+        values=_number(info.options.get("values")),
     )
 
 

@@ -18,7 +18,7 @@ from harness.analyse.places.repair import Limits
 from harness.compare import Outcome
 from harness.core import Invocation
 from harness.execute import Death, Group, Result, Settings, Supervisor, Task
-from harness.generate import OPERATOR_CASES, draw_cases, load_cases
+from harness.generate import OPERATOR_CASES, draw_examples, load_cases
 
 #: Failing cases that each change is tried on first.
 FIRST = 8
@@ -177,13 +177,12 @@ def _repairs(
 def _drawn(group: FailingGroup, examples: int) -> list[Invocation]:
     """New cases of the group's operators, as a run draws them."""
     load_cases()
-    structures = -(-examples // group.values)
     return [
         invocation
         for overload in group.overloads
         if overload in OPERATOR_CASES
-        for drawn in draw_cases(
-            OPERATOR_CASES[overload], seed=group.seed, structures=structures, values=group.values
+        for drawn in draw_examples(
+            OPERATOR_CASES[overload], seed=group.seed, examples=examples, values=group.values
         )
         for invocation in drawn.invocations
     ]

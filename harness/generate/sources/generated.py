@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from harness.generate.draws import DrawnCase, draw_cases
+from harness.generate.draws import draw_cases, draw_examples
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
 
@@ -24,18 +24,16 @@ class Generated:
         """See `harness.generate.sources.source.Source`."""
         if request.overload not in OPERATOR_CASES:
             return SourceFinding()
+        case = OPERATOR_CASES[request.overload]
         if not request.dynamic:
-            drawn = _draw(request, -(-request.examples // request.values), request.values)
+            drawn = draw_examples(
+                case,
+                seed=request.seed,
+                examples=request.examples,
+                values=request.values,
+                dtypes=request.dtypes,
+            )
             return SourceFinding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
-        drawn = _draw(request, -(-request.examples // (1 + SIZES_PER_EXPORT)), 1)
+        exports = -(-request.examples // (1 + SIZES_PER_EXPORT))
+        drawn = draw_cases(case, seed=request.seed, structures=exports, values=1, dtypes=request.dtypes)
         return SourceFinding(resized(request, [d.invocations[0] for d in drawn]))
-
-
-def _draw(request: Request, structures: int, values: int) -> list[DrawnCase]:
-    return draw_cases(
-        OPERATOR_CASES[request.overload],
-        seed=request.seed,
-        structures=structures,
-        values=values,
-        dtypes=request.dtypes,
-    )

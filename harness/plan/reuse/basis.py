@@ -78,7 +78,7 @@ def basis(units: Sequence[Unit], sources: Sequence[str], timeout: float, memory_
                 RULES: _rules(first.settings.rules),
                 "seed": str(first.seed),
                 "examples": str(first.examples),
-                "values": str(first.values),
+                "values": str(first.values or "usual"),
                 "dtypes": " ".join(first.dtypes or ("all",)),
                 "opset": str(first.settings.opset or "default"),
                 "batch size": str(first.settings.batch_size),
@@ -152,7 +152,7 @@ def _case(overload: str) -> str:
     if case is None:
         return "none"
     # A table of its own adds to what the file says.
-    further = repr((case.dtypes, case.promotions))
+    further = repr((case.dtypes, case.promotions, case.values))
     return _digest(
         [*_file_of_cases(Path(case.declared[0])), further, (cases_directory() / "__init__.py").read_bytes()]
     )
