@@ -6,8 +6,8 @@
 A structure is exported once and run with one or more draws of values. Each number of values is run once, with
 as many structures as the greatest budget has. Failures are counted among the first structures of each
 operator, which are those of a smaller budget. The time is processor time, of all processes together; half of
-the structures are taken to cost half of it. DIR gets `discovery.md`, a table, `discovery.svg`, a plot, and the
-runs. What was run before is not run again.
+the structures are taken to cost half of it. DIR gets `discovery.md`, a table, `discovery.svg`, a plot, and
+the runs. What was run before is not run again.
 """
 
 from __future__ import annotations

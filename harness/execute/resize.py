@@ -1,13 +1,14 @@
 """Other sizes for an invocation: what a dynamic export is run with.
 
-Which dimensions of an operator's arguments may change together is not in its schema. Equal sizes are
+Which dimensions of an operator's arguments may change together is not in its schema. Equal sizes are mostly
 changed together, since sizes that must agree are equal, and PyTorch is asked whether the result is still
 a valid call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from harness.compare import Stage
@@ -23,41 +24,100 @@ _SIZED_DOMAINS = ("index", "signed_index", "unique")
 def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
     """At most `count` valid invocations that differ from `base` in tensor sizes alone.
 
-    The first changes as many dimensions as PyTorch accepts at once. Sizes 0 and 1 keep their
-    meaning and are not changed. Runs PyTorch.
+    One of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two sizes alike that were not, and
+    one in several places that is not the same in all of them any more. Then more of them. Sizes that are 0
+    or 1 in `base` keep their meaning and are not changed. Runs PyTorch.
     """
+    if any(isinstance(spec.values, Literal) for spec in base.tensors()):
+        return ()
+    ranks = [array.ndim for array in run_reference(base).expected]
+    shapes = _shapes(base)
     found: dict[str, Invocation] = {}
-    expected_ranks = [array.ndim for array in run_reference(base).expected]
-    for candidate in _candidates(base):
-        if len(found) == count:
-            break
-        try:
-            outputs = run_reference(candidate).expected
-        except Exception:
-            continue
-        if [array.ndim for array in outputs] == expected_ranks:
-            found.setdefault(candidate.case_id, candidate)
+    kinds = [
+        (
+            candidate
+            for candidate in kind(base)
+            if _shapes(candidate) != shapes and _is_valid(candidate, ranks)
+        )
+        for kind in (_other, _single, _empty, _equal, _unequal)
+    ]
+    while kinds and len(found) < count:
+        kind = kinds.pop(0)
+        # A candidate of two kinds is taken for the first.
+        new = next((candidate for candidate in kind if candidate.case_id not in found), None)
+        if new is not None:
+            found[new.case_id] = new
+            kinds.append(kind)
     return tuple(found.values())
 
 
-def _candidates(base: Invocation) -> Iterator[Invocation]:
-    sizes = sorted({n for spec in base.tensors() for n in spec.shape if n > 1})
-    if not sizes or any(isinstance(s.values, Literal) for s in base.tensors()):
-        return
-    # (factor, summand): one more, twice as many, three more, one less.
-    for factor, summand in ((1, 1), (2, 0), (1, 3), (1, -1)):
+def _is_valid(candidate: Invocation, ranks: Sequence[int]) -> bool:
+    try:
+        outputs = run_reference(candidate).expected
+    except Exception:
+        return False
+    return [array.ndim for array in outputs] == list(ranks)
+
+
+def _shapes(call: Invocation) -> list[tuple[int, ...]]:
+    return [spec.shape for spec in call.tensors()]
+
+
+def _sizes(base: Invocation) -> list[int]:
+    return sorted({n for spec in base.tensors() for n in spec.shape if n > 1})
+
+
+def _other(base: Invocation) -> Iterator[Invocation]:
+    """All of them one more, twice as many, three more, one less; then each of them."""
+    sizes = _sizes(base)
+    for factor, summand in ((1, 1), (2, 0), (1, 3), (1, -1)) if sizes else ():
         yield _resized(base, {n: factor * n + summand for n in sizes})
     for factor, summand in ((1, 1), (2, 0), (1, -1)):
         for n in reversed(sizes):
             yield _resized(base, {n: factor * n + summand})
 
 
+def _single(base: Invocation) -> Iterator[Invocation]:
+    yield from _all_or_one(base, 1)
+
+
+def _empty(base: Invocation) -> Iterator[Invocation]:
+    yield from _all_or_one(base, 0)
+
+
+def _all_or_one(base: Invocation, size: int) -> Iterator[Invocation]:
+    sizes = _sizes(base)
+    for n in sizes:
+        yield _resized(base, {n: size})
+    if len(sizes) > 1:
+        yield _resized(base, dict.fromkeys(sizes, size))
+
+
+def _equal(base: Invocation) -> Iterator[Invocation]:
+    """Two sizes alike that were not."""
+    for one, other in itertools.combinations(_sizes(base), 2):
+        yield _resized(base, {one: other})
+        yield _resized(base, {other: one})
+
+
+def _unequal(base: Invocation) -> Iterator[Invocation]:
+    """A size that several dimensions have, in one of them, counted from the end or the start, another one."""
+    repeated = [n for n in _sizes(base) if any(spec.shape.count(n) > 1 for spec in base.tensors())]
+    for n in repeated:
+        for place in range(max(len(spec.shape) for spec in base.tensors())):
+            for axis in (-1 - place, place):
+                yield base.map_tensors(lambda spec, n=n, axis=axis: _resize(spec, {n: n + 1}, axis))  # type: ignore[misc]
+
+
 def _resized(base: Invocation, sizes: dict[int, int]) -> Invocation:
     return base.map_tensors(lambda spec: _resize(spec, sizes))
 
 
-def _resize(spec: TensorSpec, sizes: dict[int, int]) -> TensorSpec:
-    shape = tuple(sizes.get(n, n) for n in spec.shape)
+def _resize(spec: TensorSpec, sizes: dict[int, int], axis: int | None = None) -> TensorSpec:
+    """With other sizes, in one dimension alone where `axis` names it."""
+    places = range(len(spec.shape))
+    changed = places if axis is None else places[axis : axis + 1 or None]
+    shape = tuple(sizes.get(n, n) if i in changed else n for i, n in enumerate(spec.shape))
     values = spec.values
     assert isinstance(values, Recipe)
     if values.domain[0] in _SIZED_DOMAINS:

@@ -102,8 +102,8 @@ def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Stru
     )
 
 
-#: Sizes that a dynamic export is run with beside the exported ones.
-SIZES_PER_EXPORT = 3
+#: Sizes that a dynamic export is run with beside the exported ones: larger, 1, 0, two alike, two unlike.
+SIZES_PER_EXPORT = 5
 
 
 def resized(request: Request, bases: Sequence[Invocation]) -> tuple[Structure, ...]:
