@@ -24,6 +24,9 @@ from .operator_case import (
     OperatorCase as OperatorCase,
     judge_of as judge_of,
 )
+from .pairs.condition import Condition as Condition, Kind as Kind, make_pair as make_pair
+from .pairs.needs import PairGrowth as PairGrowth, pair_growth as pair_growth, pair_needs as pair_needs
+from .pairs.table import PairTable as PairTable, pair_table as pair_table
 from .promotion import (
     REPRESENTATIVES as REPRESENTATIVES,
     Promotion as Promotion,
