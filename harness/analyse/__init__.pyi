@@ -2,6 +2,12 @@
 
 from . import grouping as grouping, known_issues as known_issues
 from .argument_coverage.asker import Asker as Asker
+from .argument_coverage.pair_survey import (
+    TIMES as TIMES,
+    PairShare as PairShare,
+    PairSurvey as PairSurvey,
+    survey_pairs as survey_pairs,
+)
 from .argument_coverage.survey import ACCEPTED as ACCEPTED, DRAWS as DRAWS, Survey as Survey, survey as survey
 from .argument_coverage.unreachable import Excuse as Excuse, excuses as excuses
 from .bisect.releases import (

@@ -10,7 +10,7 @@ from harness.core import INT_RANGE, PARTS, PRECISION, Argument, Enumerated, Invo
 from harness.generate.pairs.condition import Condition, Kind
 
 #: Names of integers that name a mode.
-MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode|normalization")
+MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
 #: Names of integers that name dimensions.
 DIMS = re.compile(r"dim\d?|dims|axis\d?|\w+_dim|dims?_\w+|source|destination")
 _LARGEST_EXPONENT = {"float64": 1024, "float32": 128, "float16": 16, "bfloat16": 128}

@@ -100,7 +100,7 @@ def _beside(shape: tuple[int, ...], first: tuple[int, ...]) -> str:
     if shape == first:
         return "of the first shape"
     if not shape:
-        return "rank 0 beside others"
+        return "rank 0 beside a higher one"
     tails = list(zip(reversed(shape), reversed(first), strict=False))
     if not all(n == m or 1 in (n, m) for n, m in tails):
         return "of another shape"

@@ -55,7 +55,7 @@ def computed(spec: TensorSpec) -> values.Values:
     if isinstance(spec.values, Recipe):
         storage = values.compute(spec.values, spec.dtype, spec.storage_size)
     else:
-        storage = np.asarray(spec.values.values)
+        storage = np.asarray(spec.values.values, np.float64 if spec.dtype in PRECISION else None)
     steps = tuple(stride * storage.itemsize for stride in spec.strides)
     return np.lib.stride_tricks.as_strided(storage[spec.offset :], spec.shape, steps)
 
@@ -66,6 +66,8 @@ def held(spec: TensorSpec) -> Held | None:
     if not 0 < spec.numel <= _ELEMENTS or spec.dtype in PARTS or spec.storage_size > 2 * _ELEMENTS:
         return None
     numbers = computed(spec)
+    if numbers.dtype.kind not in ("f" if spec.dtype in PRECISION else "b" if spec.dtype == "bool" else "iu"):
+        return None
     if is_index(spec):
         return Held(np.zeros(numbers.shape, np.uint16), (), 0, tuple(_of_indices(numbers.reshape(-1))))
     classes: tuple[str, ...]
@@ -109,8 +111,11 @@ def _of_floats(numbers: values.Values, dtype: str) -> Codes:
 def _of_integers(numbers: values.Values, dtype: str) -> Codes:
     low, high = INT_RANGE[dtype]
     codes = np.zeros(numbers.shape, np.uint16)
-    smallest = numbers == low if low else np.zeros(numbers.shape, bool)
-    for bit, true in enumerate((numbers < 0, numbers == 0, smallest, numbers == high)):
+    nothing = np.zeros(numbers.shape, bool)
+    smallest = numbers == low if low else nothing
+    # Of a domain of few numbers they come in a narrower type.
+    largest = numbers == high if high <= np.iinfo(numbers.dtype).max else nothing
+    for bit, true in enumerate((numbers < 0, numbers == 0, smallest, largest)):
         codes |= true.astype(np.uint16) << np.uint16(bit)
     return codes
 

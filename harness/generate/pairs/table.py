@@ -84,17 +84,23 @@ class _Faced:
     met: _Places
 
 
-def pair_table(structures: Iterable[Sequence[Invocation]], *, values: bool = True) -> PairTable:
+def pair_table(
+    structures: Iterable[Sequence[Invocation]], *, values: bool = True, known: Sequence[Condition] = ()
+) -> PairTable:
     """The conditions of calls, those of a structure together; no call is made.
 
     Args:
         structures: Calls that differ in the values of their tensors only.
         values: Whether to look at these values.
+        known: Conditions that come first, in this order, so that counts of several tables can be added.
     """
     groups = [list(group) for group in structures if group]
     of_group = [_of_structure(group[0]) for group in groups]
-    names = sorted({name for group in groups for name, _ in group[0].arguments})
-    places: dict[Condition, int] = {}
+    names = sorted(
+        {name for group in groups for name, _ in group[0].arguments}
+        | {condition.subject for condition in known if condition.kind is Kind.PRESENCE}
+    )
+    places: dict[Condition, int] = {condition: place for place, condition in enumerate(known)}
     rows: list[list[int]] = []
     # Those of the structure first: with them a table without values begins alike.
     for group, found in zip(groups, of_group, strict=True):
