@@ -82,7 +82,15 @@ from .repro.script import (
     write_script as write_script,
 )
 from .repro.upstream import write_report as write_report
-from .seen_pairs import SeenPairs as SeenPairs, read_seen_pairs as read_seen_pairs
+from .seen_pairs import (
+    SeenPairs as SeenPairs,
+    Tried as Tried,
+    TriedPairs as TriedPairs,
+    read_seen_pairs as read_seen_pairs,
+    read_tried_pairs as read_tried_pairs,
+    recorded_ends as recorded_ends,
+    tried_pairs as tried_pairs,
+)
 from .shrink.recorded_failures import RecordedFailure as RecordedFailure, failures as failures
 from .shrink.shrink_session import (
     PER_FAILURE as PER_FAILURE,

@@ -40,7 +40,6 @@ class PairTable:
     @cached_property
     def pairs(self) -> Mask:
         """Condition × condition: which two make a pair, each pair once."""
-        made = np.zeros((len(self.conditions),) * 2, bool)
         # What all calls have says nothing together with anything, nor how all that give an argument spell it.
         always = [bool(column.all()) for column in self.has.T]
         of_kinds = Counter(condition.about for condition in self.conditions)
@@ -50,10 +49,18 @@ class PairTable:
             if not always[place]
             and (of_kinds[condition.about] > 1 or condition.kind not in (Kind.SPELLING, Kind.EXACTNESS))
         ]
-        for place, i in enumerate(telling):
-            for j in telling[place + 1 :]:
-                made[i, j] = make_pair(self.conditions[i], self.conditions[j])
-        return made
+        about, subjects = (
+            np.array([names.index(getattr(c, name)) for c in self.conditions])
+            for name in ("about", "subject")
+            for names in [list(dict.fromkeys(getattr(c, name) for c in self.conditions))]
+        )
+        made = np.zeros((len(self.conditions),) * 2, bool)
+        made[np.ix_(telling, telling)] = True
+        made &= about[:, None] != about[None, :]
+        # What is about different arguments makes a pair always.
+        for i, j in np.argwhere(np.triu(made & (subjects[:, None] == subjects[None, :]), 1)).tolist():
+            made[i, j] = make_pair(self.conditions[i], self.conditions[j])
+        return np.asarray(np.triu(made, 1), bool)
 
     @cached_property
     def with_values(self) -> Mask:
