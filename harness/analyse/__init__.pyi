@@ -47,6 +47,7 @@ from .grouping import (
 )
 from .known_issues import KnownIssue as KnownIssue, call as call, read_known_issues as read_known_issues
 from .operator_coverage.report import coverage_report as coverage_report
+from .operator_coverage.tried_report import tried_report as tried_report
 from .ordinary_use import (
     ORDINARY_COLUMNS as ORDINARY_COLUMNS,
     ordinary_rows as ordinary_rows,

@@ -20,7 +20,7 @@ from harness.analyse.argument_coverage.point import SurveyedOperator
 from harness.analyse.argument_coverage.splice import spliced
 from harness.analyse.argument_coverage.unreachable import Excuse
 from harness.core import Invocation
-from harness.generate import Condition, Generated, OperatorCase, PairTable, Request, draw_cases, pair_table
+from harness.generate import Condition, OperatorCase, PairTable, draw_cases, pair_table
 
 #: How many times the default budget draws are counted at, too.
 TIMES = 10
@@ -92,10 +92,7 @@ def survey_pairs(
     """
     default = _drawn(case, seed, examples, values)
     more = _drawn(case, seed, TIMES * examples, values) if at_ten else []
-    long = [
-        list(one.invocations)
-        for one in draw_cases(case, seed=seed + _FURTHER, structures=_LONG, values=_VALUES)
-    ]
+    long = _drawn(case, seed + _FURTHER, _LONG * _VALUES, _VALUES)
     budgets = [_taken(calls, asker) for calls in (default, more, long)]
     found = pair_table([group for calls in budgets for group in calls])
     ends = np.cumsum([0, *(sum(map(len, calls)) for calls in budgets)])
@@ -127,16 +124,10 @@ def survey_pairs(
 
 def _drawn(case: OperatorCase, seed: int, examples: int, values: int) -> list[list[Invocation]]:
     """As a run draws them, structure by structure."""
-    request = Request(
-        overload=case.overload,
-        dynamic=False,
-        seed=seed,
-        examples=examples,
-        values=values,
-        dtypes=None,
-        resize=lambda calls, sizes: [() for _ in calls],
-    )
-    return [list(structure.invocations) for structure in Generated().find(request).structures]
+    structures = -(-examples // values)
+    return [
+        list(one.invocations) for one in draw_cases(case, seed=seed, structures=structures, values=values)
+    ]
 
 
 def _taken(structures: Sequence[Sequence[Invocation]], asker: Asker) -> list[Sequence[Invocation]]:

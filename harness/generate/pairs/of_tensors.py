@@ -121,7 +121,9 @@ def _size_class(spec: TensorSpec) -> str:
 
 def dtype_condition(dtype: str) -> Condition:
     """Of the main dtype of a call; the wide unsigned integers, of which few are drawn, are one."""
-    return Condition(Kind.DTYPE, "", "dtype", f"dtype {'wide unsigned' if dtype in WIDE_UNSIGNED else dtype}")
+    return Condition(
+        Kind.DTYPE, "", "main dtype", f"dtype {'wide unsigned' if dtype in WIDE_UNSIGNED else dtype}"
+    )
 
 
 def _kind_of(dtype: str) -> str:
