@@ -7,11 +7,12 @@ One item per operator overload, converter and shape mode; with ``--models`` one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from harness.analyse import Asker, excuses, survey
+from harness.analyse import TIMES, Asker, excuses, survey, survey_pairs
 from harness.app import Session
 from harness.core import as_data
 from harness.generate import OPERATOR_CASES
@@ -80,12 +81,21 @@ def test_generator(
     surveyed: str, asker: Asker, record_property: Callable[[str, Any], None], pytestconfig: pytest.Config
 ) -> None:
     """PyTorch takes what is drawn, and every point that it takes is drawn."""
-    draws = pytestconfig.option.generator_report
-    found = survey(
-        OPERATOR_CASES[surveyed], asker, seed=pytestconfig.option.seed, draws=draws, excuses=excuses()
+    given = pytestconfig.option
+    case = OPERATOR_CASES[surveyed]
+    found = survey(case, asker, seed=given.seed, draws=given.generator_report, excuses=excuses())
+    pairs = survey_pairs(
+        case,
+        asker,
+        seed=given.seed,
+        examples=given.examples,
+        values=given.values,
+        at_ten=given.generator_report >= TIMES * (given.examples // given.values),
+        excuses=excuses(),
     )
+    found = replace(found, pairs=pairs)
     record_property("survey", as_data(found))
     record_property("cases", found.draws)
     record_property("failures", len(found.defects))
-    if found.defects and not pytestconfig.option.record_only:
+    if found.defects and not given.record_only:
         pytest.fail("\n".join(found.defects), pytrace=False)

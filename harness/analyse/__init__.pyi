@@ -2,6 +2,12 @@
 
 from . import grouping as grouping, known_issues as known_issues
 from .argument_coverage.asker import Asker as Asker
+from .argument_coverage.pair_survey import (
+    TIMES as TIMES,
+    PairShare as PairShare,
+    PairSurvey as PairSurvey,
+    survey_pairs as survey_pairs,
+)
 from .argument_coverage.survey import ACCEPTED as ACCEPTED, DRAWS as DRAWS, Survey as Survey, survey as survey
 from .argument_coverage.unreachable import Excuse as Excuse, excuses as excuses
 from .bisect.releases import (
@@ -41,6 +47,7 @@ from .grouping import (
 )
 from .known_issues import KnownIssue as KnownIssue, call as call, read_known_issues as read_known_issues
 from .operator_coverage.report import coverage_report as coverage_report
+from .operator_coverage.tried_report import tried_report as tried_report
 from .ordinary_use import (
     ORDINARY_COLUMNS as ORDINARY_COLUMNS,
     ordinary_rows as ordinary_rows,
@@ -76,7 +83,15 @@ from .repro.script import (
     write_script as write_script,
 )
 from .repro.upstream import write_report as write_report
-from .seen_pairs import SeenPairs as SeenPairs, read_seen_pairs as read_seen_pairs
+from .seen_pairs import (
+    SeenPairs as SeenPairs,
+    Tried as Tried,
+    TriedPairs as TriedPairs,
+    read_seen_pairs as read_seen_pairs,
+    read_tried_pairs as read_tried_pairs,
+    recorded_ends as recorded_ends,
+    tried_pairs as tried_pairs,
+)
 from .shrink.recorded_failures import RecordedFailure as RecordedFailure, failures as failures
 from .shrink.shrink_session import (
     PER_FAILURE as PER_FAILURE,

@@ -1,32 +1,47 @@
-"""How many pairs of conditions the recorded cases of an operator have, of those that could come together.
+"""How many pairs of conditions the recorded cases of an operator have, and what became of them.
 
-A condition is what a case's tensors or other arguments are, each by itself: a dtype, a rank, a layout, a
-flag, a negative number. Any two that the record has of two different things could come together in one case.
-"No failure found" says the more, the more of these pairs some case has. Tensor values take no part in it.
+Conditions are those of `harness.generate.pairs`, as far as they are of the structure: a dtype, a rank, a
+layout, a flag. The generator report counts the same pairs, of those that PyTorch takes. A record cannot ask
+it: any two conditions that it has of two different things count as possible here, so that its share is the
+smaller one. "No failure found" says the more, the more of these pairs some case has that got as far as to be
+compared: one that failed before says nothing of the numbers.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
-from harness.compare import Outcome
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation
+from harness.generate import PairTable, pair_table
 from harness.record import store
 
-#: Ranks and lengths from here on count as one.
-_MANY = 4
+_COMPARED = frozenset((str(Outcome.PASS), str(Outcome.MISMATCH)))
+_FAILURES = frozenset(str(outcome) for outcome in Outcome if outcome.is_failure)
+
+
+class Tried(IntEnum):
+    """What became of the cases that have a pair; the page knows the numbers."""
+
+    NO_PAIR = 0
+    NOT_DRAWN = 1
+    FAILED_BEFORE = 2
+    PASSED = 3
+    SOME_FAIL = 4
+    NONE_PASSES = 5
 
 
 @dataclass(frozen=True)
 class SeenPairs:
-    """Pairs of conditions that some case has, out of the possible ones."""
+    """Pairs of conditions that some compared case has, out of the possible ones."""
 
     seen: int
     possible: int
@@ -42,8 +57,109 @@ class SeenPairs:
         return f"{100 * self.seen // self.possible}% of pairs" if self.possible else ""
 
 
-def read_seen_pairs(run: Path, overloads: Collection[str]) -> dict[str, SeenPairs]:
-    """What the cases of some operators have that were judged: overload → pairs.
+@dataclass(frozen=True)
+class TriedPairs:
+    """The pairs of one operator in a record.
+
+    Attributes:
+        names: Of the conditions, those that are about the same beside each other.
+        about: Per condition, a number for what it is about.
+        tried: Condition × condition, below the diagonal: what became of a pair, as `Tried` counts.
+    """
+
+    names: tuple[str, ...]
+    about: tuple[int, ...]
+    tried: npt.NDArray[np.int8]
+
+    def count(self, *which: Tried) -> int:
+        """How many pairs became so."""
+        return int(np.isin(self.tried, which).sum())
+
+    @property
+    def seen(self) -> SeenPairs:
+        """How many of them were compared."""
+        compared = self.count(Tried.PASSED, Tried.SOME_FAIL, Tried.NONE_PASSES)
+        return SeenPairs(compared, compared + self.count(Tried.NOT_DRAWN, Tried.FAILED_BEFORE))
+
+
+@dataclass(frozen=True)
+class RecordedEnd:
+    """How a case ended with one converter and backend.
+
+    Attributes:
+        structure: What is the same of cases that differ in the values of tensors; the call where unknown.
+        call: The invocation as JSON.
+        compared: Whether the backend's results were compared with PyTorch's.
+        failed: Whether it is a failure.
+        passed: Whether it is a pass.
+    """
+
+    structure: str
+    call: str
+    compared: bool
+    failed: bool
+    passed: bool
+
+
+def recorded_ends(columns: Mapping[str, Iterable[str]]) -> Iterable[RecordedEnd]:
+    """Rows of a record of one operator, without those that PyTorch rejects.
+
+    Args:
+        columns: ``structure_id``, ``invocation``, ``stage``, ``outcome``.
+    """
+    names = ("structure_id", "invocation", "stage", "outcome")
+    for structure, call, stage, outcome in zip(*(columns[name] for name in names), strict=True):
+        if outcome != Outcome.SKIP:
+            compared = stage == Stage.COMPARE and outcome in _COMPARED
+            passed = outcome == Outcome.PASS
+            yield RecordedEnd(structure or call, call, compared, outcome in _FAILURES, passed)
+
+
+def tried_pairs(ends: Iterable[RecordedEnd]) -> TriedPairs:
+    """What was tried of one operator."""
+    together: dict[str, tuple[str, list[bool]]] = {}
+    for end in ends:
+        _, marks = together.setdefault(end.structure, (end.call, [True, False, False, False]))
+        for place, mark in enumerate((end.compared, end.failed, end.passed), 1):
+            marks[place] |= mark
+    calls, marked = [], []
+    for text, marks in together.values():
+        try:
+            calls.append([Invocation.from_json(text)])
+        except InvalidInvocation:
+            # It is no call of an operator, but a whole model.
+            continue
+        marked.append(marks)
+    return _of_table(pair_table(calls, values=False), np.array(marked, bool).reshape(-1, 4))
+
+
+def _of_table(table: PairTable, marked: npt.NDArray[np.bool_]) -> TriedPairs:
+    """Out of conditions and, per call, whether it was drawn, compared, fails and passes."""
+    pairs = table.pairs | table.pairs.T
+    drawn, compared, failed, passed = (_either_way(table, marks) for marks in marked.T)
+    tried = np.full(pairs.shape, Tried.NOT_DRAWN, np.int8)
+    tried[drawn] = Tried.FAILED_BEFORE
+    tried[compared] = Tried.PASSED
+    tried[compared & failed] = Tried.SOME_FAIL
+    tried[compared & failed & ~passed] = Tried.NONE_PASSES
+    tried[~pairs] = Tried.NO_PAIR
+    about = {name: place for place, name in enumerate(dict.fromkeys(c.about for c in table.conditions))}
+    numbers = [about[condition.about] for condition in table.conditions]
+    telling = [place for place in np.argsort(numbers, kind="stable").tolist() if pairs[place].any()]
+    return TriedPairs(
+        tuple(table.conditions[place].name for place in telling),
+        tuple(numbers[place] for place in telling),
+        np.tril(tried[np.ix_(telling, telling)], -1),
+    )
+
+
+def _either_way(table: PairTable, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    counts = table.counts(rows)
+    return np.asarray((counts + counts.T) > 0, bool)
+
+
+def read_tried_pairs(run: Path, overloads: Collection[str]) -> dict[str, TriedPairs]:
+    """What a run has tried of some operators: overload → pairs.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -51,91 +167,24 @@ def read_seen_pairs(run: Path, overloads: Collection[str]) -> dict[str, SeenPair
     if not overloads:
         return {}
     where = pc.field("overload").isin(list(overloads)) & (pc.field("outcome") != str(Outcome.SKIP))
-    # Cases of one structure differ in the values of their tensors only.
-    rows = store.read(run, ["overload", "structure_id", "invocation"], where)
-    calls: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    columns = (rows[name].to_pylist() for name in ("overload", "structure_id", "invocation"))
-    for overload, structure, invocation in zip(*columns, strict=True):
-        calls[overload][structure or invocation] = invocation
-    return {overload: seen_pairs(some.values()) for overload, some in calls.items()}
+    names = ("overload", "structure_id", "invocation", "stage", "outcome")
+    rows = store.read(run, names, where)
+    columns = {name: rows[name].to_pylist() for name in names}
+    of: defaultdict[str, list[int]] = defaultdict(list)
+    for place, overload in enumerate(columns["overload"]):
+        of[overload].append(place)
+    return {
+        overload: tried_pairs(
+            recorded_ends({name: [columns[name][place] for place in places] for name in names[1:]})
+        )
+        for overload, places in of.items()
+    }
 
 
-def seen_pairs(invocations: Iterable[str]) -> SeenPairs:
-    """Those of the calls of one operator, as the record has them."""
-    found = [dict(_conditions(_arguments(text))) for text in invocations]
-    # What only some calls have is left out by the others.
-    names = sorted({name for conditions in found for name in conditions})
-    seen: set[tuple[object, ...]] = set()
-    alone: defaultdict[str, set[object]] = defaultdict(set)
-    for conditions in found:
-        whole = [(name, conditions.get(name)) for name in names]
-        for name, value in whole:
-            alone[name].add(value)
-        seen.update(combinations(whole, 2))
-    possible = sum(len(alone[a]) * len(alone[b]) for a, b in combinations(names, 2))
-    return SeenPairs(len(seen), possible)
+def read_seen_pairs(run: Path, overloads: Collection[str]) -> dict[str, SeenPairs]:
+    """How many pairs the compared cases of some operators have: overload → pairs.
 
-
-def _arguments(text: str) -> Mapping[str, Any]:
-    """Of a call by their names; none of what is no call of an operator, such as a whole model."""
-    try:
-        given = json.loads(text)["arguments"]
-    except (ValueError, LookupError, TypeError):
-        return {}
-    return given if isinstance(given, dict) else {}
-
-
-def _conditions(arguments: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """What the arguments of a call are, each by a name that all calls of the operator share."""
-    tensors: list[Mapping[str, Any]] = []
-    for name, value in arguments.items():
-        held = list(_tensors(value))
-        if not held:
-            yield name, _kind(value)
-            continue
-        if isinstance(value, list):
-            yield f"{name} length", min(len(value), _MANY)
-        for place, tensor in enumerate(held[:2]):
-            yield from _of_tensor(f"{name} {place}", tensor, tensors[0] if tensors else None)
-            tensors.append(tensor)
-
-
-def _of_tensor(
-    name: str, tensor: Mapping[str, Any], first: Mapping[str, Any] | None
-) -> Iterator[tuple[str, object]]:
-    """Of a tensor; dtype and shape of a later one only as far as they differ from those of the first."""
-    shape, strides = tensor.get("shape", []), tensor.get("strides", [])
-    yield f"{name} layout", _is_contiguous(shape, strides)
-    if first is None:
-        yield f"{name} dtype", tensor.get("dtype")
-        yield f"{name} rank", min(len(shape), _MANY)
-        yield f"{name} size", 0 if 0 in shape else 1 if 1 in shape else 2
-    else:
-        yield f"{name} dtype", tensor.get("dtype") == first.get("dtype")
-        yield f"{name} shape", shape == first.get("shape")
-
-
-def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, dict) and "tensor" in value:
-        yield value["tensor"]
-    elif isinstance(value, list):
-        for element in value:
-            yield from _tensors(element)
-
-
-def _kind(value: Any) -> object:
-    """Of an argument that is no tensor: itself where it is one of few, else what sort of number it is."""
-    if isinstance(value, list):
-        return len(value[:_MANY]), *sorted({str(_kind(element)) for element in value})
-    if isinstance(value, int | float) and not isinstance(value, bool) and value not in (0, 1):
-        return "negative" if value < 0 else "fraction" if value != int(value) else "larger"
-    return json.dumps(value)
-
-
-def _is_contiguous(shape: list[int], strides: list[int]) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=False):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    return {overload: pairs.seen for overload, pairs in read_tried_pairs(run, overloads).items()}

@@ -110,7 +110,12 @@ def add(add: Callable[..., None]) -> None:
         help="after the run, shrink the worst failures for S seconds, 0 for not at all "
         "(a tenth of the run's time, at most 30; 0 with --record-only)",
     )
-    add("--coverage", action="store_true", help="run nothing, and list which operators have a case")
+    add(
+        "--coverage",
+        action="store_true",
+        help="run nothing, and list which operators have a case; with --op, say what the run in "
+        "--results-dir (default: the newest) has tried of these operators",
+    )
     # pytest-timeout has an option of that name and no default.
     with contextlib.suppress(ValueError):
         add(

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run
+from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run, tried_report
 from harness.app import baseline_option, command_options
 from harness.app.session import Session, corpus_of
 from harness.compare import RUNS
@@ -44,10 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """With --coverage, print the coverage instead of running a session."""
+    """With --coverage, print the coverage, with --op what a run has tried, instead of running a session."""
     if not config.option.coverage or config.option.help:
         return None
-    text, status = coverage_report(load_cases())
+    given = config.option
+    if given.op:
+        text, status = tried_report(given.op, Path(given.results_dir) if given.results_dir else None)
+    else:
+        text, status = coverage_report(load_cases())
     print(text)
     return status
 

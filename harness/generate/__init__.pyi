@@ -29,6 +29,13 @@ from .operator_case import (
     OperatorCase as OperatorCase,
     judge_of as judge_of,
 )
+from .pairs.condition import Condition as Condition, Kind as Kind, make_pair as make_pair
+from .pairs.needs import PairGrowth as PairGrowth, pair_growth as pair_growth, pair_needs as pair_needs
+from .pairs.of_arguments import DIMS as DIMS, MODES as MODES
+from .pairs.of_tensors import held_tensors as held_tensors, is_index as is_index
+from .pairs.of_values import FLOAT_CLASSES as FLOAT_CLASSES, INT_CLASSES as INT_CLASSES, computed as computed
+from .pairs.table import PairTable as PairTable, pair_table as pair_table
+from .pairs.windows import per_dim as per_dim, targets as targets, window as window
 from .promotion import (
     REPRESENTATIVES as REPRESENTATIVES,
     Promotion as Promotion,

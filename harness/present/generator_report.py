@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.analyse import ACCEPTED, Excuse, Survey
 from harness.core import count, plain
+from harness.present.pair_report import pair_tables
 
 
 def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool) -> Iterator[RenderableType]:
@@ -23,6 +24,7 @@ def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool)
     ordered = sorted(surveys, key=lambda s: s.overload)
     yield _operators(ordered)
     yield _groups(ordered)
+    yield from pair_tables(ordered)
     yield from _defects(ordered)
     yield from _stale(ordered, excuses, whole)
 
@@ -84,7 +86,8 @@ def _defects(surveys: Sequence[Survey]) -> Iterator[Text]:
 
 def _stale(surveys: Sequence[Survey], excuses: Sequence[Excuse], whole: bool) -> Iterator[Text]:
     used = {place for one in surveys for _, place in one.excused}
+    used |= {place for one in surveys if one.pairs for _, place in one.pairs.excused}
     for place, excuse in enumerate(excuses):
         if whole and place not in used:
-            names = f"{', '.join(excuse.overloads)}: {', '.join(excuse.points)}"
+            names = f"{', '.join(excuse.overloads)}: {', '.join((*excuse.points, *excuse.pairs))}"
             yield Text(f"An exception in cases/unreachable.toml is not needed: {names}", style="yellow")

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from harness_runs import output, run_harness
+from harness_runs import output, record_of, run_harness, vector
 
 from harness.analyse.operator_coverage import reasons, slow_sources as capture, target as sources
 from harness.analyse.operator_coverage.functional import functional_overloads
 from harness.analyse.operator_coverage.reasons import Kind, Reason, ReasonsError
 from harness.analyse.operator_coverage.report import Coverage, coverage_report, measure
 from harness.analyse.operator_coverage.target import SourceMissing, named_by, outdated, target
+from harness.analyse.operator_coverage.tried_report import tried_report
+from harness.core.invocation import Invocation
 from harness.generate.case_library import load_cases
 
 
@@ -211,3 +213,23 @@ def test_the_option_prints_the_report_and_runs_nothing(tmp_path: Path) -> None:
     assert "aten.to_sparse.default: storage: returns a sparse tensor" in done.stdout
     assert "test session starts" not in done.stdout
     assert not (tmp_path / "none").exists()
+
+
+def test_of_an_operator_it_says_what_a_run_has_tried(tmp_path: Path) -> None:
+    run = record_of(tmp_path / "run", [vector_call("float32", 0.5), vector_call("float64", -2.0)])
+    done = run_harness("--coverage", "--op", "celu", "--results-dir", run)
+    assert done.returncode == 0, output(done)
+    first, _, *lines = done.stdout.splitlines()
+    assert first.startswith("aten.celu.default: 50% of pairs of conditions compared, ")
+    said = {line[:20].strip(): line.split() for line in lines}
+    assert [line for line in lines if line.strip().startswith("dtype float32") and "alpha negative" in line]
+    assert len(said) == 4
+    text, status = tried_report(["erf"], run)
+    assert (status, text) == (4, f"{run} has no case of erf")
+    text, status = tried_report(["celu"], tmp_path / "none")
+    assert status == 4
+    assert "none" in text
+
+
+def vector_call(dtype: str, alpha: float) -> Invocation:
+    return Invocation("aten.celu.default", (("self", vector([1.0, 2.0], dtype)), ("alpha", alpha)))

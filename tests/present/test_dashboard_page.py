@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites, visiting
@@ -21,7 +22,14 @@ from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
-from harness.analyse import failure_groups, model_use, operator_priority, ordinary_rows
+from harness.analyse import (
+    Tried,
+    failure_groups,
+    model_use,
+    operator_priority,
+    ordinary_rows,
+    read_tried_pairs,
+)
 from harness.gate import ChangeKind, compare_runs
 from harness.present import weighted_rates
 from harness.present.dashboard.site import write_site
@@ -285,6 +293,31 @@ def test_what_the_failures_have_in_common_is_said(visit: Visit) -> None:
     when = page.locator("section", has=page.get_by_role("heading", name="When it fails"))
     expect(when.locator("li").first).to_contain_text("with")
     assert "int64" in when.inner_text()
+
+
+def test_an_operator_shows_what_was_tried_together(visit: Visit, sites: Sites) -> None:
+    page = visit.open(f"#/operator/{POOL}")
+    tried = page.locator("section", has=page.get_by_role("heading", name="What was tried together"))
+    found = read_tried_pairs(sites.after, [POOL])[POOL]
+    share = found.seen
+    # The page says less than exactly a hundred of a share that is just below it.
+    expect(tried).to_contain_text(f"{round(100 * share.seen / share.possible)}% of {share.possible:,} pairs")
+    counts = {state: found.count(state) for state in Tried if state is not Tried.NO_PAIR}
+    assert counts[Tried.NOT_DRAWN] > 0
+    assert counts[Tried.FAILED_BEFORE] > 0
+    for state, count in counts.items():
+        expect(tried.locator(f"table .tried.t{int(state)}")).to_have_count(count)
+    i, j = np.argwhere(found.tried == Tried.FAILED_BEFORE)[0].tolist()
+    cell = tried.locator(
+        f'[title="{found.names[i]} × {found.names[j]}: every case fails before it is compared"]'
+    )
+    expect(cell).to_be_visible()
+    folded = tried.locator("details", has_text="pairs: not drawn")
+    expect(folded.locator("dl")).to_have_count(0)
+    folded.locator("summary").press("Enter")
+    i, j = np.argwhere(found.tried == Tried.NOT_DRAWN)[0].tolist()
+    said = folded.locator("dt", has_text=re.compile(f"^{re.escape(found.names[i])}$")).locator("+ dd")
+    expect(said).to_contain_text(found.names[j])
 
 
 def test_a_script_is_copied_whole(visit: Visit, sites: Sites) -> None:

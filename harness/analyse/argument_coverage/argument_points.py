@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from harness.analyse.argument_coverage.point import (
 )
 from harness.analyse.argument_coverage.shape_points import reshaped
 from harness.core import ALL, Argument, Enumerated, Invocation, Recipe
+from harness.generate import DIMS, MODES
 
 #: Every word that some ATen operator takes as an argument; PyTorch is asked which ones take which.
 WORDS = (
@@ -30,9 +30,6 @@ WORDS = (
     *("fro", "nuc", "reduced", "complete", "r", "L", "U", "backward", "ortho", "forward"),
     *("gelsd", "gels", "gelsy", "gelss", "sum_to_size", "nearest-exact"),
 )
-#: Integers that name a mode.
-_MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
-_DIMS = re.compile(r"dim\d?|dims|axis\d?|\w+_dim|dims?_\w+|source|destination")
 
 
 def _effective(argument: Any, invocation: Invocation) -> Any:
@@ -121,7 +118,7 @@ def words(subject: SurveyedOperator) -> Iterator[Point]:
         if kind_of(argument) == "str":
             for word in WORDS:
                 yield _settable(subject, argument, word)
-        elif kind_of(argument) == "int" and _MODES.fullmatch(argument.name):
+        elif kind_of(argument) == "int" and MODES.fullmatch(argument.name):
             for mode in (0, 1, 2):
                 yield _settable(subject, argument, mode)
 
@@ -146,7 +143,7 @@ def dims(subject: SurveyedOperator) -> Iterator[Point]:
     """Negative dims and others; several, and none, where there is a list."""
     for argument in subject.arguments:
         name, kind = argument.name, kind_of(argument)
-        if kind not in ("int", "List[int]") or not _DIMS.fullmatch(name):
+        if kind not in ("int", "List[int]") or not DIMS.fullmatch(name):
             continue
         for word, sign in (("negative", -1), ("positive", 1)):
             yield Point(
@@ -189,7 +186,7 @@ def signs(subject: SurveyedOperator) -> Iterator[Point]:
     """Scalars of each sign; whole numbers that are neither dims nor modes, too."""
     for argument in subject.arguments:
         name, kind = argument.name, kind_of(argument)
-        is_plain_int = kind == "int" and not _DIMS.fullmatch(name) and not _MODES.fullmatch(name)
+        is_plain_int = kind == "int" and not DIMS.fullmatch(name) and not MODES.fullmatch(name)
         if kind != "number" and not is_plain_int:
             continue
         for word, value in (("negative", -1), ("zero", 0), ("positive", 1)):

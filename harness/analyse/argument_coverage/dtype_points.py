@@ -19,9 +19,8 @@ from harness.analyse.argument_coverage.point import (
     with_argument,
     with_specs,
 )
-from harness.analyse.argument_coverage.value_points import is_index
 from harness.core import ALL, WIDE_UNSIGNED, Invocation, TensorSpec, is_float
-from harness.generate import REPRESENTATIVES, Promotion, kind_of_dtype
+from harness.generate import REPRESENTATIVES, Promotion, is_index, kind_of_dtype
 
 _NAME = re.compile(r"(\w+) (float|int|bool) with (\w+) (?:other )?(float|int|bool)")
 

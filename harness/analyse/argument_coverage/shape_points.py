@@ -116,12 +116,12 @@ def layouts(subject: SurveyedOperator) -> Iterator[Point]:
         yield Point(
             name=f"{name} non-contiguous",
             hit=lambda call, name=name: any(not s.is_contiguous for s in specs(call, name)),  # type: ignore[misc]
-            variants=partial(_laid, name, _stepped),
+            variants=partial(_laid, name, stepped),
         )
         yield Point(
             name=f"{name} expanded",
             hit=lambda call, name=name: any(map(_repeats, specs(call, name))),  # type: ignore[misc]
-            variants=partial(_laid, name, _expanded),
+            variants=partial(_laid, name, expanded),
         )
         yield Point(
             name=f"{name} offset",
@@ -139,11 +139,13 @@ def _laid(name: str, change: object, base: Invocation) -> Iterator[Invocation]:
         yield with_specs(base, (name,), change)  # type: ignore[arg-type]
 
 
-def _stepped(spec: TensorSpec) -> TensorSpec:
+def stepped(spec: TensorSpec) -> TensorSpec:
+    """The tensor with gaps between its elements."""
     return replace(spec, strides=tuple(2 * s for s in contiguous_strides(spec.shape)))
 
 
-def _expanded(spec: TensorSpec) -> TensorSpec:
+def expanded(spec: TensorSpec) -> TensorSpec:
+    """The tensor with one row repeated."""
     widest = max(spec.shape, default=1)
     return replace(
         spec, strides=tuple(0 if n == widest else s for n, s in zip(spec.shape, spec.strides, strict=True))

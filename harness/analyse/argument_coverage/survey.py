@@ -17,6 +17,7 @@ from itertools import chain, zip_longest
 # Each registers its families of points.
 from harness.analyse.argument_coverage import argument_points, dtype_points, window_points  # noqa: F401
 from harness.analyse.argument_coverage.asker import Asker
+from harness.analyse.argument_coverage.pair_survey import PairSurvey
 from harness.analyse.argument_coverage.point import FAMILIES, Acceptance, Point, PointFamily, SurveyedOperator
 from harness.analyse.argument_coverage.unreachable import Excuse
 from harness.core import Invocation
@@ -62,6 +63,7 @@ class Survey:
         missed: Reachable points that are not, nor excused.
         excused: Points not hit that an exception covers, each with its place among the exceptions.
         ranks: Rank of the first tensor → draws.
+        pairs: Of the conditions of its calls, where those were surveyed.
     """
 
     overload: str
@@ -74,6 +76,7 @@ class Survey:
     missed: list[Missed] = field(default_factory=list)
     excused: list[tuple[str, int]] = field(default_factory=list)
     ranks: dict[int, int] = field(default_factory=dict)
+    pairs: PairSurvey | None = None
 
     @property
     def defects(self) -> list[str]:

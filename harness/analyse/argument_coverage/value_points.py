@@ -21,9 +21,7 @@ from harness.core import (
     is_float,
     values,
 )
-
-#: Domains whose values name places along a dimension; their first parameter is its size.
-INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")
+from harness.generate import computed, is_index
 
 _SMALLEST_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
 _LARGEST = {dtype: max(v for v in values.special_floats(dtype) if v < np.inf) for dtype in PRECISION}
@@ -32,7 +30,7 @@ _Test: TypeAlias = Callable[[str], bool]
 _Example: TypeAlias = Callable[[str], float]
 
 #: Class of floating-point numbers → an example in `dtype`.
-_FLOATS: dict[str, _Example] = {
+FLOATS: dict[str, _Example] = {
     "NaN": lambda dtype: float("nan"),
     "+inf": lambda dtype: float("inf"),
     "-inf": lambda dtype: float("-inf"),
@@ -42,24 +40,13 @@ _FLOATS: dict[str, _Example] = {
     "half": lambda dtype: 2.5,
     "tie": lambda dtype: 1.0,
 }
-_INTS: dict[str, _Example] = {
+INTS: dict[str, _Example] = {
     "negative": lambda dtype: -1,
     "zero": lambda dtype: 0,
     "positive": lambda dtype: 1,
     "smallest": lambda dtype: INT_RANGE[dtype][0],
     "largest": lambda dtype: INT_RANGE[dtype][1],
 }
-
-
-@lru_cache(maxsize=4096)
-def computed(spec: TensorSpec) -> values.Values:
-    """The tensor's values, unrounded; its shape."""
-    if isinstance(spec.values, Recipe):
-        storage = values.compute(spec.values, spec.dtype, spec.storage_size)
-    else:
-        storage = np.asarray(spec.values.values)
-    steps = tuple(stride * storage.itemsize for stride in spec.strides)
-    return np.lib.stride_tricks.as_strided(storage[spec.offset :], spec.shape, steps)
 
 
 @lru_cache(maxsize=4096)
@@ -95,21 +82,16 @@ def classes(spec: TensorSpec) -> frozenset[str]:
     return frozenset(name for name, true in tests.items() if true)
 
 
-def is_index(spec: TensorSpec) -> bool:
-    """Whether the tensor names places."""
-    return isinstance(spec.values, Recipe) and spec.values.domain[0] in INDEX_DOMAINS
-
-
 @family("values")
 def number_classes(subject: SurveyedOperator) -> Iterator[Point]:
     """Each class of numbers in each tensor that holds such numbers and no indices."""
     for name in subject.tensors:
         seen = [s for sample in subject.samples for s in specs(sample, name) if not is_index(s)]
         if any(is_float(spec.dtype) for spec in seen):
-            for word, example in _FLOATS.items():
+            for word, example in FLOATS.items():
                 yield _class(name, word, example, is_float)
         if any(spec.dtype in INT_RANGE for spec in seen):
-            for word, example in _INTS.items():
+            for word, example in INTS.items():
                 yield _class(name, f"{word} integer", example, INT_RANGE.__contains__)
     for style in values.STYLES if subject.tensors else ():
         yield Point(

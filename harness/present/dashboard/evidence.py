@@ -76,7 +76,14 @@ def operator_files(
         yield str(place[name]), page(-1, name, _NOTHING)
 
 
-_NOTHING: dict[str, Any] = {"groups": [], "findings": [], "graphs": [], "cases": [], "omitted": 0}
+_NOTHING: dict[str, Any] = {
+    "groups": [],
+    "findings": [],
+    "pairs": None,
+    "graphs": [],
+    "cases": [],
+    "omitted": 0,
+}
 
 
 def _of_run(

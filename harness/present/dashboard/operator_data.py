@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.analyse import SPEC, FailureGroup, call
+from harness.analyse import SPEC, FailureGroup, call, recorded_ends, tried_pairs
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, without_escapes
 from harness.present.call_text import torch_call
@@ -88,6 +88,7 @@ def operator_data(overload: str, rows: Rows, beside: Beside, wanted: Collection[
             _group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups
         ],
         "findings": _findings(rows),
+        "pairs": _pairs(rows),
         "graphs": list(_graphs(overload, rows, beside.graphs)),
         "cases": cases.data(),
         "omitted": cases.omitted,
@@ -170,6 +171,15 @@ def _findings(rows: Rows) -> list[dict[str, Any]]:
         return one["other_fails"] / one["other_cases"] - one["fails"] / one["cases"], -one["fails"]
 
     return sorted(by_key.values(), key=clarity)[:_FINDINGS]
+
+
+def _pairs(rows: Rows) -> dict[str, Any] | None:
+    """What was tried together; the cells of the lower triangle one after another, a digit of `Tried` each."""
+    tried = tried_pairs(recorded_ends(rows))
+    if not tried.seen.possible:
+        return None
+    cells = "".join(str(state) for i, row in enumerate(tried.tried.tolist()) for state in row[:i])
+    return {"names": tried.names, "about": tried.about, "cells": cells}
 
 
 _PLACE = ("converter", "outcome", "stage", "signature", "apart")

@@ -9,6 +9,7 @@
     cells,
     matrixRows,
     operatorParts: parts,
+    pairMap,
     failureCard,
     address,
     controls,
@@ -184,6 +185,7 @@
     }
     if (data.graphs.length)
       section("graphs", "Converter output", el("div", data.graphs.map(parts.converter)));
+    if (data.pairs) section("tried", "What was tried together", el("div.panel", pairMap.view(data.pairs)));
     const spread = el("div.panel");
     section("ulps", "Numerical error of passing cases", spread);
     distributions(page, spread);

@@ -1,0 +1,1 @@
+"""Pairs of conditions that calls have: what was tried together with what."""

@@ -1,0 +1,160 @@
+"""Conditions of calls, and which pairs of them calls have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from harness.core import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.generate import PairTable, draw_cases, load_cases, pair_growth, pair_needs, pair_table
+
+
+def tensor(shape: tuple[int, ...], values: Sequence[float], dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
+
+
+def ordinary(shape: tuple[int, ...], dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Recipe(("any",), "plain", 0))
+
+
+def call(overload: str, **arguments: Argument) -> Invocation:
+    return Invocation(overload, tuple(arguments.items()))
+
+
+def names(table: PairTable, row: int = 0) -> set[str]:
+    return {condition.name for condition, has in zip(table.conditions, table.has[row], strict=True) if has}
+
+
+def pairs(table: PairTable, calls: Sequence[int] | None = None) -> set[frozenset[str]]:
+    seen = table.pairs & (table.counts(calls) > 0)
+    places = np.argwhere(seen).tolist()
+    return {frozenset((table.conditions[i].name, table.conditions[j].name)) for i, j in places}
+
+
+def test_conditions_say_what_a_call_is() -> None:
+    first = call(
+        "aten.amax.default",
+        self=TensorSpec((3, 1, 4), "float16", (4, 0, 1), 2, Recipe(("any",), "plain", 0)),
+        dim=(-1, 0),
+        keepdim=True,
+    )
+    second = call("aten.amax.default", self=ordinary((), "uint32"))
+    table = pair_table([[first], [second]], values=False)
+    assert names(table) >= {
+        *("dtype float16", "self rank 3", "self size 1", "self offset", "keepdim=True"),
+        *("dim several", "dim out of order", "dim of both signs", "dim is last", "dim of size 2+"),
+    }
+    assert names(table, 1) >= {"dtype wide unsigned", "self rank 0", "self one element", "keepdim omitted"}
+
+
+def test_a_number_is_seen_beside_the_dtype() -> None:
+    def fit(dtype: str, value: float) -> set[str]:
+        made = [[call("aten.eq.Scalar", self=ordinary((2,), dtype), other=value)]]
+        return {name for name in names(pair_table(made)) if name.endswith("the dtype")}
+
+    assert fit("float32", 2**24 + 1) == fit("float32", 0.1) == {"other rounded in the dtype"}
+    assert fit("float64", 2**24 + 1) == fit("float32", 2**24) == {"other exact in the dtype"}
+    assert fit("float64", 2**53 + 1) == fit("int64", 0.5) == {"other rounded in the dtype"}
+    assert fit("float16", 70000) == fit("uint8", -1) == fit("int32", 2.0**31) == {"other beyond the dtype"}
+    assert fit("bfloat16", float("nan")) == set()
+
+
+def test_windows_and_sizes_are_seen_together() -> None:
+    pooled = call(
+        "aten.max_pool2d.default",
+        self=ordinary((1, 1, 7, 7)),
+        kernel_size=(2, 2),
+        stride=(3, 3),
+        padding=(1,),
+        ceil_mode=True,
+    )
+    resized = call("aten.upsample_nearest2d.default", self=ordinary((1, 1, 4, 6)), output_size=(2, 4))
+    assert names(pair_table([[pooled]])) >= {
+        *("window smaller than input", "stride larger than window", "last window cut", "ceil_mode=True"),
+        "padding one",
+    }
+    assert "output does not divide input" in names(pair_table([[resized]]))
+
+
+def test_values_count_as_a_pair_where_they_face_each_other() -> None:
+    nan, inf = float("nan"), float("inf")
+    apart = call("aten.add.Tensor", self=tensor((2,), (nan, 1.5)), other=tensor((2,), (1.5, inf)))
+    facing = call("aten.add.Tensor", self=tensor((2,), (nan, 1.5)), other=tensor((1,), (inf,)))
+    unlike = call("aten.mm.default", self=tensor((3, 1), (nan, 2, 3)), mat2=tensor((1, 2), (2, inf)))
+    plain = call("aten.add.Tensor", self=tensor((2,), (2, 3)), other=tensor((2,), (2, 3)))
+    table = pair_table([[apart], [facing], [plain]])
+    wanted = frozenset(("self NaN", "other +inf"))
+    assert wanted not in pairs(table, [0])
+    assert frozenset(("self half", "other +inf")) in pairs(table, [0])
+    assert wanted in pairs(table, [1])
+    # No two tensors that are not broadcast have elements that face each other.
+    three = call(
+        "aten.mm.default", self=tensor((3, 2), (nan, *[2] * 5)), mat2=tensor((2, 4), (inf, *[2] * 7))
+    )
+    calm = call("aten.mm.default", self=ordinary((3, 2)), mat2=ordinary((2, 4)))
+    assert frozenset(("self NaN", "mat2 +inf")) in pairs(pair_table([[three], [unlike], [calm]]), [0])
+
+
+@pytest.mark.parametrize(
+    ("indices", "said"),
+    [
+        ((0, 1, 2), {"distinct", "ascending"}),
+        ((2, -1, 2), {"negative", "repeated", "out of order"}),
+        ((1, 1, 1), {"repeated", "all equal"}),
+    ],
+)
+def test_patterns_of_indices_and_masks_are_conditions(indices: tuple[int, ...], said: set[str]) -> None:
+    # Drawn indices have a recipe; the harness's own seeds give these among many.
+    found: set[str] = set()
+    for seed in range(2000):
+        index = TensorSpec((3,), "int64", (1,), 0, Recipe(("signed_index", 3), "mixed", seed))
+        table = pair_table([[call("aten.take.default", self=ordinary((3,)), index=index)]])
+        words = {c.removeprefix("index ") for c in names(table) if c.startswith("index ")}
+        if said <= words:
+            found = words
+            break
+    assert said <= found, indices
+    mask = tensor((4,), (False, True, False, False), "bool")
+    masked = call("aten.masked_fill.Scalar", self=ordinary((4,)), mask=mask, value=1)
+    assert "mask one true" in names(pair_table([[masked]]))
+
+
+def test_what_follows_or_never_changes_makes_no_pair() -> None:
+    calls = [
+        call("aten.clamp.default", self=ordinary((2, 3), dtype), min=low, max=0.5)
+        for dtype in ("float32", "float64")
+        for low in (0.5, -2)
+    ]
+    found = {name for pair in pairs(pair_table([[one] for one in calls], values=False)) for name in pair}
+    assert not {name for name in found if name.startswith(("max", "self rank"))}
+    assert {"min positive", "min negative", "min int", "dtype float64"} <= found
+    made = pairs(pair_table([[one] for one in calls], values=False))
+    assert frozenset(("min int", "min negative")) not in made
+    assert frozenset(("min int", "dtype float32")) in made
+
+
+def test_growth_says_how_many_structures_an_operator_needs() -> None:
+    load_cases()
+    few, many = (pair_needs("aten.avg_pool2d.default", 0, count) for count in (16, 64))
+    assert many.structural[:2] == pair_needs("aten.avg_pool2d.default", 0, 64).structural[:2]
+    assert list(many.structural) == sorted(many.structural)
+    assert 0 < few.structural[-1] < many.structural[-1]
+    assert set(many.with_values) == {0}
+    assert 1 < many.enough(0.5) < many.enough(0.9) <= 64
+    sine, pool = (
+        pair_needs(name, 0, 64).structural[-1] for name in ("aten.sin.default", "aten.avg_pool2d.default")
+    )
+    assert pool > 5 * sine
+    case = load_cases()["aten.add.Tensor"]
+    drawn = [one.invocations for one in draw_cases(case, seed=3, structures=8, values=4)]
+    assert pair_growth(drawn).with_values == pair_needs("aten.add.Tensor", 3, 8, values=4).with_values
+    assert pair_growth(drawn).with_values[-1] > 0
+
+
+def test_pairs_are_read_without_pytorch() -> None:
+    program = "import sys, harness.generate.pairs.table; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=600, check=False).returncode == 0
