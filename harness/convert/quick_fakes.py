@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from harness.convert.pointwise_forms import CallsAlike, Form, calls_alike, is_pointwise
 from harness.convert.torch_private import part, replaceable
 from harness.core import OpOverload, is_composite, pytree
 
@@ -67,6 +68,9 @@ def fake_result(
     device = kwargs.get("device") or _CPU
     call = (func, *described)
     form = _forms.get(call)
+    alike = calls_alike(func, args, kwargs) if form is None and is_pointwise(func) else None
+    if alike is not None:
+        form = alike.known()
     if form is not None:
         with parts.in_kernel(mode):
             result = torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
@@ -75,7 +79,7 @@ def fake_result(
         with mode:
             result = by_decomposition(*args, **kwargs)
         if type(result) is parts.tensor and _is_new(result, args, kwargs):
-            _remember(call, result)
+            _remember(call, alike, result)
         return result
     rule = parts.rules.get(func)
     if rule is not None:
@@ -92,7 +96,7 @@ def fake_result(
         return mode.wrap_meta_outputs_with_default_device_logic(
             result, func, values, device=kwargs.get("device")
         )
-    _remember(call, result)
+    _remember(call, alike, result)
     return mode.fake_tensor_converter.from_meta_and_device(mode, result, device)
 
 
@@ -108,16 +112,18 @@ def _is_new(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
     )
 
 
-def _remember(call: tuple[Any, ...], result: torch.Tensor) -> None:
+def _remember(call: tuple[Any, ...], alike: CallsAlike | None, result: torch.Tensor) -> None:
     """Note what a call returns, if that is a tensor with memory of its own."""
     if _is_fresh(call[0]) and not (result.is_conj() or result.is_neg() or result.storage_offset()):
         if len(_forms) >= _MOST_FORMS:
             _forms.clear()
-        _forms[call] = tuple(result.shape), result.stride(), result.dtype
+        _forms[call] = form = tuple(result.shape), result.stride(), result.dtype
+        if alike is not None:
+            alike.learn(form)
 
 
-#: Call, with descriptions in place of tensors → shape, strides and dtype of the new tensor that it returns.
-_forms: dict[tuple[Any, ...], tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = {}
+#: Call, with descriptions in place of tensors → what it returns.
+_forms: dict[tuple[Any, ...], Form] = {}
 #: So many take some ten megabytes.
 _MOST_FORMS = 20_000
 
