@@ -5,8 +5,8 @@ call, an output for each result. `torch.export` finds it out by running the prog
 interception, about ten milliseconds a call. What has to be computed is only what each call returns for
 tensors without values, which decides shapes and dtypes.
 
-Calls that capturing rewrites, of operators with kernels in Python for example, are traced one by one. Calls
-that fail or that change their inputs are left to `torch.export`.
+Calls that capturing rewrites, as of TorchScript's own operators, are traced one by one. Calls that fail or
+that change their inputs are left to `torch.export`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from harness.convert.converter import ExportRequest
 from harness.convert.dispatched_arguments import NotDirect, TensorInput, ValuesDecide, as_dispatched
 from harness.convert.exported_graph import ancestors, assemble_program, is_functional
 from harness.convert.operator_calls import OperatorCalls
+from harness.convert.quick_fakes import quick_fakes
 from harness.convert.quick_passes import modules_not_traced
 from harness.convert.torch_private import node_name, part, quiet
 from harness.core import META, BoundCall, OpOverload, is_dispatched, output_tensors, python_dispatcher, pytree
@@ -244,10 +245,14 @@ def _is_rewritten(target: Any) -> bool:
     return (
         not isinstance(target, OpOverload)
         or target._schema.is_mutable
-        or bool(target.py_kernels.keys() - {META})
         # TorchScript's own operators call others.
         or not is_dispatched(str(target))
     )
+
+
+def _calls_python(target: OpOverload) -> bool:
+    """Whether an operator has kernels in Python, which tracing calls though it writes down the operator."""
+    return bool(target.py_kernels.keys() - {META})
 
 
 def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[Any], mode: Any) -> DirectCall:
@@ -265,11 +270,16 @@ def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[A
         return argument
 
     try:
-        with mode, torch.no_grad():
+        kernels = python_dispatcher() if _calls_python(target) else contextlib.nullcontext()
+        with mode, torch.no_grad(), quick_fakes(), kernels:
             result = target(*map(fake, args), **{name: fake(value) for name, value in kwargs.items()})
     except Exception as error:
         raise NotDirect from error
     elements = [result] if isinstance(result, torch.Tensor) else result
+    if _calls_python(target) and mode.shape_env.pending_fresh_unbacked_symbols:
+        # What a kernel in Python asks of values may end tracing, whatever it returns.
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()
+        raise NotDirect
     if any(map(_holds_symbol, pytree.tree_leaves(result))):
         # PyTorch asks of every new symbol that a result holds it, at the next call at the latest.
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
@@ -307,7 +317,7 @@ def _trace(calls: Sequence[_Parts], mode: Any) -> list[TracedCall]:
         return results
 
     try:
-        with mode, torch.no_grad(), python_dispatcher(), modules_not_traced():
+        with mode, torch.no_grad(), quick_fakes(), python_dispatcher(), modules_not_traced():
             graph = make_fx(run, pre_dispatch=True)(*(fake for _, _, fakes in calls for fake in fakes)).graph
     except Exception as error:
         raise NotDirect from error

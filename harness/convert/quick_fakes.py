@@ -7,13 +7,15 @@ values, on the CPU and of known sizes goes at once the way that it would go in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 
+from harness.convert.pointwise_forms import CallsAlike, Form, calls_alike, is_pointwise
 from harness.convert.torch_private import part, replaceable
 from harness.core import OpOverload, is_composite, pytree
 
@@ -37,6 +39,18 @@ def _parts() -> _FakeParts:
     )
 
 
+@contextmanager
+def quick_fakes() -> Iterator[None]:
+    """Let operators find what they return for tensors without values by `fake_result` in this block."""
+    patch = replaceable("fake_dispatch")
+    previous = vars(patch.owner)[patch.attribute]
+    patch.put(fake_result)
+    try:
+        yield
+    finally:
+        patch.put(previous)
+
+
 def fake_result(
     mode: Any,
     func: Any,
@@ -51,21 +65,27 @@ def fake_result(
     described = None if by_decomposition is None else _described(mode, parts.tensor, args, kwargs)
     if described is None:
         return parts.dispatch(mode, func, types, args, kwargs)
+    device = kwargs.get("device") or _CPU
+    call = (func, *described)
+    form = _forms.get(call)
+    alike = calls_alike(func, args, kwargs) if form is None and is_pointwise(func) else None
+    if alike is not None:
+        form = alike.known()
+    if form is not None:
+        with parts.in_kernel(mode):
+            result = torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
+        return parts.tensor(mode, result, device)
     if by_decomposition:
         with mode:
-            return by_decomposition(*args, **kwargs)
+            result = by_decomposition(*args, **kwargs)
+        if type(result) is parts.tensor and _is_new(result, args, kwargs):
+            _remember(call, alike, result)
+        return result
     rule = parts.rules.get(func)
     if rule is not None:
         result = rule(mode, func, *args, **kwargs)
         if result is not NotImplemented:
             return result
-    device = kwargs.get("device") or _CPU
-    call = (func, *described)
-    form = _forms.get(call)
-    if form is not None:
-        with parts.in_kernel(mode):
-            result = torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
-        return parts.tensor(mode, result, device)
     try:
         with parts.in_kernel(mode):
             result = func(*args, **kwargs)
@@ -76,15 +96,34 @@ def fake_result(
         return mode.wrap_meta_outputs_with_default_device_logic(
             result, func, values, device=kwargs.get("device")
         )
-    if _is_fresh(func) and not (result.is_conj() or result.is_neg() or result.storage_offset()):
-        if len(_forms) >= _MOST_FORMS:
-            _forms.clear()
-        _forms[call] = tuple(result.shape), result.stride(), result.dtype
+    _remember(call, alike, result)
     return mode.fake_tensor_converter.from_meta_and_device(mode, result, device)
 
 
-#: Call, with descriptions in place of tensors → shape, strides and dtype of the new tensor that it returns.
-_forms: dict[tuple[Any, ...], tuple[tuple[int, ...], tuple[int, ...], torch.dtype]] = {}
+def _is_new(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function in Python has made a tensor of known sizes on the CPU, and has not handed on
+    another."""
+    return (
+        not result._is_view()
+        and result.constant is None
+        and result.fake_device == _CPU
+        and not result._has_symbolic_sizes_strides
+        and all(result is not value for value in pytree.tree_leaves((args, kwargs)))
+    )
+
+
+def _remember(call: tuple[Any, ...], alike: CallsAlike | None, result: torch.Tensor) -> None:
+    """Note what a call returns, if that is a tensor with memory of its own."""
+    if _is_fresh(call[0]) and not (result.is_conj() or result.is_neg() or result.storage_offset()):
+        if len(_forms) >= _MOST_FORMS:
+            _forms.clear()
+        _forms[call] = form = tuple(result.shape), result.stride(), result.dtype
+        if alike is not None:
+            alike.learn(form)
+
+
+#: Call, with descriptions in place of tensors → what it returns.
+_forms: dict[tuple[Any, ...], Form] = {}
 #: So many take some ten megabytes.
 _MOST_FORMS = 20_000
 
