@@ -41,12 +41,11 @@ _NEGATIVE_ZERO = r"[\[,:]-0\.0[,\]}]"
 #: Styles of `harness.core.values` that hold special values, extremes or either zero, by what they are of.
 _SPEC = r'"strides":\[[\d,]*\],"offset":\d+,"recipe":\[\["'
 _FREE = r"(?:any|finite|at_least|nonzero|ascending|descending)"
-_FLOAT_STYLE = rf'"float(?:32|16)",{_SPEC}{_FREE}"[^\]]*\],"(?:mixed|one|special|wide|saturating|halves)"'
-_INT_STYLE = rf'"int64",{_SPEC}{_FREE}"[^\]]*\],"(?:mixed|one|special|wide|saturating)"'
+_EDGES = r"mixed|one|special|wide|saturating|(?:facing|every|alone|row|near) [^\"]*|equal [1-9]\d*"
+_FLOAT_STYLE = rf'"float(?:32|16)",{_SPEC}{_FREE}"[^\]]*\],"(?:{_EDGES}|halves)"'
+_INT_STYLE = rf'"int64",{_SPEC}{_FREE}"[^\]]*\],"(?:{_EDGES})"'
 #: In a range, all but plain values are its ends and special values.
-_RANGE_STYLE = (
-    rf'"float(?:32|16)",{_SPEC}range"[^\]]*\],"(?:mixed|one|special|wide|saturating|halves|tied|decimals)"'
-)
+_RANGE_STYLE = rf'"float(?:32|16)",{_SPEC}range"[^\]]*\],"(?:{_EDGES}|halves|tied|decimals)"'
 _OF_STRUCTURE = "|".join((_DTYPE, _EMPTY, _LAYOUT))
 _OF_VALUES = "|".join(
     (_COMPLEX_OR_NON_FINITE, _LARGE, _TINY, _NEGATIVE_ZERO, _FLOAT_STYLE, _INT_STYLE, _RANGE_STYLE)

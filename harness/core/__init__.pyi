@@ -82,6 +82,7 @@ from .snippet import (
     RunWanted as RunWanted,
     numpy_exchange as numpy_exchange,
 )
+from .styles import STYLE_WEIGHTS as STYLE_WEIGHTS
 from .tensors import (
     TENSOR_PLACE as TENSOR_PLACE,
     BoundCall as BoundCall,
@@ -108,4 +109,3 @@ from .torch_operators import (
     pytree as pytree,
     registered_schemas as registered_schemas,
 )
-from .values import STYLE_WEIGHTS as STYLE_WEIGHTS, redraw as redraw

@@ -30,7 +30,8 @@ class Recipe:
     Attributes:
         domain: Which values the operator allows there, as a name of `harness.core.values.DOMAINS`
             followed by its parameters: ``("any",)``, ``("range", -1.0, 1.0)``, ``("index", 5)``.
-        style: How to choose among them, a name of `harness.core.values.STYLES`.
+        style: How to choose among them: a name of `harness.core.values.STYLES` (``plain``), or one of
+            `harness.core.planned_styles.PLANNED` with its parameters (``alone 2 0 1``).
         seed: Makes the choice definite.
     """
 

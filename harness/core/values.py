@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -24,164 +23,16 @@ from harness.core.captured_values import (
     raw_stream,
     unit as _unit,
 )
-from harness.core.dtypes import INT_RANGE, PRECISION, is_float
+from harness.core.dtypes import INT_RANGE, is_float
 from harness.core.invocation import Recipe
-
-#: Smallest and largest exponent of a normal number.
-_EXPONENTS = {"float64": (-1022, 1023), "float32": (-126, 127), "float16": (-14, 15), "bfloat16": (-126, 127)}
-
-#: Where exp overflows, where it underflows to zero, where sigmoid and tanh round to one: log(max),
-#: log(smallest subnormal), and p·ln 2 for sigmoid, about half of it for tanh; to three digits on either
-#: side, since the neighbourhood matters and not the point.
-_SATURATION = {
-    "float64": (709.7, 709.9, -744.4, -745.2, 36.0, 37.5, 18.5, 19.5),
-    "float32": (88.7, 88.8, -87.3, -103.9, -104.0, 16.5, 17.5, 8.5, 9.5),
-    "float16": (11.0, 11.1, -9.7, -17.3, -17.4, 7.5, 8.5, 3.9, 4.5),
-    "bfloat16": (88.5, 89.0, -87.5, -92.0, -92.5, 5.5, 6.5, 2.8, 3.5),
-}
-
-
-@cache
-def special_floats(dtype: str) -> tuple[float, ...]:
-    """Values at which floating-point code goes wrong, for `dtype`, all exactly representable but the
-    decimals, which no binary float holds."""
-    p = PRECISION[dtype]
-    low, high = _EXPONENTS[dtype]
-    eps, tiny = 2.0 ** (1 - p), 2.0**low
-    largest = (2.0 - eps) * 2.0**high
-    positive = [0.0, 1.0, float("inf"), 0.5, 1.5, 2.5, 0.1, 0.7, 1.0 + eps, 1.0 - eps / 2]
-    positive += [eps, tiny, tiny * (1 - eps), tiny * eps, largest, largest / 2]
-    # Halves are exact below 2^(p-1) and integers below 2^p: rounding changes character here.
-    positive += [2.0 ** (p - 1) - 0.5, 2.0 ** min(p, high), 2.0 ** min(24, high) + 2.0]
-    positive += [2.0 ** min(bits, high) for bits in (31, 53, 63)]
-    # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
-    non_finite = (float("nan"),) * 14 + (float("inf"), float("-inf")) * 4
-    edges = (0.0, -0.0, largest, -largest, tiny * eps)
-    return (*non_finite, *edges, *positive, *(-v for v in positive), *_SATURATION[dtype])
-
-
-@cache
-def special_ints(dtype: str) -> tuple[int, ...]:
-    """Integers at the edges of `dtype` and of the floats that conversions send them through."""
-    low, high = INT_RANGE[dtype]
-    edges = {0, 1, -1, 2, -2, 3, -3, 7, -7, low, low + 1, high, high - 1}
-    for bits in (8, 15, 16, 24, 31, 32, 53):
-        edges |= {2**bits, 2**bits - 1, 2**bits + 1, -(2**bits), -(2**bits) - 1}
-    return tuple(sorted((v for v in edges if low <= v <= high), key=lambda v: (abs(v), v < 0)))
-
-
-def _pick(raw: Raw, table: tuple[Any, ...], kind: type) -> Values:
-    return np.array(table, dtype=kind)[_below(raw, len(table))]
-
-
-def _plain(raw: Raw, dtype: str) -> Values:
-    if is_float(dtype):
-        return _unit(raw) * 8.0 - 4.0
-    if dtype == "bool":
-        return (raw & np.uint64(1)).astype(bool)
-    low, high = INT_RANGE[dtype]
-    low, high = max(low, -9), min(high, 9)
-    # Mixed with the specials of uint64 signed integers would become floats.
-    return (_below(raw, high - low + 1) + low).astype(np.uint64 if dtype == "uint64" else np.int64)
-
-
-def _special(raw: Raw, dtype: str) -> Values:
-    if is_float(dtype):
-        return _pick(raw, special_floats(dtype), np.float64)
-    if dtype == "bool":
-        return (raw & np.uint64(1)).astype(bool)
-    return _pick(raw, special_ints(dtype), np.uint64 if dtype == "uint64" else np.int64)
-
-
-def _mixed(raw: Raw, dtype: str) -> Values:
-    """Specials among ordinary values, about one in four."""
-    return np.where((raw >> np.uint64(60)) < 4, _special(raw, dtype), _plain(raw >> np.uint64(3), dtype))
-
-
-def _one(raw: Raw, dtype: str) -> Values:
-    """A single special value among ordinary ones: the first, the last, or any."""
-    values = _plain(raw, dtype)
-    if values.size:
-        kind, place = divmod(int(raw[0] >> np.uint64(32)), values.size)
-        # The ends, where kernels start and where their tails are, as often as the rest.
-        place = (0, values.size - 1, place, place)[kind // 3 % 4]
-        # What is lost without anyone's noticing is mostly NaN, and one element of one tensor is all there is.
-        values[place] = (
-            np.nan if is_float(dtype) and kind % 3 == 0 else _special(raw[:1] >> np.uint64(7), dtype)[0]
-        )
-    return values
-
-
-def _wide(raw: Raw, dtype: str) -> Values:
-    """Every magnitude that the dtype holds, equally likely by order of magnitude."""
-    if is_float(dtype):
-        low, high = _EXPONENTS[dtype]
-        exponent = _below(raw >> np.uint64(33), high - low + 1) + low
-        sign = np.where(raw & np.uint64(1), -1.0, 1.0)
-        return sign * np.ldexp(1.0 + _unit(raw), exponent.astype(np.int32))
-    if dtype == "bool":
-        return (raw & np.uint64(1)).astype(bool)
-    bits = 64 if dtype == "uint64" else INT_RANGE[dtype][1].bit_length()
-    shift = (raw >> np.uint64(58)) % np.uint64(bits) + np.uint64(64 - bits)
-    magnitude = (raw >> shift).astype(np.uint64 if dtype == "uint64" else np.int64)
-    if INT_RANGE[dtype][0] == 0:
-        return magnitude
-    return np.where(raw & np.uint64(1), -magnitude, magnitude)
-
-
-def _halves(raw: Raw, dtype: str) -> Values:
-    """Multiples of a half: ties of rounding."""
-    if is_float(dtype):
-        # Either zero: a float times a sign.
-        return _below(raw, 17) * 0.5 * np.where(raw >> np.uint64(63), -1.0, 1.0)
-    return _plain(raw, dtype)
-
-
-def _tied(raw: Raw, dtype: str) -> Values:
-    """Few distinct values: ties of sorting, zeros, equal comparisons."""
-    if is_float(dtype):
-        return (_below(raw, 5) - 2).astype(np.float64)
-    if dtype == "bool":
-        return (raw & np.uint64(1)).astype(bool)
-    return _below(raw, 4) - (0 if INT_RANGE[dtype][0] == 0 else 1)
-
-
-def _decimals(raw: Raw, dtype: str) -> Values:
-    """Tenths, which no binary float holds: 0.3 / 0.1 is not 3."""
-    if is_float(dtype):
-        return (_below(raw, 81) - 40) / 10.0
-    return _plain(raw, dtype)
-
-
-def _saturating(raw: Raw, dtype: str) -> Values:
-    """Magnitudes around which exp, sigmoid and tanh overflow, vanish or round to one."""
-    if is_float(dtype):
-        near = _pick(raw, _SATURATION[dtype], np.float64)
-        return near * np.where(raw & np.uint64(1 << 40), 1.0, -1.0) * (1.0 + (_unit(raw) - 0.5) / 64)
-    return _wide(raw, dtype)
-
-
-#: Stored recipes have these names.
-STYLES: dict[str, Callable[[Raw, str], Values]] = {
-    style.__name__.removeprefix("_"): style
-    for style in (_plain, _mixed, _special, _one, _wide, _halves, _tied, _decimals, _saturating)
-}
-
-#: Styles in the proportion in which they are drawn. Ordinary values lead: one NaN floods a reduction, and
-#: an operator that is wrong is mostly wrong on them too.
-STYLE_WEIGHTS: tuple[str, ...] = (
-    *("plain",) * 6,
-    *("mixed",) * 3,
-    *("one",) * 2,
-    *("special", "wide", "halves", "tied", "tied", "decimals", "saturating"),
-)
-#: For the values that a structure is drawn again with.
-_WITH_SPECIALS = ("mixed", "mixed", "mixed", "one", "one", "one", "one", "special")
-_RARE = ("plain", "wide", "halves", "tied", "decimals", "saturating")
+from harness.core.planned_styles import planned
+from harness.core.special_values import special_floats as special_floats, special_ints as special_ints
+from harness.core.styles import STYLES as STYLES, pick, plain as _plain
 
 
 def _any(raw: Raw, dtype: str, style: str) -> Values:
-    return STYLES[style](raw, dtype)
+    plan = planned(style)
+    return plan(raw, dtype, None) if plan else STYLES[style](raw, dtype)
 
 
 def _finite(raw: Raw, dtype: str, style: str) -> Values:
@@ -204,12 +55,15 @@ def _nonzero(raw: Raw, dtype: str, style: str) -> Values:
 
 def _range(raw: Raw, dtype: str, style: str, low: float, high: float) -> Values:
     """In [low, high]; unless plain, one in four is an end, the middle or a special value in between."""
+    plan = planned(style)
+    if plan:
+        return plan(raw, dtype, (low, high))
     if not is_float(dtype):
         return _below(raw, int(high) - int(low) + 1) + int(low)
     values = _unit(raw) * (high - low) + low
     if style == "plain":
         return values
-    ends = _pick(raw >> np.uint64(5), _specials_within(dtype, low, high), np.float64)
+    ends = pick(raw >> np.uint64(5), _specials_within(dtype, low, high), np.float64)
     return np.where((raw >> np.uint64(60)) < 4, ends, values)
 
 
@@ -223,20 +77,42 @@ def _specials_within(dtype: str, low: float, high: float) -> tuple[float, ...]:
 
 def _index(raw: Raw, dtype: str, style: str, size: int) -> Values:
     """In [0, size): repeats and both ends occur."""
+    if planned(style):
+        return _places(raw, style, 0, size)
     return _below(raw >> np.uint64(7), size)
 
 
 def _signed_index(raw: Raw, dtype: str, style: str, size: int) -> Values:
     """In [-size, size), as indexing takes it; half of the draws have no negative one."""
+    if planned(style):
+        return _places(raw, style, -size, size)
     values = _below(raw >> np.uint64(7), size)
     if style == "plain":
         return values
     return values - np.where(raw & np.uint64(1), size, 0)
 
 
+def _places(raw: Raw, style: str, low: int, high: int) -> Values:
+    """Indices in [low, high) in the order or with the repetitions of a planned style."""
+    word, *parameters = style.split()
+    count, which = len(raw), int(parameters[0])
+    if word == "ordered":
+        return np.sort(_below(raw >> np.uint64(7), high - low) + low)[::which]
+    if word == "equal":
+        one = (0, high - 1, low, int(_below(raw[:1], high - low)[0]) + low if count else 0)[which % 4]
+        return np.full(count, one, dtype=np.int64)
+    if word == "alternating":
+        return np.array((0, high - 1, low), dtype=np.int64)[(np.arange(count) + which) % 3]
+    # All places in turn, forwards or backwards.
+    place = np.arange(count, dtype=np.int64) % max(high, 1)
+    return high - 1 - place if which % 2 else place
+
+
 def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values:
     """In [0, size), one in four being `other`: class numbers among which some are to be ignored."""
-    values = _below(raw >> np.uint64(7), size)
+    if style == "equal 2":
+        return np.full(len(raw), other, dtype=np.int64)
+    values = _places(raw, style, 0, size) if planned(style) else _below(raw >> np.uint64(7), size)
     return np.where((raw >> np.uint64(60)) < 4, np.full_like(values, other), values)
 
 
@@ -250,7 +126,10 @@ def _unique(raw: Raw, dtype: str, style: str, size: int, run: int) -> Values:
     count = len(raw)
     rows = -(-count // max(run, 1))
     keys = raw_stream(int(raw[0]) if count else 0, rows * size).reshape(rows, size)
-    return np.argsort(keys, axis=1, kind="stable")[:, :run].reshape(-1)[:count].astype(np.int64)
+    places = np.argsort(keys, axis=1, kind="stable")[:, :run]
+    if style.startswith("ordered"):
+        places = np.sort(places, axis=1)[:, :: int(style.split()[1])]
+    return places.reshape(-1)[:count].astype(np.int64)
 
 
 def _distinct(raw: Raw, dtype: str, style: str) -> Values:
@@ -342,15 +221,5 @@ def compute(recipe: Recipe, dtype: str, count: int) -> Values:
     """
     name, *parameters = recipe.domain
     values = DOMAINS[str(name)](raw_stream(recipe.seed, count), dtype, recipe.style, *parameters)
-    return values if dtype != "bool" else values.astype(bool)
-
-
-def redraw(recipe: Recipe, draw: int) -> Recipe:
-    """Another recipe over the same domain: the `draw`-th extra set of values for one structure.
-
-    The first is in a style with special values, the second in one of the others that are rare, the third in
-    any, and so on: no structure is left without what its operator may lose.
-    """
-    seed = int(raw_stream(recipe.seed + draw * 0x9E3779B9, 1)[0] >> np.uint64(32))
-    styles = (STYLE_WEIGHTS, _WITH_SPECIALS, _RARE)[draw % 3]
-    return Recipe(recipe.domain, styles[seed % len(styles)], seed)
+    # A copy: PyTorch takes no array that runs backwards.
+    return np.array(values, dtype=bool if dtype == "bool" else None)

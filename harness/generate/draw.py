@@ -165,6 +165,11 @@ class Draw:
         """
         if self.dtype in WIDE_UNSIGNED:
             return self.float(edges=edges)
+        about, self.about = self.about, f"{self.about} {self.dtype}"
+        beyond = self.choose(False, True, False)
+        self.about = about
+        if beyond:
+            return self.choose(*scalars.beyond(self.dtype))
         return self.choose(*scalars.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:

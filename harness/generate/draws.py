@@ -10,12 +10,13 @@ from itertools import count, cycle
 
 from hypothesis import strategies as st
 
-from harness.core import WIDE_UNSIGNED, Argument, Invocation, overload, redraw
+from harness.core import WIDE_UNSIGNED, Argument, Invocation, overload
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
+from harness.generate.value_draws import ValueDraws
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,11 @@ def draw_cases(
     found: dict[str, DrawnCase] = {}
     if structures < 1:
         return []
+    drawn_values = ValueDraws(f"{seed}/{case.overload}")
 
     def add(drawn: Invocation) -> bool:
         if drawn.structure_id not in found:
-            found[drawn.structure_id] = DrawnCase(_with_more_values(drawn, values))
+            found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, values))
         return len(found) == structures
 
     # Some draws repeat an earlier structure.
@@ -213,11 +215,3 @@ def _dtypes_in_turn(dtypes: Sequence[str], name: str) -> Iterator[str]:
     for turn in count(1):
         # In the middle, so that a collection of few draws has one.
         yield next(wide if turn % _RARELY == _RARELY // 2 else ordinary)
-
-
-def _with_more_values(first: Invocation, count: int) -> tuple[Invocation, ...]:
-    distinct = {first.case_id: first}
-    for draw in range(1, count):
-        more = first.with_values(lambda spec, draw=draw: redraw(spec.values, draw))  # type: ignore[misc]
-        distinct.setdefault(more.case_id, more)
-    return tuple(distinct.values())

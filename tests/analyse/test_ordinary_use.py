@@ -42,6 +42,8 @@ ORDINARY = (
     call(self=tensor(1, 3, strides=(0, 1))),
     call(self=drawn("any", "tied"), other=tensor()),
     call(self=drawn("any", "halves", dtype="int64")),
+    *(call(self=drawn("any", style)) for style in ("equal 0", "ordered -1", "hot 1", "alternating 0")),
+    call(self=tensor(2), index=drawn("index", "equal 1", 5, dtype="int64")),
     call(self=drawn("range", "plain", 0.0, 1.0)),
     call(self=drawn("dominant", "special", 3, 0)),
     # An index has no other values, whatever its style; a mask no other dtype.
@@ -72,7 +74,11 @@ EDGE = (
     call(self=tensor(2, 3, strides=(1, 1))),
     *(
         call(self=drawn("any", style))
-        for style in ("mixed", "one", "special", "wide", "saturating", "halves")
+        for style in ("mixed", "one", "special", "wide", "saturating", "halves", "facing 0 3 1", "every 5")
+    ),
+    *(
+        call(self=drawn("any", style))
+        for style in ("alone 0 1 0", "near 0.5", "row 2 4", "equal 3", "equal 13")
     ),
     call(self=drawn("any", "special", dtype="int64")),
     call(self=tensor(2), other=drawn("at_least", "wide", -4.0)),

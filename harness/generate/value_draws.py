@@ -1,0 +1,283 @@
+"""The values that a structure is drawn again with: by classes that speak of the whole call.
+
+Which classes, numbers and patterns come is no chance: each is chosen that has met the fewest of the
+structure's dtypes and attribute values, so that a collection of few structures has most pairs of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
+from typing import TypeAlias
+
+from harness.core import (
+    Invocation,
+    Literal,
+    Recipe,
+    TensorSpec,
+    describe,
+    is_integer,
+    overload,
+)
+from harness.generate.provider import ChoiceStream
+
+#: Domains whose tensors hold data, special values too, as far as the domain allows them.
+_DATA = ("any", "finite", "at_least", "nonzero", "range", "ascending", "descending")
+_INDEX = ("index", "signed_index", "index_or")
+
+#: Option → how often, in proportion.
+Weights: TypeAlias = Mapping[str, int]
+
+#: Classes of the first further draw of a structure, of the second, of the third; then anew.
+_CLASSES: tuple[Weights, ...] = (
+    Counter({"facing": 5, "chance": 2, "structured": 1}),
+    Counter({"alone": 4, "ordinary": 1}),
+    Counter({"structured": 5, "same": 1}),
+)
+#: Where the call has Scalars, which elements may equal.
+_BESIDE_SCALARS: tuple[Weights, ...] = (
+    _CLASSES[0],
+    Counter({"alone": 3, "near": 1}),
+    Counter({"near": 1, "structured": 1}),
+)
+#: Integers have no value that floods all others, and are lost where they are large: class → how often.
+_OF_INTEGERS = Counter({"alone": 2, "structured": 2, "ordinary": 1})
+
+_CHANCE = Counter({"mixed": 3, "one": 1, "special": 1})
+_ORDINARY = Counter({"plain": 3, "tied": 1, "equal 0": 2, "decimals": 1, "halves": 1})
+_SAME = Counter(("tied", "mixed", "plain", "special"))
+_PATTERNS = (
+    *("equal 0", "equal 0", "equal special", "equal special", "equal special", "row", "tied"),
+    *("ordered 1", "ordered -1", "alternating 0", "hot 1", "plain"),
+)
+_FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", "halves", "decimals"))
+_ORDINARY_INTS = Counter({"plain": 2, "tied": 1, "equal 0": 1, "wide": 3})
+#: Sums and products of large integers are where a detour through floating point shows.
+_INTS = Counter((*_PATTERNS, *("wide",) * 6, "mixed", "mixed"))
+_MASKS = Counter({"plain": 2, "equal 1": 1, "equal 2": 1, "hot 1": 1, "hot 0": 1, "alternating 0": 1})
+_PLACES = Counter(
+    (
+        *("plain", "mixed", "plain", "mixed", "equal 0", "equal 1", "equal 2", "equal 3", "ordered 1"),
+        *("ordered -1", "alternating 0", "alternating 1", "facing 0", "facing 1"),
+    )
+)
+_ORDERS = Counter(("plain", "ordered 1", "ordered -1"))
+_OTHER = Counter(("plain", "halves"))
+
+
+class ValueDraws:
+    """Draws the further values of a collection's structures, one structure after the other.
+
+    Args:
+        name: Of the collection; for the same name and structures the same draws come, everywhere.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._draws: list[_FurtherDraw] = []
+
+    def of(self, first: Invocation, count: int) -> tuple[Invocation, ...]:
+        """`first` and other values for its tensors: `count` draws, less those that repeat another one."""
+        distinct = {first.case_id: first}
+        points = _points(first) if count > 1 else ()
+        for draw in range(count - 1):
+            if draw == len(self._draws):
+                self._draws.append(_FurtherDraw(f"{self._name}/{draw}", draw))
+            more = self._draws[draw].of(first, points)
+            distinct.setdefault(more.case_id, more)
+        return tuple(distinct.values())
+
+
+class _FurtherDraw:
+    """The same further draw of every structure.
+
+    Each has choices of its own, so that fewer draws of a structure are the beginning of more.
+    """
+
+    def __init__(self, name: str, draw: int) -> None:
+        self._stream = ChoiceStream(name)
+        self._turn = draw % len(_CLASSES)
+        self._chosen: Counter[Hashable] = Counter()
+
+    def of(self, first: Invocation, points: Sequence[Hashable]) -> Invocation:
+        """Other values for a structure of those `points`."""
+        specs = list(first.tensors())
+        data = [i for i, spec in enumerate(specs) if _holds_data(spec)]
+        if not data:
+            data = [i for i, spec in enumerate(specs) if spec.dtype == "bool"]
+        scalars = _scalars(first)
+        classes = (_BESIDE_SCALARS if scalars else _CLASSES)[self._turn]
+        if self._turn == 1 and not scalars and data and all(is_integer(specs[i].dtype) for i in data):
+            classes = _OF_INTEGERS
+        kind = self._choose("class", classes, points)
+        if self._turn == 0 and len(data) > 1 and max(specs[i].numel for i in data) >= _ENOUGH:
+            kind = "facing"
+        styles = {i: self._beside(i, spec, points) for i, spec in enumerate(specs) if i not in data}
+        styles |= self._of_data(kind, {i: specs[i] for i in data}, scalars, points)
+        seed = self._stream.random.getrandbits(32)
+        step = 0 if kind == "same" else 1
+        supply = iter([(styles[i], seed + i * step) for i in range(len(specs))])
+
+        def values(spec: TensorSpec) -> Recipe | Literal:
+            style, seed = next(supply)
+            return Recipe(spec.values.domain, style, seed) if isinstance(spec.values, Recipe) else spec.values
+
+        return first.with_values(values)
+
+    def _of_data(
+        self, kind: str, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]
+    ) -> dict[int, str]:
+        match kind:
+            case _ if not specs:
+                return {}
+            case "facing":
+                return self._facing(specs, scalars, points)
+            case "alone":
+                return self._alone(specs, points)
+            case "near":
+                weights = Counter({f"near {scalars}": 2, "plain": 1})
+                styles = {i: self._choose(("near", i), weights, points) for i in specs}
+                return styles | {next(iter(specs)): f"near {scalars}"}
+            case "same" if len(specs) > 1:
+                return dict.fromkeys(specs, self._choose("same", _SAME, points))
+            case "structured" | "same":
+                return {i: self._structured(i, spec, points) for i, spec in specs.items()}
+        if kind == "chance":
+            return {i: self._choose(("chance", i), _CHANCE, points) for i in specs}
+        return self._ordinary(specs, points)
+
+    def _ordinary(self, specs: Mapping[int, TensorSpec], points: Sequence[Hashable]) -> dict[int, str]:
+        weights = {i: _ORDINARY_INTS if is_integer(spec.dtype) else _ORDINARY for i, spec in specs.items()}
+        return {i: self._choose(("ordinary", i), weights[i], points) for i in specs}
+
+    def _facing(
+        self, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]
+    ) -> dict[int, str]:
+        places = list(specs)
+        if len(places) == 1:
+            return {places[0]: self._on_its_own(places[0], specs[places[0]], scalars, points)}
+        # All of many tensors would leave nothing but NaN.
+        count = 2 if len(places) > _OPERANDS else self._below("count", len(places) - 1) + 2
+        first = self._below("first", len(places)) if count < len(places) else 0
+        few = int(max(spec.numel for spec in specs.values()) < _MANY)
+        start = self._below("start", _KINDS)
+        styles = dict.fromkeys(specs, "plain")
+        for slope in range(count):
+            shift = start + (self._below(("shift", slope), _KINDS) if slope else 0)
+            styles[places[(first + slope) % len(places)]] = f"facing {slope} {shift} {few}"
+        return styles
+
+    def _on_its_own(self, i: int, spec: TensorSpec, scalars: str, points: Sequence[Hashable]) -> str:
+        """As many special values as a tensor holds that faces no other one."""
+        if spec.dtype == "bool":
+            return self._choose(("mask", i), _MASKS, points)
+        if spec.numel >= _MANY or (is_integer(spec.dtype) and self._below("every", 2)):
+            return f"every {self._below('shift', _MANY)} {scalars}".rstrip()
+        return f"facing 1 {self._number('shift', _KINDS, points)} 0 {scalars}".rstrip()
+
+    def _alone(self, specs: Mapping[int, TensorSpec], points: Sequence[Hashable]) -> dict[int, str]:
+        place = list(specs)[self._number("which", len(specs), points)]
+        styles = self._ordinary(specs, points)
+        if specs[place].dtype == "bool":
+            return styles | {place: self._choose(("mask", place), _MASKS, points)}
+        which, ties = self._number("alone", 8, points), self._number("ties", 2, points)
+        return styles | {place: f"alone {which} {self._below('where', 3)} {ties}"}
+
+    def _structured(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
+        if spec.dtype == "bool":
+            return self._choose(("mask", i), _MASKS, points)
+        style = self._choose(("structured", i), _INTS if is_integer(spec.dtype) else _FLOATS, points)
+        if style == "equal special":
+            return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
+        if style == "row":
+            return f"row {self._number(('row', i), 8, points)} {spec.shape[-1] if spec.shape else 1}"
+        return style
+
+    def _beside(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
+        """A style for indices, masks and what else is no data."""
+        domain = _domain(spec)
+        if domain in _INDEX:
+            return self._choose(("places", i), _PLACES, points)
+        if domain == "unique":
+            return self._choose(("order", i), _ORDERS, points)
+        return self._choose(("beside", i), _MASKS if spec.dtype == "bool" else _OTHER, points)
+
+    def _choose(self, place: Hashable, weights: Weights, points: Sequence[Hashable]) -> str:
+        """The option that these points have met least, considering its weight."""
+        chosen = self._chosen
+        best: list[str] = []
+        least = float("inf")
+        for option, weight in weights.items():
+            met = sum(chosen[place, option, point] / (1 + chosen[place, point]) for point in points) / weight
+            if met < least - 1e-9:
+                best, least = [option] * weight, met
+            elif met <= least + 1e-9:
+                best += [option] * weight
+        option = best[self._stream.below(len(best))]
+        for point in points:
+            chosen[place, point] += 1
+            chosen[place, option, point] += 1
+        return option
+
+    def _number(self, place: Hashable, bound: int, points: Sequence[Hashable]) -> int:
+        return int(self._choose(place, _numbers(bound), points))
+
+    def _below(self, place: Hashable, bound: int) -> int:
+        """A number below `bound`; at one place each has its turn."""
+        self._stream.place = (place, bound)
+        return self._stream.below(bound)
+
+
+#: Elements that hold every special value of a dtype.
+_MANY = 64
+#: Special values that face each other.
+_KINDS = 13
+#: Elements that hold so many pairs of them that other classes wait: few structures are as large.
+_ENOUGH = 12
+#: More tensors than that are hardly operands of one element.
+_OPERANDS = 3
+
+
+@cache
+def _numbers(bound: int) -> Weights:
+    return {str(number): 1 for number in range(bound)}
+
+
+def _domain(spec: TensorSpec) -> str:
+    return str(spec.values.domain[0]) if isinstance(spec.values, Recipe) else ""
+
+
+def _holds_data(spec: TensorSpec) -> bool:
+    return spec.dtype != "bool" and _domain(spec) in _DATA
+
+
+@cache
+def _scalar_names(name: str) -> frozenset[str]:
+    """Arguments that are numbers to calculate with: counts and dims are integers."""
+    kinds = ("number", "Optional[number]", "float", "Optional[float]")
+    return frozenset(a.name for a in overload(name)._schema.arguments if str(a.type) in kinds)
+
+
+def _scalars(call: Invocation) -> str:
+    """The numbers among the arguments of a call, as parameters of a style."""
+    names = _scalar_names(call.overload)
+    given = (value for name, value in call.arguments if name in names and isinstance(value, int | float))
+    return " ".join(dict.fromkeys(map(repr, given)))
+
+
+def _points(call: Invocation) -> tuple[Hashable, ...]:
+    """What of a structure the values may fail together with."""
+    found: list[Hashable] = []
+    for name, value in call.arguments:
+        if isinstance(value, TensorSpec):
+            found += [(name, value.dtype), (name, "rank", min(len(value.shape), 3))]
+        else:
+            found.append((name, describe(value)))
+    missing = _argument_names(call.overload) - {name for name, _ in call.arguments}
+    return (*found, *sorted(missing))
+
+
+@cache
+def _argument_names(name: str) -> frozenset[str]:
+    return frozenset(a.name for a in overload(name)._schema.arguments)
