@@ -102,7 +102,8 @@ def told_place(place: Place, converter: str, overloads: Iterable[str]) -> str:
     known = sorted({function for function in functions.values() if function})
     here = [function for function in known if standing_for(converter, function).name == place.name]
     if here:
-        return str(replace(place, name=listed([one.name for one in here], 3), file=here[0].file))
+        names = listed(list(dict.fromkeys(one.name for one in here)), 3)
+        return str(replace(place, name=names, file=here[0].file))
     if not place.file and len(known) == 1 and all(functions.values()):
         return str(Place(place.owner, f"{place.name} of {known[0].name}", known[0].file))
     return str(place)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from harness.analyse.blamed_place import SHAPES
 from harness.analyse.failure_key import Cause
 from harness.analyse.united import United
-from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN
+from harness.compare import BACKEND, CONVERTER, PYTORCH, UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def united_blames(kept: Sequence[United], blamed: BlamedCauses) -> list[United]:
         ends = {now[number] for number in pair}
         if len(ends) < 2:
             continue
-        lesser, greater = sorted(ends, key=lambda number: _weight(kept[number], blamed))
+        lesser, greater = sorted(ends, key=lambda number: (_weight(kept[number], blamed), -number))
         kept[greater].add(kept[lesser])
         now = [greater if number == lesser else number for number in now]
     return [united for number, united in enumerate(kept) if now[number] == number]
@@ -53,7 +53,7 @@ def united_blames(kept: Sequence[United], blamed: BlamedCauses) -> list[United]:
 
 def _weight(united: United, blamed: BlamedCauses) -> tuple[bool, int]:
     """What tells who comes first: somebody before nobody."""
-    return _blame(united, blamed) not in (UNKNOWN, SPEC), sum(blamed.rows[one] for one in united.causes)
+    return _blame(united, blamed) != UNKNOWN, sum(blamed.rows[one] for one in united.causes)
 
 
 def _blame(united: United, blamed: BlamedCauses) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -92,7 +93,7 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
             cases[number] if one.lossy and symptom else set(),
             cases[number] if one.words in (*ELEMENTWISE, LOSES_NAN) and symptom else set(),
         )
-        alike = by_place[parts[number], one.blame, replace(one.place, choice=""), one.rule]
+        alike = by_place[parts[number], one.blame, _without_version(one.place), one.rule]
         same = [
             other
             for other in alike
@@ -124,6 +125,14 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
         rows=rows_of,
     )
     return [united.causes for united in united_blames(kept, blamed)]
+
+
+def _without_version(place: Place) -> Place:
+    """A place without its algorithms, and without the opset that a module of TorchScript's helpers is for."""
+    return replace(place, choice="", file=_OPSET.sub("", place.file))
+
+
+_OPSET = re.compile(r"(?<=/symbolic_opset)\d+(?=\.py$)")
 
 
 def _of_elements(words: str) -> bool:
