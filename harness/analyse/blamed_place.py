@@ -29,6 +29,7 @@ ANOTHER_DTYPE = "computes in another dtype than the call"
 LARGER_DTYPE = "gives a larger dtype than the call"
 UNDEFINED_DTYPE = "gives nodes dtypes that they are not defined for"
 LOSES_NAN = "loses NaN"
+IGNORES = "ignores "
 UNFIT = "makes shapes that do not fit"
 _TOO_FEW, _TOO_MANY = "gives too few dimensions", "gives too many dimensions"
 #: What may be said of a result's shape.
@@ -82,7 +83,7 @@ def _of_converter(row: FailedRow) -> str:
     if takes_for_numbers(row):
         return "takes 0-d tensors for numbers"
     if facts.argument:
-        return f"ignores `{facts.argument}`"
+        return f"{IGNORES}`{facts.argument}`"
     if row.said[:1] == (DTYPES,) and not is_lossy(*row.said[1:]):
         return LARGER_DTYPE
     if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)) or _MIXED.search(row.words):

@@ -33,8 +33,8 @@ _NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
 _DIFFER = re.compile(
     r"Inferred shape and existing shape differ in (?:rank: \((\d+)\) vs \((\d+)\)|dimension)"
 )
-#: An element that is NaN in PyTorch only.
-_LOST = re.compile(r"NaN positions: output [^:]+: expected nan, got (?!nan)")
+#: An element that is NaN in PyTorch and a number here. Arithmetic that is put another way has an infinity.
+_LOST = re.compile(r"NaN positions: output [^:]+: expected nan, got (?!nan|-?inf)")
 _COMPLEX = re.compile(r"ScalarType Complex\w+ is an unexpected tensor scalar type")
 #: How much a float64 result is off, relatively, that was rounded to float32 on the way.
 _LEAST, _MOST = 2.0**-36, 2.0**-20

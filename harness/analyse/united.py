@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.analyse.blamed_place import ANOTHER_DTYPE, LARGER_DTYPE, UNDEFINED_DTYPE
+from harness.analyse.blamed_place import ANOTHER_DTYPE, IGNORES, LARGER_DTYPE, UNDEFINED_DTYPE
+from harness.compare import NAN_POSITIONS
 
 
 @dataclass(eq=False)
@@ -61,8 +62,12 @@ class United:
         """Whether one graph shows both, mostly, or one case does."""
         shared = len(self.structures & other.structures)
         mostly = shared > 0 and 2 * shared >= min(len(self.structures), len(other.structures))
-        lost = _mostly(self.structures, other.losing) or _mostly(other.structures, self.losing)
-        return mostly or lost or not self.cases.isdisjoint(other.cases)
+        return mostly or self._moves(other) or other._moves(self) or not self.cases.isdisjoint(other.cases)
+
+    def _moves(self, other: United) -> bool:
+        """Whether NaN is lost where it also comes up, or where all elements are others."""
+        moves = any(words == NAN_POSITIONS or words.startswith(IGNORES) for words in self.words)
+        return moves and _mostly(self.structures, other.losing)
 
     def add(self, other: United) -> None:
         """Take the other's causes over."""

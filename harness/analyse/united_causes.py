@@ -10,7 +10,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from harness.analyse.blamed_place import BEFORE_BACKEND, LARGER_DTYPE, LOSES_NAN
+from harness.analyse.blamed_place import BEFORE_BACKEND, IGNORES, LARGER_DTYPE, LOSES_NAN
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
 from harness.analyse.united import United
@@ -63,7 +63,7 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
     show in different nodes, or the other way round, of different operators.
 
     One graph may give wrong numbers for some values and NaN for others: where it mostly does both, it is one
-    defect, too. NaN that is lost is another matter unless it mostly comes with that.
+    defect, too. NaN that is lost is another matter, unless NaN also comes up there.
 
     Args:
         parts: Of each cause, a number: those of different ones are different defects.
@@ -137,7 +137,7 @@ _OPSET = re.compile(r"(?<=/symbolic_opset)\d+(?=\.py$)")
 
 def _of_elements(words: str) -> bool:
     """Whether some elements of a result are wrong, as where an argument is ignored."""
-    return words in ELEMENTWISE or words.startswith("ignores ")
+    return words in ELEMENTWISE or words.startswith(IGNORES)
 
 
 def _of_each(values: Numbers, cause: Numbers, count: int) -> list[set[int]]:
