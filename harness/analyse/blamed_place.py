@@ -13,13 +13,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harness.analyse.converter_place import converter_place, takes_for_numbers, unpromoted
+from harness.analyse.converter_place import (
+    converter_place,
+    makes_complex,
+    takes_for_numbers,
+    unpromoted,
+)
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.kernel_fault import WITHOUT_ELEMENTS, WRONG_INTEGERS
-from harness.analyse.message_facts import DTYPES, NARROW, NO_OP, RANK
+from harness.analyse.message_facts import DTYPES, LOST, NARROW, NO_OP, RANK, is_lossy
 from harness.compare import ELEMENTWISE, FLUSHED, OVERFLOW, Stage
 
 ANOTHER_DTYPE = "computes in another dtype than the call"
+#: A result in float64 where float32 is promised is no sign of a computation in a smaller dtype.
+LARGER_DTYPE = "gives a larger dtype than the call"
+UNDEFINED_DTYPE = "gives nodes dtypes that they are not defined for"
+LOSES_NAN = "loses NaN"
+IGNORES = "ignores "
+UNFIT = "makes shapes that do not fit"
+_TOO_FEW, _TOO_MANY = "gives too few dimensions", "gives too many dimensions"
+#: What may be said of a result's shape.
+SHAPES = frozenset({"shape", UNFIT, _TOO_FEW, _TOO_MANY})
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Words of refusals that name the kernel.
@@ -45,7 +59,7 @@ def wrong_of(blame: str, row: FailedRow) -> str:
         return _of_converter(row)
     if blame == "pytorch" and row.words in ELEMENTWISE:
         return "values"
-    return "leaves the range of its dtype" if facts.why == "range" else _ALIKE.get(row.words, row.words)
+    return _ALIKE.get(row.words, row.words)
 
 
 #: Small numbers that become zero are wrong like others, and large ones that become infinite like infinities.
@@ -60,6 +74,8 @@ def _of_converter(row: FailedRow) -> str:
     if row.said[:1] == (NO_OP,):
         what = row.said[1]
         return "takes no bool for a number" if what == "bool" else f"has no {what} for such arguments"
+    if makes_complex(row):
+        return UNDEFINED_DTYPE
     if row.stage in (Stage.REFERENCE, Stage.CONVERT):
         return row.words
     if facts.why == "constant" and row.converter == "torchscript":
@@ -67,20 +83,32 @@ def _of_converter(row: FailedRow) -> str:
     if takes_for_numbers(row):
         return "takes 0-d tensors for numbers"
     if facts.argument:
-        return f"ignores `{facts.argument}`"
+        return f"{IGNORES}`{facts.argument}`"
+    if row.said[:1] == (DTYPES,) and not is_lossy(*row.said[1:]):
+        return LARGER_DTYPE
     if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)) or _MIXED.search(row.words):
         return ANOTHER_DTYPE
-    if row.said[:1] == (RANK,):
-        return f"gives too {row.said[1]} dimensions"
-    words = _ALIKE.get(row.words, row.words)
+    if row.said[:1] == (LOST,):
+        return LOSES_NAN
+    words = _of_dimensions(row) or _ALIKE.get(row.words, row.words)
     if _UNFIT.match(words):
-        return "makes shapes that do not fit"
+        return UNFIT
+    if _RANKLESS.search(words):
+        return "asks for dimensions that are not there"
+    if _DIVIDES.search(words):
+        return "divides integers by zero"
     if words.endswith(_UNDEFINED):
-        return "gives nodes dtypes that they are not defined for"
+        return UNDEFINED_DTYPE
     if words.endswith(_LIST):
         return "gives lists of a wrong length"
     words = _INVALID.sub(r"gives \1 inputs that do not fit", words)
     return _RUNNING.sub(r"asks \1 for what does not fit", words)
+
+
+def _of_dimensions(row: FailedRow) -> str:
+    if row.said[:1] != (RANK,):
+        return ""
+    return _TOO_FEW if row.said[1] == "few" else _TOO_MANY
 
 
 #: Passes that do more than one thing.
@@ -91,6 +119,13 @@ _UNFIT = re.compile(
     r"Inferred shape and existing shape differ|.*\[ShapeInferenceError\] Incompatible dimensions"
     r"|.*\(op_type:Reshape\)|FAIL: Reshape \[ShapeInferenceError\]|FAIL: running Reshape: "
 )
+#: An axis of a tensor without dimensions, or a window beside those of a single sample.
+_RANKLESS = re.compile(
+    r"axis'? must be in \[-rank|Unexpected axis value|Input tensor must have at least"
+    r"|IsAxisInRange|operator on a scalar|Input dimension cannot be less than"
+)
+#: While constants are folded or when the model is run.
+_DIVIDES = re.compile("Integer division by zero")
 _UNDEFINED = "unsupported type"
 #: Kernel, strides, dilations, of one operator and of its transpose: one list is too short like the next.
 _LIST = "An attribute has incorrect size"
@@ -126,7 +161,8 @@ def _backend(row: FailedRow) -> Place:
 
 def _pytorch(row: FailedRow) -> Place:
     of = "aten.var" if _VARIANCE.fullmatch(row.family) else row.family
-    return Place("PyTorch", f"{_PARTS.get(row.facts.why, 'kernel')} of {of}")
+    part = f"{_PARTS.get(row.facts.why, 'kernel')} of {of}"
+    return Place("PyTorch", part, choice=row.called.choice)
 
 
 #: One kernel and one decomposition compute them.
@@ -139,7 +175,10 @@ _PARTS = {
 
 
 def _spec(row: FailedRow) -> Place:
-    return Place("ONNX", row.facts.operator) if row.facts.operator else Place("PyTorch", "documentation")
+    if row.facts.operator:
+        return Place("ONNX", row.facts.operator)
+    # One sentence may be about many operators, each of which does as it likes.
+    return Place("PyTorch", f"documentation of {row.family}")
 
 
 def _unknown(row: FailedRow) -> Place:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 #: Words that choose among the algorithms of an operator, each of which a converter treats in its own way.
 _CHOICE = re.compile(r'"(rounding_mode|reduce|approximate|mode)":"(\w+)"')
+_COMPLEX = '"dtype":"complex'
 _SHAPE = re.compile(r'"shape":\[(\d?)')
 #: A regular expression that is found in every call that tells something.
-TELLING_CALL = rf'{_CHOICE.pattern}|"shape":\[\]'
+TELLING_CALL = rf'{_CHOICE.pattern}|"shape":\[\]|{_COMPLEX}'
 
 
 @dataclass(frozen=True, order=True)
@@ -19,10 +20,12 @@ class CallFacts:
     Attributes:
         choice: The algorithm that it asks for: ``rounding_mode=floor``; "" where there is one only.
         only_single: Whether all of its tensors, of which it has some, are 0-d, and it asks for no dtype.
+        has_complex: Whether some of its tensors are complex.
     """
 
     choice: str = ""
     only_single: bool = False
+    has_complex: bool = False
 
 
 def call_facts(invocation: str) -> CallFacts:
@@ -30,4 +33,4 @@ def call_facts(invocation: str) -> CallFacts:
     choice = _CHOICE.search(invocation)
     sizes = _SHAPE.findall(invocation)
     only_single = bool(sizes) and not any(sizes) and '"dtype":{' not in invocation
-    return CallFacts(f"{choice[1]}={choice[2]}" if choice else "", only_single)
+    return CallFacts(f"{choice[1]}={choice[2]}" if choice else "", only_single, _COMPLEX in invocation)

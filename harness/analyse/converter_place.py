@@ -10,6 +10,7 @@ from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.function_families import function_named, function_of_family, own_function, standing_for
 from harness.analyse.message_facts import (
     CAPTURE,
+    COMPLEX,
     DECOMPOSITION,
     DTYPES,
     FILE,
@@ -41,6 +42,7 @@ _PYTHONS = re.compile("(?:Attribute|Index|Key|Type|Value)Error: ")
 #: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
 #: operator's own where nothing converts the operator.
 _DIVISION = re.compile(r"killed by SIGFPE")
+_PROMOTION = "torch/csrc/jit/passes/onnx/scalar_type_analysis.cpp"
 _INFERENCE = "torch/csrc/jit/passes/onnx/shape_type_inference.cpp"
 #: Steps of an export, as a place.
 _STEPS = {
@@ -80,6 +82,14 @@ def converter_place(row: FailedRow) -> Place:
     return replace(place, choice=row.called.choice)
 
 
+def _left_to(converter: str, function: ConversionFunction) -> ConversionFunction:
+    """The last function in the row of those that leave their operator to another."""
+    met = [function]
+    while (following := left_to(converter, met[-1])) not in met:
+        met.append(following)
+    return met[-1]
+
+
 def takes_for_numbers(row: FailedRow) -> bool:
     """Whether TorchScript gives a result the dtype that numbers would have, as it does where all tensors are
     0-d: a pass of it takes those for numbers, whichever symbolic function there is."""
@@ -92,7 +102,8 @@ def told_place(place: Place, converter: str, overloads: Iterable[str]) -> str:
     known = sorted({function for function in functions.values() if function})
     here = [function for function in known if standing_for(converter, function).name == place.name]
     if here:
-        return str(replace(place, name=listed([one.name for one in here], 3), file=here[0].file))
+        names = listed(list(dict.fromkeys(one.name for one in here)), 3)
+        return str(replace(place, name=names, file=here[0].file))
     if not place.file and len(known) == 1 and all(functions.values()):
         return str(Place(place.owner, f"{place.name} of {known[0].name}", known[0].file))
     return str(place)
@@ -134,12 +145,13 @@ def _of_invalid(row: FailedRow) -> Place:
     if row.converter == "torchscript" and _CAST.search(row.words):
         return Place(row.converter, "type promotion")
     kind, *names = row.said or ("",)
-    emitting = found and _emitting(row, found[1], names[0] if kind == NODE else "")
+    of_node = names[0] if kind == NODE else ""
+    emitting = found and _emitting(row, found[1], of_node)
     if emitting:
         return Place(emitting.library, emitting.name, emitting.file)
     of_function = _USUAL if row.words.endswith(_UNSUPPORTED) else _COMMON
     if row.by_operator or found is None or of_function.fullmatch(found[1]):
-        return _function(row, family_name(f"aten.{names[0]}") if kind == NODE else row.family)
+        return _function(row, family_name(f"aten.{of_node}") if of_node else row.family)
     return Place(row.converter, f"{found[1]} nodes")
 
 
@@ -174,6 +186,8 @@ def _of_export(row: FailedRow) -> Place:
     missing = _NO_CONVERSION.match(row.words)
     if missing:
         return Place(row.converter, f"no conversion of {missing[1]}")
+    if makes_complex(row):
+        return Place(row.converter, "type promotion")
     kind, name = row.said if len(row.said) == 2 else ("", "")
     divides = row.converter == "torchscript" and _DIVISION.search(row.words)
     if divides and function_of_family(row.converter, row.family):
@@ -201,10 +215,22 @@ def _of_export(row: FailedRow) -> Place:
     return _function(row, row.family)
 
 
+def makes_complex(row: FailedRow) -> bool:
+    """Whether TorchScript's pass that makes the dtypes of operands equal takes bfloat16 for complex numbers,
+    or cannot say what comes of it, before the checker sees any."""
+    if row.converter != "torchscript" or row.stage is not Stage.CONVERT:
+        return False
+    complex_ = row.said == (COMPLEX,) and not row.called.has_complex
+    return complex_ or row.said == (FILE, _PROMOTION)
+
+
 def _function(row: FailedRow, family: str) -> Place:
     """The conversion function of a family; where it is not known, as of what is taken apart first, all that
     converts the operator."""
     found = own_function(row.converter, row.overload) if family == row.family else None
+    if found and row.stage not in (Stage.REFERENCE, Stage.CONVERT):
+        # What a wrapper gives is wrong wherever the wrapped function is called.
+        found = _left_to(row.converter, found)
     found = found or function_of_family(row.converter, family)
     if found is None and row.facts.translated:
         found = function_of_family(row.converter, family_name(packet_of(row.facts.translated)))

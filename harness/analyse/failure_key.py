@@ -17,17 +17,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from harness.analyse.blame_facts import blame_facts
-from harness.analyse.blamed_place import ANOTHER_DTYPE, BEFORE_BACKEND, place_of, wrong_of
+from harness.analyse.blamed_place import (
+    ANOTHER_DTYPE,
+    BEFORE_BACKEND,
+    LOSES_NAN,
+    UNDEFINED_DTYPE,
+    UNFIT,
+    place_of,
+    wrong_of,
+)
 from harness.analyse.call_facts import call_facts
 from harness.analyse.defect_place import FailedRow, Place
-from harness.analyse.message_facts import DTYPES, is_lossy, message_facts
+from harness.analyse.message_facts import DTYPES, NODE, SIZE, is_lossy, message_facts
 from harness.analyse.operator_family import without_dimensions
-from harness.compare import CONVERTER, Outcome, Stage, normalise
+from harness.compare import CONVERTER, ELEMENTWISE, Outcome, Stage, normalise
 
 #: What these say is the same for every defect ("values", "killed by SIGSEGV"): only the operator tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
@@ -39,7 +47,7 @@ _GENERIC = re.compile(
     Inferred\ shape\ and\ existing\ shape\ differ | data-dependent\ expression | PendingUnbackedSymbolNotFound
     | ZeroDivisionError | index\ out\ of\ range$ | 'NoneType'\ object\ has\ no\ attribute | _M_range_check
     | constant\ folding | takes\ a\ tensor\ for\ a\ number | iteration\ over\ a
-    | Cannot\ determine\ scalar\ type
+    | Cannot\ determine\ scalar\ type | ^reads\ data
     """,
     re.VERBOSE,
 )
@@ -57,6 +65,13 @@ _ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
 _SHAPES = re.compile(r"^InferenceError: (?!.*op_type:Reshape).*Inferred shape and existing shape differ.*")
 #: Which of two operands does not fit depends on the sizes.
 _SIDE = re.compile(r"\b(?:left|right) operand\b")
+#: A kernel that has no counterpart for tensors that are only traced, as sizes have it.
+_NO_DATA = re.compile(
+    r".*(?:Cannot access data pointer of Tensor|its data is not allocated yet).*", re.DOTALL
+)
+#: Unsigned dtypes, which TorchScript looks up in two tables.
+_NO_SCALAR = re.compile(r".*(?:Unknown torch or scalar type|is an unexpected tensor scalar type).*")
+_OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
 _NO_ANSWER = re.compile(r"^no answer within .*")
 #: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
 _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
@@ -80,6 +95,8 @@ class Cause:
         rule: The user's conversion functions that took part; "" for none.
         lossy: Whether the result has a dtype that does not hold all values of the right one.
         may_be: What is wrong there in other words, if there is a cause with those.
+        node: The ONNX operator that is not defined for a dtype; all reductions are one.
+        refused: Who says what where a model is not loaded or not run.
     """
 
     blame: str
@@ -90,6 +107,8 @@ class Cause:
     rule: str = ""
     lossy: bool = False
     may_be: str = ""
+    node: str = ""
+    refused: str = ""
 
 
 def cause_of(row: Mapping[str, Any]) -> Cause:
@@ -116,22 +135,41 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         by_operator=outcome in SPEECHLESS or symptom or bool(_GENERIC.search(words)),
     )
     by_rule = blame == CONVERTER and row["rule"]
+    wrong = wrong_of(blame, failed)
+    # It took the place of the converter's own.
+    place = Place("rule", row["rule"]) if by_rule else place_of(blame, failed)
+    if wrong not in ELEMENTWISE and wrong != LOSES_NAN:
+        # Dtypes, shapes and refusals are what all algorithms of an operator have in common.
+        place = replace(place, choice="")
+    refused = stage in (Stage.LOAD, Stage.RUN) and outcome is Outcome.ERROR
     return Cause(
         blame=blame,
-        # It took the place of the converter's own.
-        place=Place("rule", row["rule"]) if by_rule else place_of(blame, failed),
+        place=place,
         stage=str(stage),
         outcome=str(outcome),
-        words=wrong_of(blame, failed),
+        words=wrong,
         rule=row["rule"],
-        may_be=ANOTHER_DTYPE if blame == CONVERTER and _of_dtype(failed) else "",
+        may_be=_may_be(failed, wrong) if blame == CONVERTER else "",
         lossy=failed.said[:1] == (DTYPES,) and is_lossy(*failed.said[1:]),
+        node=_undefined_node(words) if wrong == UNDEFINED_DTYPE else "",
+        refused=f"{row['backend']}: {words}" if refused else "",
     )
 
 
-def _of_dtype(failed: FailedRow) -> bool:
-    """Whether a missing cast explains it: a node is not defined for a dtype, and is not asked to draw one."""
-    return failed.words.endswith("unsupported type") and "op_type:Random" not in failed.words
+def _may_be(failed: FailedRow, wrong: str) -> str:
+    """A missing cast, where a node is not defined for a dtype and is not asked to draw one; the wrong shape
+    of a result, where the checker infers another one than the model states."""
+    if wrong == UNDEFINED_DTYPE and "op_type:Random" not in failed.words:
+        return ANOTHER_DTYPE
+    if wrong == UNFIT and failed.said[:1] == (NODE,) and len(failed.said) > 2:
+        how = failed.said[2]
+        return "shape" if how == SIZE else f"gives too {how} dimensions"
+    return ""
+
+
+def _undefined_node(words: str) -> str:
+    found = _OP_TYPE.search(words)
+    return re.sub("^Reduce.*", "Reduce", found[1].removeprefix("Global")) if found else ""
 
 
 @lru_cache(maxsize=10_000)
@@ -147,6 +185,8 @@ def words_of(signature: str) -> str:
     words = _NO_CONSTANT.sub(r"\1", words)
     words = _TENSOR_TYPE.sub(": <dtype>", words)
     words = _NO_NUMBER.sub("takes a tensor for a number", words)
+    words = _NO_DATA.sub("reads data of a tensor that has none in an export", words)
+    words = _NO_SCALAR.sub("does not know a dtype", words)
     words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
     words = _NO_ANSWER.sub("no answer in time", words)

@@ -245,7 +245,14 @@ def failure_groups(
         placed = placed.by_overload(rows.numbers("overload"))
     causes, cause = placed.causes, placed.cause
     case, structure = rows.numbers("case_id"), rows.numbers("structure_id")
-    looked_at = FailedRows(cause=cause, case=case, structure=structure, origin=origin)
+    looked_at = FailedRows(
+        cause=cause,
+        case=case,
+        structure=structure,
+        origin=origin,
+        overload=rows.numbers("overload"),
+        converter=rows.numbers("converter"),
+    )
     united = united_causes(causes, placed.parts, looked_at)
     group_of = np.empty(len(causes), dtype=np.int64)
     for number, together in enumerate(united):

@@ -10,8 +10,11 @@ import numpy as np
 #: Steps of PyTorch's exporter.
 CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
 #: Kinds of facts.
-DTYPES, RANK, NARROW, NODE = "dtypes", "rank", "narrow", "node"
-FILE, SYMBOLIC, STEP, NO_OP = "file", "symbolic", "step", "no op"
+DTYPES, RANK, NARROW, NODE, LOST = "dtypes", "rank", "narrow", "node", "lost"
+FILE, SYMBOLIC, STEP, NO_OP, COMPLEX = "file", "symbolic", "step", "no op", "complex"
+
+#: How a shape differs that has as many dimensions as it must.
+SIZE = "size"
 
 _STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
 _STEP = re.compile(r"This is step ([123])/3")
@@ -26,6 +29,13 @@ _SHAPES = re.compile(r"shape: output \d+: expected \[([^\]]*)\], got \[([^\]]*)\
 _FLOAT64 = re.compile(r"\d{14}")
 #: A node that is named after the PyTorch operator that it comes of, not after its own.
 _NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
+#: What the checker infers, and what the model says.
+_DIFFER = re.compile(
+    r"Inferred shape and existing shape differ in (?:rank: \((\d+)\) vs \((\d+)\)|dimension)"
+)
+#: An element that is NaN in PyTorch and a number here. Arithmetic that is put another way has an infinity.
+_LOST = re.compile(r"NaN positions: output [^:]+: expected nan, got (?!nan|-?inf)")
+_COMPLEX = re.compile(r"ScalarType Complex\w+ is an unexpected tensor scalar type")
 #: How much a float64 result is off, relatively, that was rounded to float32 on the way.
 _LEAST, _MOST = 2.0**-36, 2.0**-20
 #: Up to this all whole numbers are numbers of float64.
@@ -33,8 +43,9 @@ _EXACT = 2.0**53
 #: A regular expression that is found in every message that names something.
 TELLING = "|".join(
     (
-        r"^(?:dtype|shape|values): output",
-        *("node name: node_+[a-z]", "This is step [123]/3", "Occurred when translating"),
+        r"^(?:dtype|shape|values|NaN positions): output",
+        *("node name: node_+[a-z]", "existing shape differ", "This is step [123]/3"),
+        *("Occurred when translating", "ScalarType Complex"),
         *("INTERNAL ASSERT FAILED", "^PassError"),
     )
 )
@@ -44,8 +55,9 @@ def message_facts(message: str) -> tuple[str, ...]:
     """A kind, and what is named; () for nothing.
 
     It may be the dtypes that differ, whether a result has too few or too many dimensions, a number that had
-    no room in a smaller dtype, the PyTorch operator of a node, an operator that TorchScript does not have as
-    it is called, a file of PyTorch's, a symbolic function, or a step of the export.
+    no room in a smaller dtype, that NaN is lost, the PyTorch operator of a node and how its shape differs, an
+    operator that TorchScript does not have as it is called, a complex dtype that it does not know, a file of
+    PyTorch's, a symbolic function, or a step of the export.
     """
     dtypes = _DTYPES.match(message)
     if dtypes:
@@ -57,9 +69,15 @@ def message_facts(message: str) -> tuple[str, ...]:
     element = _ELEMENT.match(message)
     if element:
         return _of_element(element[1], element[2])
-    node = _NODE.search(message)
+    if _LOST.match(message):
+        return (LOST,)
+    node, differ = _NODE.search(message), _DIFFER.search(message)
+    if differ:
+        return NODE, node[1] if node else "", _differing(differ[1], differ[2])
     if node:
         return NODE, node[1]
+    if _COMPLEX.search(message):
+        return (COMPLEX,)
     no_op = _NO_OP.search(message)
     if no_op:
         return NO_OP, "bool" if "bool, " in no_op[2] else no_op[1]
@@ -73,6 +91,13 @@ def message_facts(message: str) -> tuple[str, ...]:
         return STEP, OPTIMISER
     step = _STEP.search(message)
     return (STEP, _STEPS[step[1]]) if step else ()
+
+
+def _differing(inferred: str | None, declared: str | None) -> str:
+    """How a shape differs from the declared one: too few or too many dimensions, or in one of them."""
+    if not inferred or not declared:
+        return SIZE
+    return "few" if int(inferred) < int(declared) else "many"
 
 
 def is_lossy(right: str, wrong: str) -> bool:

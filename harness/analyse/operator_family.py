@@ -38,7 +38,17 @@ def is_alias(packet: str) -> bool:
 
 
 def _canonical(name: str) -> str:
-    return _aliases().get(name, name)
+    return _aliases().get(name, _OPERATORS.get(name, name))
+
+
+#: Methods of Python's operators.
+_OPERATORS = {
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "__lshift__": "bitwise_left_shift",
+    "__rshift__": "bitwise_right_shift",
+}
 
 
 @cache

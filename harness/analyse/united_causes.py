@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 
 import numpy as np
 
-from harness.analyse.blamed_place import BEFORE_BACKEND
+from harness.analyse.blamed_place import BEFORE_BACKEND, IGNORES, LARGER_DTYPE, LOSES_NAN
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
+from harness.analyse.united import United
+from harness.analyse.united_blames import BlamedCauses, united_blames
 from harness.compare import CONVERTER, ELEMENTWISE, SPEC, Outcome, Stage
 from harness.record import Numbers
 
@@ -35,12 +38,16 @@ class FailedRows:
         case: Which case it is about.
         structure: Which structure, of which the cases have one graph.
         origin: Which row of the record it is about.
+        overload: Which operator overload.
+        converter: Which converter.
     """
 
     cause: Numbers
     case: Numbers
     structure: Numbers
     origin: Numbers
+    overload: Numbers
+    converter: Numbers
 
 
 def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRows) -> list[list[int]]:
@@ -52,42 +59,50 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
 
     What is computed in a smaller dtype than the call's overflows or is rounded in it: wrong elements that
     mostly come with such a dtype are one defect with that. So is what a missing cast may explain, in a
-    function that lacks one.
+    function that lacks one. A function that several operators share may lack several, though: those that
+    show in different nodes, or the other way round, of different operators.
 
     One graph may give wrong numbers for some values and NaN for others: where it mostly does both, it is one
-    defect, too.
+    defect, too. NaN that is lost is another matter, unless NaN also comes up there.
 
     Args:
         parts: Of each cause, a number: those of different ones are different defects.
     """
     together = _together(rows.cause, rows.origin)
-    cases, structures = (_of_each(of, rows.cause, len(causes)) for of in (rows.case, rows.structure))
+    of_each = (_of_each(of, rows.cause, len(causes)) for of in (rows.case, rows.structure, rows.overload))
+    cases, structures, overloads = of_each
     rows_of = np.bincount(rows.cause, minlength=len(causes)).tolist()
-    kept: list[_United] = []
-    by_place: defaultdict[tuple[int, str, Place, str], list[_United]] = defaultdict(list)
+    kept: list[United] = []
+    by_place: defaultdict[tuple[int, str, Place, str], list[United]] = defaultdict(list)
     for number in sorted(
-        range(len(causes)), key=lambda n: (severity(causes[n].outcome), -rows_of[n], causes[n])
+        range(len(causes)),
+        key=lambda n: (severity(causes[n].outcome), causes[n].words == LARGER_DTYPE, -rows_of[n], causes[n]),
     ):
         one = causes[number]
         symptom = one.blame == CONVERTER and Stage(one.stage) not in BEFORE_BACKEND
-        new = _United(
+        new = United(
             [number],
             {one.words},
             {one.may_be} - {""},
+            {one.place.choice} if one.words in (*ELEMENTWISE, LOSES_NAN) else set(),
+            {one.node} - {""},
+            set(overloads[number]),
             cases[number] if symptom else set(),
             structures[number] if _of_elements(one.words) and one.blame != SPEC else set(),
+            structures[number] if one.words == LOSES_NAN else set(),
             cases[number] if one.lossy and symptom else set(),
-            cases[number] if one.words in ELEMENTWISE and symptom else set(),
+            cases[number] if one.words in (*ELEMENTWISE, LOSES_NAN) and symptom else set(),
         )
-        alike = by_place[parts[number], one.blame, one.place, one.rule]
+        alike = by_place[parts[number], one.blame, _without_version(one.place), one.rule]
         same = [
             other
             for other in alike
-            if one.words in other.words
-            or one.words in other.may_be
-            or one.may_be in other.words
-            or other.explains(new)
-            or (other.meets(new) and not any((member, number) in together for member in other.causes))
+            if new.is_of_choice(other)
+            and (
+                new.says_as(other)
+                or other.explains(new)
+                or (other.meets(new) and not any((member, number) in together for member in other.causes))
+            )
         ]
         if not same:
             kept.append(new)
@@ -97,61 +112,32 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
         first.add(new)
         for other in others:
             apart = any(pair in together for pair in product(first.causes, other.causes))
-            if apart and not first.explains(other):
+            if (apart and not first.explains(other)) or not first.is_of_choice(other):
                 continue
             first.add(other)
             alike.remove(other)
             kept.remove(other)
-    return [united.causes for united in kept]
+    blamed = BlamedCauses(
+        causes=causes,
+        parts=parts,
+        overloads=overloads,
+        converters=_of_each(rows.converter, rows.cause, len(causes)),
+        rows=rows_of,
+    )
+    return [united.causes for united in united_blames(kept, blamed)]
+
+
+def _without_version(place: Place) -> Place:
+    """A place without its algorithms, and without the opset that a module of TorchScript's helpers is for."""
+    return replace(place, choice="", file=_OPSET.sub("", place.file))
+
+
+_OPSET = re.compile(r"(?<=/symbolic_opset)\d+(?=\.py$)")
 
 
 def _of_elements(words: str) -> bool:
     """Whether some elements of a result are wrong, as where an argument is ignored."""
-    return words in ELEMENTWISE or words.startswith("ignores ")
-
-
-@dataclass(eq=False)
-class _United:
-    """Causes that are one defect, and what they may meet another by.
-
-    Attributes:
-        may_be: The words of others that they are one defect with, if there are such.
-        cases: Of symptoms of a wrong model, which another may have with another backend.
-        structures: Of wrong elements.
-        recast: The cases with a result of a dtype that loses some of it.
-        inexact: The cases with wrong elements.
-    """
-
-    causes: list[int]
-    words: set[str]
-    may_be: set[str]
-    cases: set[int]
-    structures: set[int]
-    recast: set[int]
-    inexact: set[int]
-
-    def explains(self, other: _United) -> bool:
-        """Whether most of the wrong elements of one are results in the other's wrong dtype."""
-        return _mostly(self.recast, other.inexact) or _mostly(other.recast, self.inexact)
-
-    def meets(self, other: _United) -> bool:
-        shared = len(self.structures & other.structures)
-        mostly = shared > 0 and 2 * shared >= min(len(self.structures), len(other.structures))
-        return mostly or not self.cases.isdisjoint(other.cases)
-
-    def add(self, other: _United) -> None:
-        self.causes.extend(other.causes)
-        self.words |= other.words
-        self.may_be |= other.may_be
-        self.cases |= other.cases
-        self.structures |= other.structures
-        self.recast |= other.recast
-        self.inexact |= other.inexact
-
-
-def _mostly(recast: set[int], inexact: set[int]) -> bool:
-    shared = len(recast & inexact)
-    return shared > 0 and 2 * shared >= len(inexact)
+    return words in ELEMENTWISE or words.startswith(IGNORES)
 
 
 def _of_each(values: Numbers, cause: Numbers, count: int) -> list[set[int]]:

@@ -47,6 +47,7 @@ from .output_comparison import (
 from .problem_kinds import (
     ELEMENTWISE as ELEMENTWISE,
     FLUSHED as FLUSHED,
+    NAN_POSITIONS as NAN_POSITIONS,
     OVERFLOW as OVERFLOW,
     kind_of as kind_of,
     showing as showing,

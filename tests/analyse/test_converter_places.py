@@ -7,37 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from converter_failures import CAST, EVIDENCE, INVALID, REJECTED, RUNNING, failed, groups
 from harness_runs import vector
-from recorded_rows import row_of
 
-from harness.analyse import FailureGroup, failure_groups
-from harness.compare import Outcome, Stage, Verdict, normalise
-from harness.core import Invocation
+from harness.compare import Outcome, Stage, normalise
 from harness.core.invocation import Enumerated, Literal, TensorSpec
-from harness.record import to_table
-
-INVALID = "InferenceError: [ShapeInferenceError] (op_type:{}, node name: n): "
-CAST = "X typestr: T, has unsupported type: tensor(int16)"
-WRONG: dict[str, Any] = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH}
-REJECTED: dict[str, Any] = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
-RUNNING = "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Non-zero status code returned while running {}"
-EVIDENCE = "The graph that the converter emits asks for something else."
-
-
-def failed(
-    overload: str, message: str, converter: str = "torchscript", of: Any = None, **changes: Any
-) -> Verdict:
-    """A failure that the converter is blamed for, of a call with some arguments."""
-    arguments = of or {"self": vector([0.5, 1.5])}
-    call = Invocation(overload, tuple(arguments.items()))
-    how = {**WRONG, "backend": "ort-cpu", "evidence": EVIDENCE, **changes}
-    return row_of(
-        call, converter=converter, blame="converter", message=message, signature=normalise(message), **how
-    )
-
-
-def groups(*rows: Verdict) -> list[FailureGroup]:
-    return failure_groups(to_table(rows, "run"))
 
 
 @pytest.mark.parametrize(

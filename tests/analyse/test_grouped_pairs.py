@@ -19,10 +19,12 @@ def test_a_judge_sees_two_cases_and_no_group(tmp_path: Path) -> None:
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR, "blame": "converter", "signature": rejected}
     one = record_of(tmp_path / "one", calls, **how)
     two = record_of(tmp_path / "two", calls, **WRONG)
+    write([one, two], tmp_path / "blind", pairs=4, seed=0, blind=True)
+    assert "- blame: " not in (tmp_path / "blind" / "pairs.md").read_text()
     write([one, two], tmp_path / "pairs", pairs=4, seed=0)
     text = (tmp_path / "pairs" / "pairs.md").read_text()
     key = json.loads((tmp_path / "pairs" / "key.json").read_text())
-    assert text.count("# Pair ") == 8
+    assert text.count("# Pair ") == text.count("- blame: converter") // 2 == 8
     assert text.count("\n## A: `aten.") == text.count("\n## B: `aten.") == 8
     assert "_aten_convolution_onnx" not in text
     assert sorted(pair["same"] for pair in key.values()) == [False] * 4 + [True] * 4

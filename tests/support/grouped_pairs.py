@@ -3,9 +3,10 @@
     PYTHONPATH=tests/support python -m grouped_pairs RUN... --pairs 150 --seed 1 --to FOLDER
 
 writes `pairs.md`, two cases at a time with all that the record says of them and nothing of how they are
-grouped, and `key.json`, which pairs are of one group and which of two. Half of the pairs are of one group, of
-two of its operators where it has several. Half are of neighbours: two groups that share an operator or the
-place, or that the same is wrong with. A group is drawn before a case: large ones do not outweigh small ones.
+grouped (with `--blind` nothing of whom it blames either), and `key.json`, which pairs are of one group and
+which of two. Half of the pairs are of one group, of two of its operators where it has several. Half are of
+neighbours: two groups that share an operator or the place, or that the same is wrong with. A group is drawn
+before a case: large ones do not outweigh small ones.
 
     PYTHONPATH=tests/support python -m grouped_pairs --to FOLDER --judged FOLDER/judged.txt
 
@@ -31,6 +32,8 @@ from harness.record import store
 
 #: What is shown of a case, in this order. The message of an exporter is long.
 _SHOWN = ("converter", "backend", "stage", "outcome", "blame", "signature", "message", "evidence", "rule")
+#: What the harness makes of a failure, which a judge who does not trust it must not see.
+_ITS_VIEW = ("blame", "evidence")
 _LENGTH = 1500
 PAIRS, KEY = "pairs.md", "key.json"
 #: Draws until there is taken to be nothing to draw.
@@ -103,8 +106,8 @@ def _in_like_words(one: FailureGroup, other: FailureGroup) -> bool:
     return one.cause == other.cause and one.place.partition(":")[0] == other.place.partition(":")[0]
 
 
-def write(runs: Sequence[Path], folder: Path, pairs: int, seed: int) -> None:
-    """Draw pairs, and write them and the key."""
+def write(runs: Sequence[Path], folder: Path, pairs: int, seed: int, *, blind: bool = False) -> None:
+    """Draw pairs, and write them and the key; `blind` leaves out whom the harness blames, and why."""
     random_ = random.Random(seed)
     failures = GroupedFailures.read(runs)
     drawn = [(failures.one_group(random_), True) for _ in range(pairs)]
@@ -115,7 +118,7 @@ def write(runs: Sequence[Path], folder: Path, pairs: int, seed: int) -> None:
     for number, (pair, same) in enumerate(drawn, start=1):
         text += [f"# Pair {number}", ""]
         for letter, row in zip("AB", failures.rows.at(pair, failures.rows.table.column_names), strict=True):
-            text += [f"## {letter}: `{call(row['invocation'])[:_LENGTH]}`", "", *_facts(row), ""]
+            text += [f"## {letter}: `{call(row['invocation'])[:_LENGTH]}`", "", *_facts(row, blind), ""]
         groups = [failures.groups[group_of[place]] for place in pair]
         key[str(number)] = {"same": same, "groups": [f"{g.blame} | {g.place} | {g.cause}" for g in groups]}
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,9 +126,9 @@ def write(runs: Sequence[Path], folder: Path, pairs: int, seed: int) -> None:
     (folder / KEY).write_text(json.dumps(key, indent=1), encoding="utf-8")
 
 
-def _facts(row: dict[str, Any]) -> Iterator[str]:
+def _facts(row: dict[str, Any], blind: bool) -> Iterator[str]:
     for name in _SHOWN:
-        if row[name]:
+        if row[name] and not (blind and name in _ITS_VIEW):
             yield f"- {name}: {' '.join(str(row[name]).split())[:_LENGTH]}"
 
 
@@ -154,13 +157,14 @@ def main() -> None:
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--pairs", type=int, default=150, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--blind", action="store_true", help="leave out whom the harness blames, and why")
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--judged", type=Path, metavar="FILE")
     given = parser.parse_args()
     if given.judged:
         print(*count_mistakes(given.to, given.judged), sep="\n")
     else:
-        write(given.runs, given.to, given.pairs, given.seed)
+        write(given.runs, given.to, given.pairs, given.seed, blind=given.blind)
 
 
 if __name__ == "__main__":

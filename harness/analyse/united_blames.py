@@ -1,0 +1,104 @@
+"""Causes that are one defect although some of their cases tell less of its owner than others."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.analyse.blamed_place import SHAPES
+from harness.analyse.failure_key import Cause
+from harness.analyse.united import United
+from harness.compare import BACKEND, CONVERTER, PYTORCH, UNKNOWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlamedCauses:
+    """What is looked at of causes, by number.
+
+    Attributes:
+        causes: Themselves.
+        parts: Of each a number: those of different ones are different defects.
+        overloads: The operator overloads that show each.
+        converters: The converters with which it is seen.
+        rows: How many rows it has.
+    """
+
+    causes: Sequence[Cause]
+    parts: Sequence[int]
+    overloads: Sequence[set[int]]
+    converters: Sequence[set[int]]
+    rows: Sequence[int]
+
+
+def united_blames(kept: Sequence[United], blamed: BlamedCauses) -> list[United]:
+    """Unite what different ones are blamed for, who is blamed for most of it first.
+
+    A runtime that refuses the models of an operator in the same words refuses them for one reason. What
+    nobody is blamed for is what somebody is, if only one is, for the same symptom of the same operator and
+    converter.
+    """
+    links = (*_refused_alike(kept, blamed), *_of_unknown(kept, blamed))
+    now = list(range(len(kept)))
+    for pair in links:
+        ends = {now[number] for number in pair}
+        if len(ends) < 2:
+            continue
+        lesser, greater = sorted(ends, key=lambda number: (_weight(kept[number], blamed), -number))
+        kept[greater].add(kept[lesser])
+        now = [greater if number == lesser else number for number in now]
+    return [united for number, united in enumerate(kept) if now[number] == number]
+
+
+def _weight(united: United, blamed: BlamedCauses) -> tuple[bool, int]:
+    """What tells who comes first: somebody before nobody."""
+    return _blame(united, blamed) != UNKNOWN, sum(blamed.rows[one] for one in united.causes)
+
+
+def _blame(united: United, blamed: BlamedCauses) -> str:
+    return blamed.causes[united.causes[0]].blame
+
+
+def _refused_alike(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tuple[int, int]]:
+    found: defaultdict[tuple[int, str, int], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number, united in enumerate(kept):
+        if _blame(united, blamed) not in (CONVERTER, BACKEND, UNKNOWN):
+            continue
+        for one in united.causes:
+            for overload in blamed.overloads[one] if blamed.causes[one].refused else ():
+                key = blamed.parts[one], blamed.causes[one].refused, overload
+                found[key][_blame(united, blamed)].append(number)
+    for by_blame in found.values():
+        if len(by_blame) > 1:
+            yield from pairwise(number for numbers in by_blame.values() for number in numbers)
+
+
+def _of_unknown(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tuple[int, int]]:
+    by_overload: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, united in enumerate(kept):
+        if _blame(united, blamed) in (CONVERTER, BACKEND, PYTORCH):
+            for overload in united.overloads:
+                by_overload[blamed.parts[united.causes[0]], overload].append(number)
+    for number, united in enumerate(kept):
+        if _blame(united, blamed) != UNKNOWN:
+            continue
+        part = blamed.parts[united.causes[0]]
+        near = {other for overload in united.overloads for other in by_overload[part, overload]}
+        converters = _converters(united, blamed)
+        alike = [
+            other
+            for other in near
+            if _symptoms(united) & _symptoms(kept[other]) and converters & _converters(kept[other], blamed)
+        ]
+        if len(alike) == 1:
+            yield number, alike[0]
+
+
+def _symptoms(united: United) -> set[str]:
+    """Its words, which for a place that is known may say more of a shape."""
+    return {"shape" if words in SHAPES else words for words in united.words}
+
+
+def _converters(united: United, blamed: BlamedCauses) -> set[int]:
+    return set[int]().union(*(blamed.converters[one] for one in united.causes))

@@ -1,0 +1,137 @@
+"""Symptoms of one slip are one defect, and slips of one function that have nothing in common are several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from converter_failures import CAST, INVALID, REJECTED, RUNNING, WRONG, failed, groups
+from harness_runs import vector
+
+from harness.compare import Outcome, Stage
+
+
+def dtype(right: str, wrong: str) -> str:
+    return f"dtype: output 0: expected {right}, got {wrong}"
+
+
+LOST, VALUES = "NaN positions: output 0: expected nan, got 1.0", "values: output 0: expected 1.0, got 2.0"
+DIFFER = "InferenceError: [ShapeInferenceError] (op_type:Sqrt, node name: n): [ShapeInferenceError] Inferred "
+DIVIDED = "/onnxruntime_src/div.cc:1 Compute Integer division by zero"
+EXPORTED: dict[str, Any] = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
+BOTH = ("std.dim", "var.dim")
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        # What a wrapper gives is wrong wherever the wrapped function is called.
+        ([(name, "shape: output 0: expected [1], got []", WRONG) for name in BOTH], 1),
+        (
+            [
+                ("std.dim", f"{DIFFER}shape and existing shape differ in rank: (0) vs (1)", REJECTED),
+                ("var.dim", "shape: output 0: expected [1], got []", WRONG),
+            ],
+            1,
+        ),
+        (
+            [
+                ("std.dim", f"{DIFFER}shape and existing shape differ in rank: (2) vs (1)", REJECTED),
+                ("var.dim", "shape: output 0: expected [1], got []", WRONG),
+            ],
+            2,
+        ),
+        # Constants are folded, or not.
+        (
+            [
+                (
+                    "__rshift__.Tensor",
+                    f"[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Div node. "
+                    f"Name:'n' Status Message: {DIVIDED}",
+                    {"stage": Stage.RUN, "outcome": Outcome.ERROR},
+                ),
+                (
+                    "__rshift__.Tensor",
+                    f"[ONNXRuntimeError] : 1 : FAIL : Exception during initialization: {DIVIDED}",
+                    {"stage": Stage.LOAD, "outcome": Outcome.ERROR},
+                ),
+            ],
+            1,
+        ),
+        # A helper has a node for each of the operators that it is for.
+        (
+            [
+                ("max.default", INVALID.format("ReduceMax") + CAST, REJECTED),
+                ("max.dim", INVALID.format("ReduceMax") + CAST, REJECTED),
+                ("max.other", INVALID.format("Max") + CAST, REJECTED),
+            ],
+            2,
+        ),
+        # A dtype of the call is ignored in one operator, and none is given in another one.
+        (
+            [
+                ("normal.Tensor_Tensor", dtype("float64", "float32"), WRONG),
+                ("normal.float_float", dtype("float32", "float64"), WRONG),
+            ],
+            2,
+        ),
+        ([("sub.Tensor", dtype(*pair), WRONG) for pair in (("int8", "int32"), ("int32", "int8"))], 1),
+        # A comparison loses NaN, whatever else is wrong.
+        ([("logit.default", LOST, WRONG), ("logit.default", VALUES, WRONG)], 2),
+        # A call without a kernel for traced tensors is each operator's own lack.
+        (
+            [
+                (f"{name}.default", "RuntimeError: Cannot access data pointer of Tensor", EXPORTED)
+                for name in ("_shape_as_tensor", "_pad_packed_sequence")
+            ],
+            2,
+        ),
+    ],
+)  # fmt: skip
+def test_one_slip_has_several_symptoms_and_one_helper_several_slips(
+    rows: list[tuple[str, str, dict[str, Any]]], count: int
+) -> None:
+    found = [
+        failed(f"aten.{name}", message, **{"structure_id": f"{n}", "case_id": f"{n:012}", **how})
+        for n, (name, message, how) in enumerate(rows)
+    ]
+    assert len(groups(*found)) == count
+
+
+def test_bfloat16_that_becomes_complex_is_a_pass_of_torchscripts() -> None:
+    how = EXPORTED
+    scalar = "RuntimeError: ScalarType {} is an unexpected tensor scalar type"
+    rows = [failed("aten.lerp.Scalar", scalar.format("ComplexDouble"), **how)]
+    rows += [
+        failed(
+            "aten.fmod.Tensor",
+            INVALID.format("Cast") + "output has unsupported type tensor(complex128)",
+            **REJECTED,
+        )
+    ]
+    assert {group.place for group in groups(*rows)} == {"torchscript: type promotion"}
+    of_complex = {"self": vector([1j], "complex64")}
+    rows += [failed("aten.lerp.Scalar", scalar.format("ComplexDouble"), of=of_complex, **how)]
+    rows += [failed("aten.logit.default", "OnnxExporterError: Unknown torch or scalar type: 'UInt16'", **how)]
+    found = {group.place: len(group.overloads) for group in groups(*rows)}
+    assert found == {"torchscript: type promotion": 2, "torchscript: export": 2}
+
+
+def test_a_runtime_refuses_the_models_of_an_operator_for_one_reason_whoever_is_blamed() -> None:
+    refused = RUNNING.format("CumSum node. Name:'n' Status Message: Cannot apply CumSum operator on a scalar")
+    how: dict[str, Any] = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
+    one = failed("aten.cumsum.default", refused, **how)
+    alone = (
+        "ort-cpu fails on a valid node. ort-cpu does not run CumSum (node 0) by itself, which is valid and "
+        "has a defined result: x"
+    )
+    other = replace(one, converter="dynamo", blame="backend", evidence=alone)
+    assert len(groups(one, other)) == 1
+    assert len(groups(one, replace(other, overload="aten.logcumsumexp.default"))) == 2
+    # What nobody is blamed for is the one thing that somebody is blamed for.
+    shape = failed("aten.cdist.default", "shape: output 0: expected [1], got []")
+    unknown = replace(shape, blame="unknown", message="shape: output 0: expected [2], got [3]", case_id="2")
+    [group] = groups(shape, unknown)
+    assert (group.blame, group.cases) == ("converter", 2)
+    assert len(groups(shape, replace(shape, blame="pytorch"), unknown)) == 3
