@@ -29,7 +29,7 @@ def main() -> None:
 _DIRECTORY = click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 _SEED = click.option("--seed", default=0, show_default=True, help="Of the draws.")
 _CHOICE = click.option("--choice", default=0, show_default=True, help="Which mutations.")
-_PER_FUNCTION = click.option("--per-function", default=4, show_default=True)
+_PER_FUNCTION = click.option("--per-function", default=3, show_default=True)
 
 
 @main.command()

@@ -105,9 +105,17 @@ def _through(
         call
         for base in bases[:: max(len(bases) // 6, 1)]
         for call in made_calls(base, pair)
-        if pair.holds(seen(call))
+        if _meets(call, pair)
     ]
     yield from ((call, False) for call in passing(made, wrong, _MADE))
+
+
+def _meets(call: Invocation, pair: Conjunction) -> bool:
+    try:
+        return pair.holds(seen(call))
+    except (RuntimeError, ValueError, OverflowError, TypeError):
+        # A number that the tensor's new dtype cannot hold.
+        return False
 
 
 def passing(calls: Sequence[Invocation], wrong: str, most: int = _EXPORTED) -> list[Invocation]:

@@ -61,34 +61,50 @@ def _line(pair: PlantedPair) -> dict[str, object]:
 
 @main.command()
 @click.option("--structures", default=32, show_default=True, help="Of each operator.")
+@click.option("--more", default=0, help="As many of the operators of those that are not found, too: 320.")
 @click.option("--seed", "seeds", multiple=True, default=(0,), show_default=True, type=int)
 @click.option("--from", "file", default=FILE, show_default=False, type=click.Path(path_type=Path))
 @click.option("--drawn-only", is_flag=True, help="Do not ask whether a case gets through; costs no export.")
 @click.option("--part", default="0/1", show_default=True, help="Every Nth pair, from the first: 0/4.")
-def measure(structures: int, seeds: Sequence[int], file: Path, drawn_only: bool, part: str) -> None:
+def measure(
+    structures: int, more: int, seeds: Sequence[int], file: Path, drawn_only: bool, part: str
+) -> None:
     """Say which share of the pairs a run's draws meet, in a case that would pass."""
     if not drawn_only:
         warm_up()
     start, step = map(int, part.split("/"))
-    pairs = read_pairs(file)[start::step]
-    totals: dict[str, Counter[str]] = defaultdict(Counter)
+    totals: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     for seed in seeds:
-        for pair in pairs:
-            met = list(meeting(pair.conjunction, seed, structures))
-            found = bool(met) and (drawn_only or bool(passing(met, pair.wrong, _EXPORTED)))
-            state = "found" if found else "drawn, not through" if met else "not drawn"
-            kinds = (
-                pair.conjunction.kind,
-                pair.wrong,
-                "in a long draw" if pair.drawn else "made",
-                f"seed {seed}",
-                "all",
-            )
+        for pair in read_pairs(file)[start::step]:
+            state = _state(pair, seed, structures, drawn_only)
+            origin = "in a long draw" if pair.drawn else "made"
+            kinds = (_kind(pair), pair.wrong, origin, f"seed {seed}", "all")
             for kind in kinds:
-                totals[kind][state] += 1
-            if not found:
-                click.echo(f"seed {seed}  {state}: {pair.conjunction}")
-    for kind, states in sorted(totals.items()):
+                totals[structures, kind][state] += 1
+            if state != "found":
+                click.echo(f"seed {seed}, {structures}: {state}: {pair.conjunction}")
+                if more:
+                    # The first draws are the same ones.
+                    state = _state(pair, seed, more, drawn_only)
+                    if state != "found":
+                        click.echo(f"seed {seed}, {more}: {state}: {pair.conjunction}")
+            for kind in kinds if more else ():
+                totals[more, kind][state] += 1
+    for (count, kind), states in sorted(totals.items()):
         total = states.total()
-        more = ", ".join(f"{n} {state}" for state, n in states.most_common() if state != "found")
-        click.echo(f"{kind:40} {states['found']:4} of {total:4}  {states['found'] / total:6.1%}  {more}")
+        others = ", ".join(f"{n} {state}" for state, n in states.most_common() if state != "found")
+        share = states["found"] / total
+        click.echo(f"{count:4} {kind:32} {states['found']:4} of {total:4}  {share:6.1%}  {others}")
+
+
+def _state(pair: PlantedPair, seed: int, structures: int, drawn_only: bool) -> str:
+    met = list(meeting(pair.conjunction, seed, structures))
+    if not met:
+        return "not drawn"
+    # From the whole of the draws, since what comes first has the plainest dtype or fails alike.
+    some = met[:: max(len(met) // _EXPORTED, 1)][:_EXPORTED]
+    return "found" if drawn_only or passing(some, pair.wrong, _EXPORTED) else "drawn, not through"
+
+
+def _kind(pair: PlantedPair) -> str:
+    return f"{pair.conjunction.kind}{' facing' * pair.conjunction.facing}"
