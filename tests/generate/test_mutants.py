@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from harness_runs import ROOT, environment
-
 from mutants.mutation import find_mutation
 from mutants.reasons import reasons
 

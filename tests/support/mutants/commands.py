@@ -17,7 +17,7 @@ from mutants.ends import warm_up
 from mutants.mutation import MODULES, find_mutation
 from mutants.reach import read_reach, survey_reach
 from mutants.reasons import reasons
-from mutants.survey import chosen_mutations, read_survey, same_without, survey
+from mutants.survey import chosen_mutations, read_survey, same_without, survey, try_again
 
 
 @click.group()
@@ -35,12 +35,13 @@ _PER_FUNCTION = click.option("--per-function", default=3, show_default=True)
 @main.command()
 @_DIRECTORY
 @_SEED
+@click.option("--op", "operators", multiple=True, help="Globs such as 'max_pool*'; all by default.")
 @click.option("--count", type=int, help="Operators and converters; all by default.")
-def reach(directory: Path, seed: int, count: int | None) -> None:
+def reach(directory: Path, seed: int, operators: tuple[str, ...], count: int | None) -> None:
     """Find which operators' cases run which expressions; goes on where it was stopped."""
     warm_up()
     directory.mkdir(parents=True, exist_ok=True)
-    survey_reach(directory / "reach.jsonl", tuple(MODULES), seed, count)
+    survey_reach(directory / "reach.jsonl", tuple(MODULES), seed, operators, count)
 
 
 @main.command("try")
@@ -58,6 +59,18 @@ def try_them(directory: Path, seed: int, choice: int, per_function: int, count: 
     for tried in survey(
         directory / "tried.jsonl", chosen, found, seed=seed, count=count, operators=operators
     ):
+        click.echo(f"{tried.mutation}  {tried.noticed or 'survives'}  {tried.case[2]}")
+
+
+@main.command()
+@_DIRECTORY
+@_SEED
+@click.option("--operators", default=12, show_default=True, help="Whose cases are run for one mutation.")
+def again(directory: Path, seed: int, operators: int) -> None:
+    """Try the survivors with operators that were not tried; those with a reason stay out."""
+    found = list(read_reach(directory / "reach.jsonl"))
+    warm_up()
+    for tried in try_again(directory / "tried.jsonl", found, seed, operators, without=reasons()):
         click.echo(f"{tried.mutation}  {tried.noticed or 'survives'}  {tried.case[2]}")
 
 

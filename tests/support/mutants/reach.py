@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import random
@@ -39,13 +40,20 @@ class Reached:
     sites: frozenset[str]
 
 
-def survey_reach(file: Path, converters: Sequence[str], seed: int, count: int | None = None) -> None:
-    """Run the drawn cases of all operators, a line of `file` for each; goes on where the file ends.
+def survey_reach(
+    file: Path, converters: Sequence[str], seed: int, operators: Sequence[str] = (), count: int | None = None
+) -> None:
+    """Run the drawn cases of operators, a line of `file` for each; goes on where the file ends.
 
     Operators that converters know by name come first: the others only come to the same functions.
+
+    Args:
+        operators: Globs of names; all by default.
+        count: Of operators and converters; all by default.
     """
     done = {(found.operator, found.converter) for found in read_reach(file)} if file.exists() else set()
-    pairs = [(operator, converter) for operator in sorted(OPERATOR_CASES) for converter in converters]
+    names = [name for name in sorted(OPERATOR_CASES) if not operators or _matches(name, operators)]
+    pairs = [(operator, converter) for operator in names for converter in converters]
     random.Random(seed).shuffle(pairs)
     known = {converter: converted_operators(converter) for converter in converters}
     pairs.sort(key=lambda pair: pair[0] not in known[pair[1]])
@@ -64,6 +72,10 @@ def converted_operators(converter: str) -> frozenset[str]:
         return frozenset(name for name in OPERATOR_CASES if {name, name.removesuffix(".default")} & table)
     names = {name.removeprefix("aten::") for name in registration.registry.all_functions()}
     return frozenset(name for name in OPERATOR_CASES if name.split(".")[1] in names)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name.removeprefix("aten."), glob) for glob in globs)
 
 
 def read_reach(file: Path) -> Iterator[Reached]:

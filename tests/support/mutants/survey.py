@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from mutants.applied import applied
 from mutants.ends import Ends, drawn_groups, ends_of
-from mutants.mutation import MODULES, Mutation, mutations
+from mutants.mutation import MODULES, Mutation, find_mutation, mutations
 from mutants.reach import Reached, operators_that_reach
 
 #: Structures of an operator that are tried before the others: most mutations show in them.
@@ -95,6 +95,21 @@ def survey(
                 out.write(json.dumps(asdict(tried)) + "\n")
                 out.flush()
                 yield tried
+
+
+def try_again(
+    file: Path, found: Sequence[Reached], seed: int, operators: int, without: Collection[str]
+) -> Iterator[Tried]:
+    """Try those that survived with other operators; a line of `file` for each."""
+    survivors = [t for t in read_survey(file) if not t.noticed and t.mutation not in without]
+    with file.open("a", encoding="utf-8") as out:
+        for survivor in survivors:
+            mutation = find_mutation(survivor.mutation)
+            tried = try_mutation(mutation, found, seed, operators, survivor.operators)
+            tried = replace(tried, operators=(*survivor.operators, *tried.operators))
+            out.write(json.dumps(asdict(tried)) + "\n")
+            out.flush()
+            yield tried
 
 
 def read_survey(file: Path) -> Iterator[Tried]:

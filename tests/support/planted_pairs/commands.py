@@ -20,7 +20,7 @@ from planted_pairs.choice import chosen_pairs, passing
 from planted_pairs.meeting import meeting
 
 #: Drawn calls of one pair that are exported, to see whether one gets through.
-_EXPORTED = 6
+_EXPORTED = 12
 
 
 @click.group()
