@@ -10,16 +10,16 @@ import pytest
 from harness_runs import PAIRS_METADATA, output, rows, run_harness
 from planted.pair_conditions import seen
 from planted.pairs import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, read_pairs
+from planted_pairs.choice import would_show
 from planted_pairs.meeting import meeting
 
 from harness.core.invocation import Invocation
-from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 
 #: Of each that is wrong, defects that sessions look for.
-_OF_EACH = 3
+_OF_EACH = 4
 #: Structures of an operator in these sessions.
-_STRUCTURES = 8
+_STRUCTURES = 16
 
 #: Who is wrong → the converter and the backend that are, and those that are not.
 _SIDES = {
@@ -40,11 +40,11 @@ def test_every_pair_has_a_call_that_pytorch_takes(pairs: list[PlantedPair]) -> N
     for pair in pairs:
         call = Invocation.from_json(pair.call)
         assert pair.conjunction.holds(seen(call)), pair.conjunction
-        assert any(result.size for result in run_reference(call).expected)
+        assert would_show(call)
 
 
 def _sampled(pairs: list[PlantedPair]) -> dict[str, list[PlantedPair]]:
-    """Those whose conditions meet in a few structures, of which some are expected to get through."""
+    """Those whose conditions meet in a few structures."""
     sampled: defaultdict[str, list[PlantedPair]] = defaultdict(list)
     for pair in pairs:
         some = sampled[pair.wrong]
@@ -71,12 +71,15 @@ def test_sessions_find_what_meets_and_passes(wrong: str, pairs: list[PlantedPair
         ends[row["converter"], row["backend"]][row["case_id"]] = row
     spoiled, right = ends[converter, backend], ends[right_converter, right_backend]
     assert right.keys() == spoiled.keys()
+    found = []
     for overload, conjunction in sampled.items():
         passing = [row for row in right.values() if row["overload"] == overload and row["outcome"] == "pass"]
         meets = {
             row["case_id"]: conjunction.holds(seen(Invocation.from_json(row["invocation"])))
             for row in passing
         }
-        # What does not meet the conditions is as right as ever.
-        assert not [c for c, both in meets.items() if not both and spoiled[c]["outcome"] != "pass"]
-        assert [c for c, both in meets.items() if both and spoiled[c]["outcome"] == "mismatch"], conjunction
+        # What has no element has nothing wrong; what does not meet the conditions is as right as ever.
+        wrong = {case for case in meets if spoiled[case]["outcome"] != "pass"}
+        assert wrong == {c for c, both in meets.items() if both and right[c]["total_elements"]}, conjunction
+        found += [overload] if any(spoiled[c]["outcome"] == "mismatch" for c in meets) else []
+    assert len(found) > _OF_EACH / 2
