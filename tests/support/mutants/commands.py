@@ -17,7 +17,7 @@ from mutants.ends import warm_up
 from mutants.mutation import MODULES, find_mutation
 from mutants.reach import read_reach, survey_reach
 from mutants.reasons import reasons
-from mutants.survey import chosen_mutations, read_survey, same_without, survey, try_again
+from mutants.survey import Tried, chosen_mutations, read_survey, same_without, survey, try_again
 
 
 @click.group()
@@ -59,7 +59,7 @@ def try_them(directory: Path, seed: int, choice: int, per_function: int, count: 
     for tried in survey(
         directory / "tried.jsonl", chosen, found, seed=seed, count=count, operators=operators
     ):
-        click.echo(f"{tried.mutation}  {tried.noticed or 'survives'}  {tried.case[2]}")
+        click.echo(f"{tried.mutation}  {_said(tried)}  {tried.case[2]}")
 
 
 @main.command()
@@ -71,7 +71,7 @@ def again(directory: Path, seed: int, operators: int) -> None:
     found = list(read_reach(directory / "reach.jsonl"))
     warm_up()
     for tried in try_again(directory / "tried.jsonl", found, seed, operators, without=reasons()):
-        click.echo(f"{tried.mutation}  {tried.noticed or 'survives'}  {tried.case[2]}")
+        click.echo(f"{tried.mutation}  {_said(tried)}  {tried.case[2]}")
 
 
 @main.command()
@@ -83,6 +83,10 @@ def check(directory: Path, seed: int, count: int) -> None:
     warm_up()
     for other in same_without(list(read_reach(directory / "reach.jsonl"))[:count], seed):
         click.echo("  ".join(other))
+
+
+def _said(tried: Tried) -> str:
+    return tried.noticed or ("unreached" if tried.unreached else "survives")
 
 
 @main.command()
@@ -97,6 +101,8 @@ def table(directory: Path, choice: int, per_function: int) -> None:
     for one in tried:
         reason = known.get(one.mutation)
         end = "noticed" if one.noticed else reason.kind if reason else "survives"
+        if one.unreached:
+            end = "unreached"
         for row in (one.kind, one.converter, "all"):
             counts[row][end] += 1
     found = list(read_reach(directory / "reach.jsonl"))
@@ -110,7 +116,7 @@ def table(directory: Path, choice: int, per_function: int) -> None:
     for row, ends in counts.items():
         click.echo(f"{row:20} " + ", ".join(f"{end} {number}" for end, number in sorted(ends.items())))
     for one in tried:
-        if not one.noticed:
+        if not one.noticed and not one.unreached:
             mutation = find_mutation(one.mutation)
             reason = known.get(one.mutation)
             click.echo(f"\n{one.mutation}\n    {mutation.was}  →  {mutation.becomes}")

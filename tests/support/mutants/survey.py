@@ -29,6 +29,8 @@ class Tried:
         operators: Whose cases were run.
         noticed: The operator of the case that ended in another way; "" for none.
         case: Its id, and how it ended without the mutation and with it.
+        unreached: Whether an exception in place of the expression changes nothing either: its function is
+            called in vain.
     """
 
     mutation: str
@@ -37,6 +39,7 @@ class Tried:
     operators: tuple[str, ...]
     noticed: str = ""
     case: tuple[str, str, str] = ("", "", "")
+    unreached: bool = False
 
 
 def chosen_mutations(seed: int, per_function: int) -> list[Mutation]:
@@ -65,16 +68,18 @@ def try_mutation(
     tried = []
     for one in reaching[:operators]:
         tried.append(one.operator)
-        noticed = _first_other(mutation, one, seed)
+        noticed = _first_other(mutation, one, seed, raises=False)
         if noticed is not None:
             return Tried(mutation.id, mutation.kind, mutation.converter, tuple(tried), one.operator, noticed)
-    return Tried(mutation.id, mutation.kind, mutation.converter, tuple(tried))
+    raising = (_first_other(mutation, one, seed, raises=True) for one in reaching[:operators])
+    return Tried(mutation.id, mutation.kind, mutation.converter, tuple(tried), unreached=not any(raising))
 
 
-def _first_other(mutation: Mutation, one: Reached, seed: int) -> tuple[str, str, str] | None:
+def _first_other(mutation: Mutation, one: Reached, seed: int, *, raises: bool) -> tuple[str, str, str] | None:
     groups = drawn_groups(one.operator, seed)
+    within = partial(applied, mutation, raises=raises)
     for some in (groups[:_FIRST], groups[_FIRST:]):
-        ends = ends_of(some, mutation.converter, seconds=_PATIENCE, within=partial(applied, mutation))
+        ends = ends_of(some, mutation.converter, seconds=_PATIENCE, within=within)
         noticed = one.ends.first_other(ends)
         if noticed is not None:
             return noticed
@@ -105,11 +110,19 @@ def try_again(
     with file.open("a", encoding="utf-8") as out:
         for survivor in survivors:
             mutation = find_mutation(survivor.mutation)
-            tried = try_mutation(mutation, found, seed, operators, survivor.operators)
-            tried = replace(tried, operators=(*survivor.operators, *tried.operators))
-            out.write(json.dumps(asdict(tried)) + "\n")
+            more = try_mutation(mutation, found, seed, operators, survivor.operators)
+            if not more.noticed:
+                # Those that were tried before may reach it.
+                first = [one for one in found if one.operator in survivor.operators]
+                raising = (
+                    _first_other(mutation, one, seed, raises=True)
+                    for one in operators_that_reach(mutation, first)
+                )
+                more = replace(more, unreached=more.unreached and not any(raising))
+            more = replace(more, operators=(*survivor.operators, *more.operators))
+            out.write(json.dumps(asdict(more)) + "\n")
             out.flush()
-            yield tried
+            yield more
 
 
 def read_survey(file: Path) -> Iterator[Tried]:
