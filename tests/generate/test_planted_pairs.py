@@ -79,7 +79,7 @@ def test_sessions_find_what_meets_and_passes(wrong: str, pairs: list[PlantedPair
             for row in passing
         }
         # What has no element has nothing wrong; what does not meet the conditions is as right as ever.
-        wrong = {case for case in meets if spoiled[case]["outcome"] != "pass"}
-        assert wrong == {c for c, both in meets.items() if both and right[c]["total_elements"]}, conjunction
+        failing = {case for case in meets if spoiled[case]["outcome"] != "pass"}
+        assert failing == {c for c, both in meets.items() if both and right[c]["total_elements"]}, conjunction
         found += [overload] if any(spoiled[c]["outcome"] == "mismatch" for c in meets) else []
     assert len(found) > _OF_EACH / 2
