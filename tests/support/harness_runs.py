@@ -38,6 +38,8 @@ if str(PLUGINS) not in sys.path:
 
 #: The same of its replacements for PyTorch's kernels.
 KERNELS_METADATA = PLUGINS / "metadata_kernels"
+#: The same of what is wrong where two conditions meet.
+PAIRS_METADATA = PLUGINS / "metadata_pairs"
 
 
 @cache

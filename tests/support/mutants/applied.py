@@ -32,12 +32,12 @@ def applied(mutation: Mutation, *, raises: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reached(converter: str, notice: Callable[[str], None]) -> Iterator[None]:
-    """Tell `notice` of each site of a converter's functions that is run in this process."""
+def reached(notice: Callable[[str], None]) -> Iterator[None]:
+    """Tell `notice` of each site of the converters' functions that is run in this process."""
     setattr(builtins, _HOOK, notice)
     try:
         with contextlib.ExitStack() as stack:
-            for module in MODULES[converter]:
+            for module in (module for modules in MODULES.values() for module in modules):
                 stack.enter_context(_replaced(module, _watched(module)))
             yield
     finally:

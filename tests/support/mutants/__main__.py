@@ -1,0 +1,5 @@
+"""See `mutants`."""
+
+from mutants.commands import main
+
+main()

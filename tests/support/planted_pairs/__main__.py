@@ -1,0 +1,5 @@
+"""See `planted_pairs`."""
+
+from planted_pairs.commands import main
+
+main()
