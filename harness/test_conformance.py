@@ -90,7 +90,7 @@ def test_generator(
         seed=given.seed,
         examples=given.examples,
         values=given.values,
-        at_ten=given.generator_report >= TIMES * (given.examples // given.values),
+        at_ten=given.generator_report >= TIMES * (given.examples // (given.values or case.values)),
         excuses=excuses(),
     )
     found = replace(found, pairs=pairs)

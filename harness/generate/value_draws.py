@@ -69,31 +69,34 @@ _OTHER = Counter(("plain", "halves"))
 class ValueDraws:
     """Draws the further values of a collection's structures, one structure after the other.
 
+    Structures that have fewer further draws than there are classes take turns with them.
+
     Args:
-        name: Of the collection; for the same name and structures the same draws come, everywhere.
+        name: Of the collection; for the same name, structures and counts the same draws come, everywhere.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._draws: list[_FurtherDraw] = []
+        self._draws: dict[int, _FurtherDraw] = {}
+        self._drawn = 0
 
     def of(self, first: Invocation, count: int) -> tuple[Invocation, ...]:
         """`first` and other values for its tensors: `count` draws, less those that repeat another one."""
         distinct = {first.case_id: first}
         points = _points(first) if count > 1 else ()
-        for draw in range(count - 1):
-            if draw == len(self._draws):
-                self._draws.append(_FurtherDraw(f"{self._name}/{draw}", draw))
-            more = self._draws[draw].of(first, points)
+        start = 0 if count > len(_CLASSES) else self._drawn
+        for draw in range(start, start + count - 1):
+            which = draw % len(_CLASSES) if count <= len(_CLASSES) else draw
+            if which not in self._draws:
+                self._draws[which] = _FurtherDraw(f"{self._name}/{which}", which)
+            more = self._draws[which].of(first, points)
             distinct.setdefault(more.case_id, more)
+        self._drawn += max(count - 1, 0)
         return tuple(distinct.values())
 
 
 class _FurtherDraw:
-    """The same further draw of every structure.
-
-    Each has choices of its own, so that fewer draws of a structure are the beginning of more.
-    """
+    """The same further draw of every structure, with choices of its own."""
 
     def __init__(self, name: str, draw: int) -> None:
         self._stream = ChoiceStream(name)

@@ -20,7 +20,7 @@ from harness.analyse.argument_coverage.point import SurveyedOperator
 from harness.analyse.argument_coverage.splice import spliced
 from harness.analyse.argument_coverage.unreachable import Excuse
 from harness.core import Invocation
-from harness.generate import Condition, OperatorCase, PairTable, draw_cases, pair_table
+from harness.generate import Condition, OperatorCase, PairTable, draw_examples, pair_table
 
 #: How many times the default budget draws are counted at, too.
 TIMES = 10
@@ -78,7 +78,7 @@ def survey_pairs(
     *,
     seed: int,
     examples: int,
-    values: int,
+    values: int | None,
     at_ten: bool,
     excuses: Sequence[Excuse] = (),
 ) -> PairSurvey:
@@ -86,7 +86,7 @@ def survey_pairs(
 
     Args:
         examples: Cases that the default budget draws.
-        values: Value draws of a structure among them.
+        values: Value draws of a structure among them; None for the operator's own number.
         at_ten: Draw ten times as many, too.
         excuses: Pairs that need not be drawn.
     """
@@ -122,11 +122,10 @@ def survey_pairs(
     )
 
 
-def _drawn(case: OperatorCase, seed: int, examples: int, values: int) -> list[list[Invocation]]:
+def _drawn(case: OperatorCase, seed: int, examples: int, values: int | None) -> list[list[Invocation]]:
     """As a run draws them, structure by structure."""
-    structures = -(-examples // values)
     return [
-        list(one.invocations) for one in draw_cases(case, seed=seed, structures=structures, values=values)
+        list(one.invocations) for one in draw_examples(case, seed=seed, examples=examples, values=values)
     ]
 
 
