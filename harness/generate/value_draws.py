@@ -41,6 +41,8 @@ _BESIDE_SCALARS: tuple[Weights, ...] = (
     Counter({"alone": 3, "near": 1}),
     Counter({"near": 1, "structured": 1}),
 )
+#: Integers have no value that floods all others, and are lost where they are large: class → how often.
+_OF_INTEGERS = Counter({"alone": 2, "structured": 2, "ordinary": 1})
 
 _CHANCE = Counter({"mixed": 3, "one": 1, "special": 1})
 _ORDINARY = Counter({"plain": 3, "tied": 1, "equal 0": 2, "decimals": 1, "halves": 1})
@@ -50,8 +52,9 @@ _PATTERNS = (
     *("ordered 1", "ordered -1", "alternating 0", "hot 1", "plain"),
 )
 _FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", "halves", "decimals"))
+_ORDINARY_INTS = Counter({"plain": 2, "tied": 1, "equal 0": 1, "wide": 4})
 #: Sums and products of large integers are where a detour through floating point shows.
-_INTS = Counter((*_PATTERNS, *("wide",) * 4, "mixed", "mixed"))
+_INTS = Counter((*_PATTERNS, *("wide",) * 9, "mixed", "mixed"))
 _MASKS = Counter({"plain": 2, "equal 1": 1, "equal 2": 1, "hot 1": 1, "hot 0": 1, "alternating 0": 1})
 _PLACES = Counter(
     (
@@ -105,6 +108,8 @@ class _FurtherDraw:
             data = [i for i, spec in enumerate(specs) if spec.dtype == "bool"]
         scalars = _scalars(first)
         classes = (_BESIDE_SCALARS if scalars else _CLASSES)[self._turn]
+        if self._turn == 1 and not scalars and data and all(is_integer(specs[i].dtype) for i in data):
+            classes = _OF_INTEGERS
         kind = self._choose("class", classes, points)
         if self._turn == 0 and len(data) > 1 and max(specs[i].numel for i in data) >= _ENOUGH:
             kind = "facing"
@@ -138,8 +143,13 @@ class _FurtherDraw:
                 return dict.fromkeys(specs, self._choose("same", _SAME, points))
             case "structured" | "same":
                 return {i: self._structured(i, spec, points) for i, spec in specs.items()}
-        weights = _CHANCE if kind == "chance" else _ORDINARY
-        return {i: self._choose((kind, i), weights, points) for i in specs}
+        if kind == "chance":
+            return {i: self._choose(("chance", i), _CHANCE, points) for i in specs}
+        return self._ordinary(specs, points)
+
+    def _ordinary(self, specs: Mapping[int, TensorSpec], points: Sequence[Hashable]) -> dict[int, str]:
+        weights = {i: _ORDINARY_INTS if is_integer(spec.dtype) else _ORDINARY for i, spec in specs.items()}
+        return {i: self._choose(("ordinary", i), weights[i], points) for i in specs}
 
     def _facing(
         self, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]
@@ -168,7 +178,7 @@ class _FurtherDraw:
 
     def _alone(self, specs: Mapping[int, TensorSpec], points: Sequence[Hashable]) -> dict[int, str]:
         place = list(specs)[self._number("which", len(specs), points)]
-        styles = {i: self._choose(("beside", i), _ORDINARY, points) for i in specs}
+        styles = self._ordinary(specs, points)
         if specs[place].dtype == "bool":
             return styles | {place: self._choose(("mask", place), _MASKS, points)}
         which, ties = self._number("alone", 8, points), self._number("ties", 2, points)
