@@ -45,7 +45,7 @@ def add(add: Callable[..., None]) -> None:
     add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **names)
     add("--dtype", help="draw only cases of this dtype: float16; repeatable", **names)
     add("--examples", help=f"draw N cases per operator ({default.examples})", **number)
-    add("--values", help="draw values N times per exported structure (2; 4 where exports are slow)", **number)
+    add("--values", help="draw values N times per exported structure (3; 6 where exports are slow)", **number)
     add("--seed", help=f"seed of the draws ({default.seed})", **number)
     add(
         "--shapes",

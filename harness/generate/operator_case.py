@@ -50,7 +50,7 @@ class OperatorCase:
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
     promotions: tuple[Promotion, ...] = ()
-    values: int = 2
+    values: int = 3
     declared: tuple[str, int] = ("", 0)
 
 

@@ -52,9 +52,9 @@ _PATTERNS = (
     *("ordered 1", "ordered -1", "alternating 0", "hot 1", "plain"),
 )
 _FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", "halves", "decimals"))
-_ORDINARY_INTS = Counter({"plain": 2, "tied": 1, "equal 0": 1, "wide": 3})
+_ORDINARY_INTS = Counter({"plain": 2, "tied": 1, "equal 0": 1, "wide": 4})
 #: Sums and products of large integers are where a detour through floating point shows.
-_INTS = Counter((*_PATTERNS, *("wide",) * 6, "mixed", "mixed"))
+_INTS = Counter((*_PATTERNS, *("wide",) * 9, "mixed", "mixed"))
 _MASKS = Counter({"plain": 2, "equal 1": 1, "equal 2": 1, "hot 1": 1, "hot 0": 1, "alternating 0": 1})
 _PLACES = Counter(
     (

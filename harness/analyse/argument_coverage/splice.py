@@ -20,15 +20,12 @@ from harness.core import (
     Recipe,
     TensorSpec,
     contiguous_strides,
-    redraw,
 )
 from harness.core.values import compute
 from harness.generate import FLOAT_CLASSES, INT_CLASSES, Condition, Kind, held_tensors
 
-#: Values that are tried at most.
-_REDRAWN = 4
-#: First of the draws of values that no run makes.
-_UNDRAWN = 16
+#: Styles of other values that are tried.
+_REDRAWN = ("mixed", "special", "tied", "wide")
 #: Elements of a tensor whose values are written down.
 _STORAGE = 4096
 _SIZES = {"size 0": 0, "size 1": 1, "long": 65}
@@ -107,7 +104,9 @@ def _values(spec: TensorSpec, word: str) -> Iterator[Recipe | Literal]:
     if style is not None:
         yield replace(recipe, style=style)
     if example is None or domain not in _FREE:
-        yield from (redraw(recipe, draw) for draw in range(_UNDRAWN, _UNDRAWN + _REDRAWN))
+        yield from (
+            replace(recipe, style=style, seed=recipe.seed + number) for number, style in enumerate(_REDRAWN, 1)
+        )
 
 
 def _example(dtype: str, word: str) -> float | None:
