@@ -92,8 +92,8 @@ def calls_alike(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
             kind.append((type(value), value))
         else:
             return None
-    shape = _broadcast(shapes)
-    return None if shape is None else CallsAlike(tuple(kind), shape)
+    whole = _broadcast(shapes)
+    return None if whole is None else CallsAlike(tuple(kind), whole)
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
