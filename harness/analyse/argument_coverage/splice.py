@@ -79,7 +79,7 @@ def _given_as(subject: SurveyedOperator, base: Invocation, donor: Invocation, na
 def _with_values(base: Invocation, name: str, word: str) -> Iterator[Invocation]:
     held = held_tensors(value_of(base, name))[:1]
     if held and held[0].numel and held[0].storage_size <= _STORAGE:
-        for values in islice(_values(held[0], word), _REDRAWN):
+        for values in islice(_values(held[0], word), len(_REDRAWN)):
             yield with_specs(base, (name,), lambda spec: replace(spec, values=values))  # noqa: B023 (called at once)
 
 
@@ -105,7 +105,8 @@ def _values(spec: TensorSpec, word: str) -> Iterator[Recipe | Literal]:
         yield replace(recipe, style=style)
     if example is None or domain not in _FREE:
         yield from (
-            replace(recipe, style=style, seed=recipe.seed + number) for number, style in enumerate(_REDRAWN, 1)
+            replace(recipe, style=style, seed=recipe.seed + number)
+            for number, style in enumerate(_REDRAWN, 1)
         )
 
 
