@@ -1,7 +1,7 @@
 """`python -m planted_pairs`: choose defects, and measure how many of them the draws meet.
 
 PYTHONPATH=.:tests/support:tests/plugins python -m planted_pairs choose 180
-PYTHONPATH=.:tests/support:tests/plugins python -m planted_pairs measure --structures 32 --seed 0
+PYTHONPATH=.:tests/support:tests/plugins python -m planted_pairs measure --seed 0
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mutants.ends import warm_up
 from planted.pairs import FILE, PlantedPair, read_pairs
 
 from harness.generate import load_cases
+from harness.plan import Options
 from planted_pairs.choice import chosen_pairs, passing
 from planted_pairs.meeting import meeting
 
@@ -60,15 +61,13 @@ def _line(pair: PlantedPair) -> dict[str, object]:
 
 
 @main.command()
-@click.option("--structures", default=32, show_default=True, help="Of each operator.")
-@click.option("--more", default=0, help="As many of the operators of those that are not found, too: 320.")
+@click.option("--examples", default=Options().examples, show_default=True, help="Cases of each operator.")
+@click.option("--more", default=0, help="As many of the operators of those that are not found, too: 1920.")
 @click.option("--seed", "seeds", multiple=True, default=(0,), show_default=True, type=int)
 @click.option("--from", "file", default=FILE, show_default=False, type=click.Path(path_type=Path))
 @click.option("--drawn-only", is_flag=True, help="Do not ask whether a case gets through; costs no export.")
 @click.option("--part", default="0/1", show_default=True, help="Every Nth pair, from the first: 0/4.")
-def measure(
-    structures: int, more: int, seeds: Sequence[int], file: Path, drawn_only: bool, part: str
-) -> None:
+def measure(examples: int, more: int, seeds: Sequence[int], file: Path, drawn_only: bool, part: str) -> None:
     """Say which share of the pairs a run's draws meet, in a case that would pass."""
     if not drawn_only:
         warm_up()
@@ -76,13 +75,13 @@ def measure(
     totals: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     for seed in seeds:
         for pair in read_pairs(file)[start::step]:
-            state = _state(pair, seed, structures, drawn_only)
+            state = _state(pair, seed, examples, drawn_only)
             origin = "in a long draw" if pair.drawn else "made"
             kinds = (_kind(pair), pair.wrong, origin, f"seed {seed}", "all")
             for kind in kinds:
-                totals[structures, kind][state] += 1
+                totals[examples, kind][state] += 1
             if state != "found":
-                click.echo(f"seed {seed}, {structures}: {state}: {pair.conjunction}")
+                click.echo(f"seed {seed}, {examples}: {state}: {pair.conjunction}")
                 if more:
                     # The first draws are the same ones.
                     state = _state(pair, seed, more, drawn_only)
@@ -97,8 +96,8 @@ def measure(
         click.echo(f"{count:4} {kind:32} {states['found']:4} of {total:4}  {share:6.1%}  {others}")
 
 
-def _state(pair: PlantedPair, seed: int, structures: int, drawn_only: bool) -> str:
-    met = list(meeting(pair.conjunction, seed, structures))
+def _state(pair: PlantedPair, seed: int, examples: int, drawn_only: bool) -> str:
+    met = list(meeting(pair.conjunction, seed, examples))
     if not met:
         return "not drawn"
     # From the whole of the draws, since what comes first has the plainest dtype or fails alike.

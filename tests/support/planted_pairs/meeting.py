@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from planted.pair_conditions import Conjunction, seen
 
 from harness.core import Invocation
-from harness.generate import OPERATOR_CASES, draw_cases
-
-_VALUES = 4
+from harness.generate import OPERATOR_CASES, draw_examples
 
 
-def meeting(pair: Conjunction, seed: int, structures: int) -> Iterator[Invocation]:
+def meeting(pair: Conjunction, seed: int, examples: int) -> Iterator[Invocation]:
     """The drawn calls of a run that meet a pair, one of each structure."""
     case = OPERATOR_CASES[pair.overload]
-    for drawn in draw_cases(case, seed=seed, structures=structures, values=_VALUES):
+    for drawn in draw_examples(case, seed=seed, examples=examples):
         if pair.is_structural and not pair.holds(seen(drawn.invocations[0])):
             continue
         yield from [call for call in drawn.invocations if pair.holds(seen(call))][:1]
