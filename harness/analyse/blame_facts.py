@@ -9,12 +9,14 @@ from harness.analyse.kernel_fault import kernel_fault
 
 #: Another case of the same graph was looked into.
 _AS_CASE = re.compile(r"As case \w+: ")
+RESTS_ON_OPEN = "rests on what is left open"
 #: How the first sentence ends → what it comes to. See `harness.blame.decide`.
 _WHYS = (
     ("'s graph optimisation: right with optimisations off", "by graph optimisation"),
     ("'s optimiser breaks the graph: it is right before it", "by the exporter's optimiser"),
     ("is right node by node, and wrong with the whole graph", "nodes together"),
     ("computes the result itself, for a constant of the graph", "constant"),
+    ("rests on what the specification leaves open, which the call does not", RESTS_ON_OPEN),
     ("ignores an argument of the call", "ignores"),
     ("computes at lower precision than the call", "narrowed"),
     ("kernel and its own decomposition of the operator disagree", "kernel or decomposition"),
@@ -81,11 +83,12 @@ def blame_facts(evidence: str) -> BlameFacts:
     passes = _PASSES.search(text) if why.startswith("by ") else None
     ignored = _IGNORED.search(text) if why == "ignores" else None
     fault = kernel_fault(text) if first.endswith(_OF_NODE) else None
+    asked = _question(text)[0] if why == RESTS_ON_OPEN else ""
     program = _PROGRAM.search(text)
     computing = [name for name in program[1].split(", ") if not _MOVES.match(name)] if program else []
     return BlameFacts(
         why=why,
-        operator=fault.operator if fault else "",
+        operator=fault.operator if fault else asked,
         words=fault.words if fault else "",
         passes=passes[1] if passes else "",
         argument=_OF_AXIS.sub("", ignored[1]) if ignored else "",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from harness.analyse.blame_facts import RESTS_ON_OPEN
 from harness.analyse.converter_place import (
     converter_place,
     makes_complex,
@@ -21,7 +22,7 @@ from harness.analyse.converter_place import (
 )
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.kernel_fault import WITHOUT_ELEMENTS, WRONG_INTEGERS
-from harness.analyse.message_facts import DTYPES, LOST, NARROW, NO_OP, RANK, is_lossy
+from harness.analyse.message_facts import DTYPES, EMPTY, LOST, NARROW, NO_OP, NODE, RANK, SIZE, is_lossy
 from harness.compare import ELEMENTWISE, FLUSHED, OVERFLOW, Stage
 
 ANOTHER_DTYPE = "computes in another dtype than the call"
@@ -30,10 +31,17 @@ LARGER_DTYPE = "gives a larger dtype than the call"
 UNDEFINED_DTYPE = "gives nodes dtypes that they are not defined for"
 LOSES_NAN = "loses NaN"
 IGNORES = "ignores "
+RESTS = "rests on "
 UNFIT = "makes shapes that do not fit"
-_TOO_FEW, _TOO_MANY = "gives too few dimensions", "gives too many dimensions"
+#: How the shape of a result differs → what is wrong.
+_DIMENSIONS = {
+    "few": "gives too few dimensions",
+    "many": "gives too many dimensions",
+    EMPTY: "leaves a result without elements",
+    SIZE: "shape",
+}
 #: What may be said of a result's shape.
-SHAPES = frozenset({"shape", UNFIT, _TOO_FEW, _TOO_MANY})
+SHAPES = frozenset({"shape", UNFIT, *_DIMENSIONS.values()})
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Words of refusals that name the kernel.
@@ -54,7 +62,9 @@ def wrong_of(blame: str, row: FailedRow) -> str:
         return facts.words
     if facts.why.startswith("by "):
         general = _OF_ALL_KINDS.search(facts.passes)
-        return f"{row.words}, {facts.why}" + (f" of {row.family}" if general else "")
+        # What a pass does to a graph is one thing, whatever elements it shows in.
+        words = "values" if row.words in ELEMENTWISE else row.words
+        return f"{words}, {facts.why}" + (f" of {row.family}" if general else "")
     if blame == "converter":
         return _of_converter(row)
     if blame == "pytorch" and row.words in ELEMENTWISE:
@@ -88,6 +98,8 @@ def _of_converter(row: FailedRow) -> str:
         return LARGER_DTYPE
     if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)) or _MIXED.search(row.words):
         return ANOTHER_DTYPE
+    if facts.why == RESTS_ON_OPEN and row.words in ELEMENTWISE:
+        return f"{RESTS}what the specification of {facts.operator} leaves open"
     if row.said[:1] == (LOST,):
         return LOSES_NAN
     words = _of_dimensions(row) or _ALIKE.get(row.words, row.words)
@@ -106,9 +118,10 @@ def _of_converter(row: FailedRow) -> str:
 
 
 def _of_dimensions(row: FailedRow) -> str:
-    if row.said[:1] != (RANK,):
-        return ""
-    return _TOO_FEW if row.said[1] == "few" else _TOO_MANY
+    """How a result's shape differs: to have another rank or no elements is not to have wrong sizes."""
+    kind, *said = row.said or ("",)
+    how = said[:1] if kind == RANK else said[1:] if kind == NODE else ()
+    return _DIMENSIONS.get(how[0], "") if how else ""
 
 
 #: Passes that do more than one thing.

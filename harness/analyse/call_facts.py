@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 #: Words that choose among the algorithms of an operator, each of which a converter treats in its own way.
-_CHOICE = re.compile(r'"(rounding_mode|reduce|approximate|mode)":"(\w+)"')
+_CHOICE = re.compile(r'"(rounding_mode|reduce|approximate|mode)":"(\w+)"|"(align_corners)":(true)')
 _COMPLEX = '"dtype":"complex'
 _SHAPE = re.compile(r'"shape":\[(\d?)')
 #: A regular expression that is found in every call that tells something.
@@ -33,4 +33,6 @@ def call_facts(invocation: str) -> CallFacts:
     choice = _CHOICE.search(invocation)
     sizes = _SHAPE.findall(invocation)
     only_single = bool(sizes) and not any(sizes) and '"dtype":{' not in invocation
-    return CallFacts(f"{choice[1]}={choice[2]}" if choice else "", only_single, _COMPLEX in invocation)
+    return CallFacts(
+        "=".join(filter(None, choice.groups())) if choice else "", only_single, _COMPLEX in invocation
+    )

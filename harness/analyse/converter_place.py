@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.function_families import function_named, function_of_family, own_function, standing_for
 from harness.analyse.message_facts import (
+    ASKING,
     CAPTURE,
     COMPLEX,
     DECOMPOSITION,
@@ -18,6 +20,7 @@ from harness.analyse.message_facts import (
     NO_OP,
     NODE,
     OPTIMISER,
+    SECOND,
     STEP,
     SYMBOLIC,
     TRANSLATION,
@@ -25,7 +28,7 @@ from harness.analyse.message_facts import (
 from harness.analyse.operator_family import family_name, is_alias, packet_of
 from harness.compare import Stage
 from harness.convert import ConversionFunction, emitting_function, left_to
-from harness.core import listed
+from harness.core import listed, overload
 
 #: How a place is named where the converter takes the operator apart: the function is known to who runs it.
 UNKNOWN_FUNCTION = "conversion of "
@@ -70,8 +73,9 @@ def converter_place(row: FailedRow) -> Place:
         return Place(row.converter, f"optimiser, {row.facts.passes or row.family}")
     if row.facts.why == "constant" and row.converter == "torchscript":
         return Place(row.converter, "tracing of the program")
-    # Each symbolic function of TorchScript's has its own way with numbers.
-    if row.facts.rounded and row.converter != "torchscript":
+    # Each symbolic function of TorchScript's has its own way with numbers, and each function of others with
+    # those that are floats by its schema: attributes.
+    if row.facts.rounded and row.converter != "torchscript" and _takes_numbers(row.overload):
         return Place(row.converter, "numbers of the call")
     if takes_for_numbers(row):
         return Place(row.converter, "type promotion")
@@ -80,6 +84,12 @@ def converter_place(row: FailedRow) -> Place:
     emitting = emitting_function(row.converter, own, named[1] or named[2]) if named and own else None
     place = _of(row, emitting, "") if emitting else _function(row, row.family)
     return replace(place, choice=row.called.choice)
+
+
+@lru_cache(maxsize=10_000)
+def _takes_numbers(name: str) -> bool:
+    """Whether an overload takes numbers of any kind, which an exporter makes tensors of."""
+    return any(argument.type.kind() == "NumberType" for argument in overload(name)._schema.arguments)
 
 
 def _left_to(converter: str, function: ConversionFunction) -> ConversionFunction:
@@ -125,7 +135,8 @@ def unpromoted(row: FailedRow) -> str:
     # A number that is no integer becomes one beside integers, and so does a quotient.
     arithmetic = row.overload.endswith((".Scalar", ".Tensor"))
     number = arithmetic and kind != NARROW and _CHANGED_NUMBER.search(row.words)
-    unlike = kind == DTYPES or (row.stage is Stage.CHECK and _MIXED.search(row.words))
+    unfit = _MIXED.search(row.words) or (kind == NODE and SECOND in dtypes[1:])
+    unlike = kind == DTYPES or (row.stage is Stage.CHECK and unfit)
     return "does not know operators by their other names" if unlike or number else ""
 
 
@@ -192,6 +203,8 @@ def _of_export(row: FailedRow) -> Place:
     divides = row.converter == "torchscript" and _DIVISION.search(row.words)
     if divides and function_of_family(row.converter, row.family):
         return Place(row.converter, _INFERENCE.rpartition("/")[2], _INFERENCE)
+    if row.said[:1] == (ASKING,):
+        return Place(row.converter, f"torch.export, {row.said[1]}", f"torch/{row.said[2]}")
     function = _IN_FUNCTION.match(row.words)
     if function:
         return _of(row, function_named(row.converter, function[1]), function[1])

@@ -26,6 +26,7 @@ from harness.analyse.blamed_place import (
     ANOTHER_DTYPE,
     BEFORE_BACKEND,
     LOSES_NAN,
+    SHAPES,
     UNDEFINED_DTYPE,
     UNFIT,
     place_of,
@@ -158,12 +159,13 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
 
 def _may_be(failed: FailedRow, wrong: str) -> str:
     """A missing cast, where a node is not defined for a dtype and is not asked to draw one; the wrong shape
-    of a result, where the checker infers another one than the model states."""
+    of a result, where the checker infers another one than the model states, or a node's inputs do not fit."""
     if wrong == UNDEFINED_DTYPE and "op_type:Random" not in failed.words:
         return ANOTHER_DTYPE
-    if wrong == UNFIT and failed.said[:1] == (NODE,) and len(failed.said) > 2:
-        how = failed.said[2]
-        return "shape" if how == SIZE else f"gives too {how} dimensions"
+    if wrong.startswith("gives ") and wrong.endswith("inputs that do not fit"):
+        return "shape"
+    if failed.said[:1] == (NODE,) and len(failed.said) > 2 and wrong in SHAPES:
+        return {SIZE: UNFIT, "few": "shape", "many": "shape"}.get(failed.said[2], "")
     return ""
 
 

@@ -12,14 +12,21 @@ CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "tr
 #: Kinds of facts.
 DTYPES, RANK, NARROW, NODE, LOST = "dtypes", "rank", "narrow", "node", "lost"
 FILE, SYMBOLIC, STEP, NO_OP, COMPLEX = "file", "symbolic", "step", "no op", "complex"
+ASKING = "asking"
 
 #: How a shape differs that has as many dimensions as it must.
 SIZE = "size"
+#: That it has no elements, and must have some.
+EMPTY = "empty"
+#: That it is the second operand of a node whose dtype does not fit; the first one's does.
+SECOND = "second"
 
 _STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
 _STEP = re.compile(r"This is step ([123])/3")
 _TRANSLATING = re.compile(r"Occurred when translating (\w+)\)")
 _ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\.cpp)"')
+#: The function of PyTorch's that needs to know what only data tell.
+_ASKING = re.compile(r"Caused by: \((\w[\w/]*\.py):\d+ in (\w+)\)")
 #: A call that TorchScript has no operator for, by the types of its arguments.
 _NO_OP = re.compile(r"We don't have an op for (\w+::\w+) .*?Argument types: (.*)", re.DOTALL)
 _DTYPES = re.compile(r"dtype: output \d+: expected (\w+), got (\w+)")
@@ -29,9 +36,11 @@ _SHAPES = re.compile(r"shape: output \d+: expected \[([^\]]*)\], got \[([^\]]*)\
 _FLOAT64 = re.compile(r"\d{14}")
 #: A node that is named after the PyTorch operator that it comes of, not after its own.
 _NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
+_SECOND = re.compile(r"\bB typestr: T, has unsupported type")
 #: What the checker infers, and what the model says.
 _DIFFER = re.compile(
-    r"Inferred shape and existing shape differ in (?:rank: \((\d+)\) vs \((\d+)\)|dimension)"
+    r"Inferred shape and existing shape differ in "
+    r"(?:rank: \((\d+)\) vs \((\d+)\)|dimension \d+: \((\d+)\) vs \((\d+)\))"
 )
 #: An element that is NaN in PyTorch and a number here. Arithmetic that is put another way has an infinity.
 _LOST = re.compile(r"NaN positions: output [^:]+: expected nan, got (?!nan|-?inf)")
@@ -57,7 +66,8 @@ def message_facts(message: str) -> tuple[str, ...]:
     It may be the dtypes that differ, whether a result has too few or too many dimensions, a number that had
     no room in a smaller dtype, that NaN is lost, the PyTorch operator of a node and how its shape differs, an
     operator that TorchScript does not have as it is called, a complex dtype that it does not know, a file of
-    PyTorch's, a symbolic function, or a step of the export.
+    PyTorch's, a function of it that asks for what only data tell, a symbolic function, or a step of the
+    export.
     """
     dtypes = _DTYPES.match(message)
     if dtypes:
@@ -65,6 +75,8 @@ def message_facts(message: str) -> tuple[str, ...]:
     shapes = _SHAPES.match(message)
     if shapes:
         right, wrong = (len(shape.split(",")) if shape else 0 for shape in shapes.groups())
+        if wrong == right and "0" in shapes[2].split(", ") and "0" not in shapes[1].split(", "):
+            return RANK, EMPTY
         return (RANK, "few" if wrong < right else "many") if wrong != right else ()
     element = _ELEMENT.match(message)
     if element:
@@ -73,9 +85,9 @@ def message_facts(message: str) -> tuple[str, ...]:
         return (LOST,)
     node, differ = _NODE.search(message), _DIFFER.search(message)
     if differ:
-        return NODE, node[1] if node else "", _differing(differ[1], differ[2])
+        return NODE, node[1] if node else "", _differing(*differ.groups())
     if node:
-        return NODE, node[1]
+        return (NODE, node[1], SECOND) if _SECOND.search(message) else (NODE, node[1])
     if _COMPLEX.search(message):
         return (COMPLEX,)
     no_op = _NO_OP.search(message)
@@ -87,17 +99,20 @@ def message_facts(message: str) -> tuple[str, ...]:
     translating = _TRANSLATING.search(message)
     if translating:
         return SYMBOLIC, translating[1]
+    asking = _ASKING.search(message)
+    if asking:
+        return ASKING, asking[2], asking[1]
     if message.startswith("PassError"):
         return STEP, OPTIMISER
     step = _STEP.search(message)
     return (STEP, _STEPS[step[1]]) if step else ()
 
 
-def _differing(inferred: str | None, declared: str | None) -> str:
+def _differing(inferred: str | None, declared: str | None, size: str | None, right: str | None) -> str:
     """How a shape differs from the declared one: too few or too many dimensions, or in one of them."""
-    if not inferred or not declared:
-        return SIZE
-    return "few" if int(inferred) < int(declared) else "many"
+    if inferred and declared:
+        return "few" if int(inferred) < int(declared) else "many"
+    return EMPTY if size == "0" and right != "0" else SIZE
 
 
 def is_lossy(right: str, wrong: str) -> bool:

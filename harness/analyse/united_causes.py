@@ -10,7 +10,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from harness.analyse.blamed_place import BEFORE_BACKEND, IGNORES, LARGER_DTYPE, LOSES_NAN
+from harness.analyse.blamed_place import BEFORE_BACKEND, IGNORES, LARGER_DTYPE, LOSES_NAN, RESTS
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
 from harness.analyse.united import United
@@ -136,8 +136,8 @@ _OPSET = re.compile(r"(?<=/symbolic_opset)\d+(?=\.py$)")
 
 
 def _of_elements(words: str) -> bool:
-    """Whether some elements of a result are wrong, as where an argument is ignored."""
-    return words in ELEMENTWISE or words.startswith(IGNORES)
+    """Whether some elements of a result are wrong, as where an argument is ignored or any would do."""
+    return words in ELEMENTWISE or words.startswith((IGNORES, RESTS))
 
 
 def _of_each(values: Numbers, cause: Numbers, count: int) -> list[set[int]]:

@@ -18,8 +18,20 @@ def dtype(right: str, wrong: str) -> str:
 
 LOST, VALUES = "NaN positions: output 0: expected nan, got 1.0", "values: output 0: expected 1.0, got 2.0"
 DIFFER = "InferenceError: [ShapeInferenceError] (op_type:Sqrt, node name: n): [ShapeInferenceError] Inferred "
+RANKS = DIFFER.replace("Sqrt", "Reshape") + "shape and existing shape differ in rank: "
+SIZES = "InferenceError: [ShapeInferenceError] Inferred shape and existing shape differ in dimension 0: "
+OPEN = (
+    "The graph that torchscript emits rests on what the specification leaves open, which the call does not. "
+    "ONNX Cast: “fixed point: undefined if OOR.”. The graph asks Cast for another float."
+)
+RESHAPE = (
+    "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'n' "
+    "Status Message: The input tensor cannot be reshaped to the requested shape."
+)
+SCATTER = RUNNING.format("ScatterND node. Name:'n' Status Message: invalid indice found, indice = 1")
 DIVIDED = "/onnxruntime_src/div.cc:1 Compute Integer division by zero"
 EXPORTED: dict[str, Any] = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
+REFUSED: dict[str, Any] = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
 BOTH = ("std.dim", "var.dim")
 
 
@@ -77,6 +89,26 @@ BOTH = ("std.dim", "var.dim")
             2,
         ),
         ([("sub.Tensor", dtype(*pair), WRONG) for pair in (("int8", "int32"), ("int32", "int8"))], 1),
+        # Another rank may come of the sizes, but not where nothing has the shape that is asked for.
+        (
+            [
+                ("reshape.default", f"{RANKS}(0) vs (2)", REJECTED),
+                ("reshape.default", RESHAPE, REFUSED),
+            ],
+            2,
+        ),
+        (
+            [
+                ("masked_scatter.default", "shape: output 0: expected [3], got [1]", WRONG),
+                ("masked_scatter.default", SCATTER, REFUSED),
+            ],
+            1,
+        ),
+        # What is left out is not of a wrong size.
+        ([("cat.default", f"{SIZES}{pair}", REJECTED) for pair in ("(0) vs (2)", "(2) vs (3)")], 2),
+        ([("cat.default", f"{SIZES}{pair}", REJECTED) for pair in ("(4) vs (2)", "(2) vs (3)")], 1),
+        # Out of range a cast gives anything.
+        ([("div.Tensor_mode", message, {**WRONG, "evidence": OPEN}) for message in (LOST, VALUES)], 1),
         # A comparison loses NaN, whatever else is wrong.
         ([("logit.default", LOST, WRONG), ("logit.default", VALUES, WRONG)], 2),
         # A call without a kernel for traced tensors is each operator's own lack.
@@ -97,6 +129,24 @@ def test_one_slip_has_several_symptoms_and_one_helper_several_slips(
         for n, (name, message, how) in enumerate(rows)
     ]
     assert len(groups(*found)) == count
+
+
+def test_an_export_ends_where_a_function_of_pytorchs_asks_for_data() -> None:
+    said = (
+        "TorchExportError: This is step 1/3 GuardOnDataDependentSymNode: Could not guard on data\n"
+        "Caused by: (_decomp/decompositions.py:3846 in {})"
+    )
+    names = {"rnn_tanh": "one_layer_rnn", "gru": "one_layer_rnn", "lstm": "one_layer_lstm"}
+    rows = [
+        failed(f"aten.{name}.data", said.format(function), converter="dynamo", **EXPORTED)
+        for name, function in names.items()
+    ]
+    found = {group.place: len(group.overloads) for group in groups(*rows)}
+    file = "torch/_decomp/decompositions.py"
+    assert found == {
+        f"dynamo: torch.export, one_layer_rnn in {file}": 2,
+        f"dynamo: torch.export, one_layer_lstm in {file}": 1,
+    }
 
 
 def test_bfloat16_that_becomes_complex_is_a_pass_of_torchscripts() -> None:
