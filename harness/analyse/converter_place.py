@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.function_families import function_named, function_of_family, own_function, standing_for
@@ -27,8 +26,8 @@ from harness.analyse.message_facts import (
 )
 from harness.analyse.operator_family import family_name, is_alias, packet_of
 from harness.compare import Stage
-from harness.convert import ConversionFunction, emitting_function, left_to
-from harness.core import listed, overload
+from harness.convert import ConversionFunction, emitting_function, left_to, takes_numbers
+from harness.core import listed
 
 #: How a place is named where the converter takes the operator apart: the function is known to who runs it.
 UNKNOWN_FUNCTION = "conversion of "
@@ -75,7 +74,7 @@ def converter_place(row: FailedRow) -> Place:
         return Place(row.converter, "tracing of the program")
     # Each symbolic function of TorchScript's has its own way with numbers, and each function of others with
     # those that are floats by its schema: attributes.
-    if row.facts.rounded and row.converter != "torchscript" and _takes_numbers(row.overload):
+    if row.facts.rounded and row.converter != "torchscript" and takes_numbers(row.overload):
         return Place(row.converter, "numbers of the call")
     if takes_for_numbers(row):
         return Place(row.converter, "type promotion")
@@ -84,12 +83,6 @@ def converter_place(row: FailedRow) -> Place:
     emitting = emitting_function(row.converter, own, named[1] or named[2]) if named and own else None
     place = _of(row, emitting, "") if emitting else _function(row, row.family)
     return replace(place, choice=row.called.choice)
-
-
-@lru_cache(maxsize=10_000)
-def _takes_numbers(name: str) -> bool:
-    """Whether an overload takes numbers of any kind, which an exporter makes tensors of."""
-    return any(argument.type.kind() == "NumberType" for argument in overload(name)._schema.arguments)
 
 
 def _left_to(converter: str, function: ConversionFunction) -> ConversionFunction:

@@ -48,3 +48,4 @@ from .torch_private import (
     registered as registered,
     script_registry as script_registry,
 )
+from .written_schemas import takes_numbers as takes_numbers

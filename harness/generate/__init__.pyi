@@ -29,7 +29,7 @@ from .operator_case import (
     OperatorCase as OperatorCase,
     judge_of as judge_of,
 )
-from .pairs.condition import Condition as Condition, Kind as Kind, make_pair as make_pair
+from .pairs.condition import Condition as Condition, ConditionKind as ConditionKind, make_pair as make_pair
 from .pairs.needs import PairGrowth as PairGrowth, pair_growth as pair_growth, pair_needs as pair_needs
 from .pairs.of_arguments import DIMS as DIMS, MODES as MODES
 from .pairs.of_tensors import held_tensors as held_tensors, is_index as is_index

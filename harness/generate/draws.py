@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.core import WIDE_UNSIGNED, Argument, Invocation, overload
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
-from harness.generate.operator_case import OperatorCase
+from harness.generate.operator_case import USUAL_VALUES, OperatorCase
 from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
 from harness.generate.value_draws import ValueDraws
@@ -85,6 +85,10 @@ def _frozen(argument: object) -> Argument:
     return argument  # type: ignore[return-value]
 
 
+#: Where few cases are wanted, so many structures come before more values of each.
+_FEW_STRUCTURES = 32
+
+
 def draw_examples(
     case: OperatorCase,
     *,
@@ -98,15 +102,17 @@ def draw_examples(
     Args:
         case: The operator.
         seed: Any integer.
-        examples: Cases to aim at.
-        values: Value draws per structure; None for the operator's own number.
+        examples: Cases at most; fewer come where no more exist.
+        values: Value draws per structure; None for the operator's own number, or less in a small budget.
         dtypes: Restrict to these.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    values = values or case.values
-    return draw_cases(case, seed=seed, structures=-(-examples // values), values=values, dtypes=dtypes)
+    values = values or min(case.values, max(USUAL_VALUES, -(-examples // _FEW_STRUCTURES)))
+    found = draw_cases(case, seed=seed, structures=-(-examples // values), values=values, dtypes=dtypes)
+    rest = examples - (len(found) - 1) * values
+    return [*found[:-1], *(DrawnCase(one.invocations[:rest]) for one in found[-1:])]
 
 
 def draw_cases(

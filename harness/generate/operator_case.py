@@ -29,6 +29,10 @@ from harness.generate.promotion import Promotion
 Arguments = Mapping[str, Any]
 
 
+#: Value draws of a structure.
+USUAL_VALUES = 3
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OperatorCase:
     """How to draw and judge invocations of one overload.
@@ -50,7 +54,7 @@ class OperatorCase:
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
     promotions: tuple[Promotion, ...] = ()
-    values: int = 3
+    values: int = USUAL_VALUES
     declared: tuple[str, int] = ("", 0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from harness_runs import PAIRS_METADATA, output, rows, run_harness
 from planted.pair_conditions import seen
-from planted.pairs import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, read_pairs
+from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, read_pairs
 from planted_pairs.choice import would_show
 from planted_pairs.meeting import meeting
 

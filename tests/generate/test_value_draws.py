@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 import torch
 
-from harness.core import ALL, FLOATS, Invocation, TensorSpec, build_tensor
+from harness.core import ALL, FLOATS, Invocation, Recipe, TensorSpec, build_tensor
 from harness.generate.case_library import load_cases
-from harness.generate.draws import draw_cases
+from harness.generate.draws import draw_cases, draw_examples
 
 
 @cache
@@ -142,11 +142,36 @@ def test_masks_select_all_none_one_and_every_second_element() -> None:
     assert seen == {"all", "none", "one", "some"}
 
 
-def test_fewer_values_are_the_beginning_of_more() -> None:
-    for overload in ("aten.where.self", "aten.index_put.default"):
-        few = draw_cases(load_cases()[overload], seed=3, structures=9, values=2)
-        many = draw_cases(load_cases()[overload], seed=3, structures=9, values=7)
-        assert [drawn.invocations for drawn in few] == [drawn.invocations[:2] for drawn in many]
+def test_structures_with_few_values_take_turns_with_the_classes() -> None:
+    found = draw_cases(load_cases()["aten.add.Tensor"], seed=3, structures=60, values=2)
+    styles = [
+        {
+            spec.values.style.split()[0]
+            for spec in drawn.invocations[-1].tensors()
+            if isinstance(spec.values, Recipe)
+        }
+        for drawn in found
+    ]
+    assert sum("facing" in some for some in styles) >= 10
+    assert sum("alone" in some for some in styles) >= 5
+    assert sum(bool(some & {"equal", "row", "ordered", "hot", "alternating"}) for some in styles) >= 5
+
+
+def test_a_budget_is_kept_to_the_case() -> None:
+    case = load_cases()["aten.add.Tensor"]
+    for examples in (1, 2, 8, 24, 50):
+        found = draw_examples(case, seed=0, examples=examples)
+        assert sum(len(drawn.invocations) for drawn in found) == examples
+    few = draw_examples(case, seed=0, examples=24)
+    more = draw_examples(case, seed=0, examples=48)
+    assert [drawn.invocations for drawn in few] == [drawn.invocations for drawn in more[: len(few)]]
+
+
+def test_slow_operators_have_fewer_structures_in_large_budgets_only() -> None:
+    slow, quick = load_cases()["aten.gru.input"], load_cases()["aten.add.Tensor"]
+    assert slow.values > quick.values
+    assert len(draw_examples(slow, seed=0, examples=24)) == len(draw_examples(quick, seed=0, examples=24))
+    assert len(draw_examples(slow, seed=0, examples=192)) < len(draw_examples(quick, seed=0, examples=192))
 
 
 def test_one_tensor_holds_all_its_special_values_in_some_call() -> None:

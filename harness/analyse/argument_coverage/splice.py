@@ -20,9 +20,9 @@ from harness.core import (
     Recipe,
     TensorSpec,
     contiguous_strides,
+    values as recipes,
 )
-from harness.core.values import compute
-from harness.generate import FLOAT_CLASSES, INT_CLASSES, Condition, Kind, held_tensors
+from harness.generate import FLOAT_CLASSES, INT_CLASSES, Condition, ConditionKind, held_tensors
 
 #: Styles of other values that are tried.
 _REDRAWN = ("mixed", "special", "tied", "wide")
@@ -48,20 +48,20 @@ def spliced(
     """Calls like `base` in which `wanted` may be so, as it is of `donor`; none where there is no way."""
     name = wanted.subject
     word = wanted.name.removeprefix(name).strip()
-    if wanted.kind is Kind.DTYPE:
+    if wanted.kind is ConditionKind.DTYPE:
         dtype, main = donor.dtype, base.dtype
         yield base.map_tensors(lambda spec: replace(spec, dtype=dtype) if spec.dtype == main else spec)
-    elif wanted.kind is Kind.PROMOTION and name:
+    elif wanted.kind is ConditionKind.PROMOTION and name:
         for spec in held_tensors(value_of(donor, name))[:1]:
             dtype = base.dtype if word == "of the first dtype" else spec.dtype
             yield with_specs(base, (name,), partial(_of_dtype, dtype))
-    elif wanted.kind is Kind.LAYOUT:
+    elif wanted.kind is ConditionKind.LAYOUT:
         yield with_specs(base, (name,), _LAYOUTS[word])
-    elif wanted.kind is Kind.SIZE and word in _SIZES and held_tensors(value_of(base, name)):
+    elif wanted.kind is ConditionKind.SIZE and word in _SIZES and held_tensors(value_of(base, name)):
         yield from with_size(subject, name, _SIZES[word], base)
     elif wanted.is_of_values:
         yield from _with_values(base, name, word)
-    elif (name and name not in subject.tensors) or wanted.kind is Kind.PRESENCE:
+    elif (name and name not in subject.tensors) or wanted.kind is ConditionKind.PRESENCE:
         yield _given_as(subject, base, donor, name)
 
 
@@ -91,7 +91,7 @@ def _values(spec: TensorSpec, word: str) -> Iterator[Recipe | Literal]:
     example = _example(spec.dtype, word)
     domain = recipe.domain[0]
     if domain in _FREE or (domain == "finite" and word not in _NOT_FINITE):
-        storage = compute(recipe, spec.dtype, spec.storage_size).tolist()
+        storage = recipes.compute(recipe, spec.dtype, spec.storage_size).tolist()
         if word == "one true":
             storage = [False] * len(storage)
             example = True

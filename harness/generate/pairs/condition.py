@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
+class ConditionKind(StrEnum):
     """What a condition is about, as reports group them."""
 
     DTYPE = "dtype"
@@ -31,9 +31,19 @@ class Kind(StrEnum):
 
 
 #: Conditions of the values of tensors; all others are of the structure.
-OF_VALUES = frozenset((Kind.VALUES, Kind.INDICES))
+OF_VALUES = frozenset((ConditionKind.VALUES, ConditionKind.INDICES))
 _OF_TENSORS = (
-    frozenset((Kind.DTYPE, Kind.PROMOTION, Kind.RANK, Kind.SIZE, Kind.LAYOUT, Kind.SHAPES)) | OF_VALUES
+    frozenset(
+        (
+            ConditionKind.DTYPE,
+            ConditionKind.PROMOTION,
+            ConditionKind.RANK,
+            ConditionKind.SIZE,
+            ConditionKind.LAYOUT,
+            ConditionKind.SHAPES,
+        )
+    )
+    | OF_VALUES
 )
 
 
@@ -48,7 +58,7 @@ class Condition(NamedTuple):
             `harness.analyse.argument_coverage` names the same point, the name is the same.
     """
 
-    kind: Kind
+    kind: ConditionKind
     subject: str
     about: str
     name: str
@@ -65,11 +75,16 @@ def make_pair(a: Condition, b: Condition) -> bool:
         return False
     if a.subject != b.subject or not a.subject:
         return True
-    if Kind.PRESENCE in (a.kind, b.kind) or not (a.kind in _OF_TENSORS and b.kind in _OF_TENSORS):
+    if ConditionKind.PRESENCE in (a.kind, b.kind) or not (a.kind in _OF_TENSORS and b.kind in _OF_TENSORS):
         # What an argument is follows from what it is exactly.
         return False
     # A single number has no layout, and nothing has no values.
-    ranks, sizes = (next((c.name for c in (a, b) if c.kind is kind), "") for kind in (Kind.RANK, Kind.SIZE))
-    if ranks.endswith(" rank 0") and {a.kind, b.kind} & {Kind.SIZE, Kind.LAYOUT}:
+    ranks, sizes = (
+        next((c.name for c in (a, b) if c.kind is kind), "")
+        for kind in (ConditionKind.RANK, ConditionKind.SIZE)
+    )
+    if ranks.endswith(" rank 0") and {a.kind, b.kind} & {ConditionKind.SIZE, ConditionKind.LAYOUT}:
         return False
-    return not (sizes.endswith((" size 0", " one element")) and {a.kind, b.kind} & {Kind.LAYOUT, *OF_VALUES})
+    return not (
+        sizes.endswith((" size 0", " one element")) and {a.kind, b.kind} & {ConditionKind.LAYOUT, *OF_VALUES}
+    )

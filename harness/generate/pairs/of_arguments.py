@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from harness.core import INT_RANGE, PARTS, PRECISION, Argument, Enumerated, Invocation, TensorSpec
-from harness.generate.pairs.condition import Condition, Kind
+from harness.generate.pairs.condition import Condition, ConditionKind
 
 #: Names of integers that name a mode.
 MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
@@ -31,16 +31,16 @@ def argument_conditions(call: Invocation) -> Iterator[Condition]:
             yield from _of_list(name, value)
         elif isinstance(value, bool | str | Enumerated) or MODES.fullmatch(name):
             shown = value.name if isinstance(value, Enumerated) else repr(value)
-            yield Condition(Kind.ATTRIBUTE, name, name, f"{name}={shown}")
+            yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name}={shown}")
             if isinstance(value, bool):
-                yield Condition(Kind.SPELLING, name, f"{name} spelled", f"{name} bool")
+                yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} bool")
         elif isinstance(value, int | float):
             yield from _of_number(name, value, dtype)
 
 
 def presence(name: str, word: str) -> Condition:
     """That an argument is ``given``, ``omitted`` or ``None``."""
-    return Condition(Kind.PRESENCE, name, name, f"{name} {word}")
+    return Condition(ConditionKind.PRESENCE, name, name, f"{name} {word}")
 
 
 def _holds_tensors(value: Argument) -> bool:
@@ -62,32 +62,36 @@ def _of_dims(
         many = "empty" if not numbers else "one" if len(numbers) == 1 else "several"
         if len(numbers) == len(shape) > 1:
             many = "all"
-        yield Condition(Kind.DIMS, name, name, f"{name} {many}")
+        yield Condition(ConditionKind.DIMS, name, name, f"{name} {many}")
         if len(numbers) > 1:
             ordered = [d % len(shape) if shape else d for d in numbers]
             word = "in order" if ordered == sorted(ordered) else "out of order"
-            yield Condition(Kind.DIMS, name, f"{name} order", f"{name} {word}")
+            yield Condition(ConditionKind.DIMS, name, f"{name} order", f"{name} {word}")
     if not numbers:
         return
     signs = {d < 0 for d in numbers}
     sign = "of both signs" if len(signs) > 1 else "negative" if True in signs else "positive"
-    yield Condition(Kind.DIMS, name, f"{name} sign", f"{name} {sign}")
+    yield Condition(ConditionKind.DIMS, name, f"{name} sign", f"{name} {sign}")
     places = [d % len(shape) for d in numbers if -len(shape) <= d < len(shape)]
     if places:
         place = places[0]
         last = len(shape) - 1
         word = "only" if not last else "last" if place == last else "first" if not place else "inner"
-        yield Condition(Kind.DIMS, name, f"{name} place", f"{name} is {word}")
+        yield Condition(ConditionKind.DIMS, name, f"{name} place", f"{name} is {word}")
         least = min(shape[d] for d in places)
         # Of these two, by what is done along the dim, follow the size of the tensor.
-        yield Condition(Kind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}")
+        yield Condition(
+            ConditionKind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}"
+        )
 
 
 def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
     numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < len(value) or not value:
         shown = ", ".join(repr(v) for v in value[:4])
-        yield Condition(Kind.ATTRIBUTE, name, name, f"{name}=[{shown}]" if value else f"{name} empty")
+        yield Condition(
+            ConditionKind.ATTRIBUTE, name, name, f"{name}=[{shown}]" if value else f"{name} empty"
+        )
         return
     if any(n < 0 for n in numbers):
         word = "negative"
@@ -97,17 +101,17 @@ def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
         word = "zero" if not numbers[0] else "one"
     else:
         word = "below one" if numbers[0] < 1 else "even"
-    yield Condition(Kind.ATTRIBUTE, name, name, f"{name} {word}")
+    yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {word}")
     if len(value) > 1 or word not in ("zero", "one"):
         several = "one number" if len(value) == 1 else "several numbers"
-        yield Condition(Kind.ATTRIBUTE, name, f"{name} length", f"{name} {several}")
+        yield Condition(ConditionKind.ATTRIBUTE, name, f"{name} length", f"{name} {several}")
 
 
 def _of_number(name: str, value: int | float, dtype: str) -> Iterator[Condition]:
-    yield Condition(Kind.ATTRIBUTE, name, name, f"{name} {_class_of(value)}")
-    yield Condition(Kind.SPELLING, name, f"{name} spelled", f"{name} {type(value).__name__}")
+    yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {_class_of(value)}")
+    yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} {type(value).__name__}")
     if math.isfinite(value) and value not in (0, 1):
-        yield Condition(Kind.EXACTNESS, name, f"{name} in the dtype", f"{name} {_fit(value, dtype)}")
+        yield Condition(ConditionKind.EXACTNESS, name, f"{name} in the dtype", f"{name} {_fit(value, dtype)}")
 
 
 def _class_of(value: int | float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.core import PARTS, WIDE_UNSIGNED, Argument, Recipe, TensorSpec, is_float
-from harness.generate.pairs.condition import Condition, Kind
+from harness.generate.pairs.condition import Condition, ConditionKind
 
 #: Domains whose values name places along a dimension; their first parameter is its size.
 INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")
@@ -42,26 +42,26 @@ def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Con
                 yield dtype_condition(spec.dtype)
                 rank = len(spec.shape)
                 shown = str(rank) if rank < _RANKS else f"{_RANKS}+"
-                yield Condition(Kind.RANK, name, f"{name} rank", f"{name} rank {shown}")
-                yield Condition(Kind.SIZE, name, f"{name} size", f"{name} {_size_class(spec)}")
+                yield Condition(ConditionKind.RANK, name, f"{name} rank", f"{name} rank {shown}")
+                yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {_size_class(spec)}")
             else:
                 yield from _of_later(name, spec, first)
 
 
 def _of_list(name: str, argument: tuple[Argument, ...], held: Sequence[TensorSpec]) -> Iterator[Condition]:
     length = min(len(argument), _SEVERAL)
-    yield Condition(Kind.ATTRIBUTE, "", f"{name} length", f"{length} {name}")
+    yield Condition(ConditionKind.ATTRIBUTE, "", f"{name} length", f"{length} {name}")
     if len(held) < len(argument):
-        yield Condition(Kind.ATTRIBUTE, "", f"{name} gaps", f"None among {name}")
+        yield Condition(ConditionKind.ATTRIBUTE, "", f"{name} gaps", f"None among {name}")
     if len(held) > 1:
         several = len({spec.dtype for spec in held}) > 1
         word = "several dtypes" if several else "one dtype"
-        yield Condition(Kind.PROMOTION, "", f"{name} dtypes", f"{name} of {word}")
+        yield Condition(ConditionKind.PROMOTION, "", f"{name} dtypes", f"{name} of {word}")
         word = "several shapes" if len({spec.shape for spec in held}) > 1 else "one shape"
-        yield Condition(Kind.SHAPES, "", f"{name} shapes", f"{name} of {word}")
+        yield Condition(ConditionKind.SHAPES, "", f"{name} shapes", f"{name} of {word}")
         if any(not spec.numel for spec in held):
             word = "all" if all(not spec.numel for spec in held) else "some"
-            yield Condition(Kind.SIZE, "", f"{name} empty", f"{word} {name} empty")
+            yield Condition(ConditionKind.SIZE, "", f"{name} empty", f"{word} {name} empty")
 
 
 def _of_place(name: str, spec: TensorSpec) -> Iterator[Condition]:
@@ -73,7 +73,7 @@ def _of_place(name: str, spec: TensorSpec) -> Iterator[Condition]:
         word = "non-contiguous"
     else:
         word = "offset" if spec.offset else "contiguous"
-    yield Condition(Kind.LAYOUT, name, f"{name} layout", f"{name} {word}")
+    yield Condition(ConditionKind.LAYOUT, name, f"{name} layout", f"{name} {word}")
 
 
 def _of_later(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condition]:
@@ -85,15 +85,15 @@ def _of_later(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condit
     else:
         kind = _kind_of(spec.dtype)
         word = f"other {kind}" if kind == _kind_of(first.dtype) else kind
-    yield Condition(Kind.PROMOTION, name, f"{name} dtype", f"{name} {word}")
-    yield Condition(Kind.SHAPES, name, f"{name} shape", f"{name} {_beside(spec.shape, first.shape)}")
+    yield Condition(ConditionKind.PROMOTION, name, f"{name} dtype", f"{name} {word}")
+    yield Condition(ConditionKind.SHAPES, name, f"{name} shape", f"{name} {_beside(spec.shape, first.shape)}")
     if not spec.numel or not first.numel:
         word = "empty" if not spec.numel else "not empty beside an empty one"
-        yield Condition(Kind.SIZE, name, f"{name} size", f"{name} {word}")
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {word}")
     elif spec.numel == 1:
-        yield Condition(Kind.SIZE, name, f"{name} size", f"{name} one element")
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} one element")
     else:
-        yield Condition(Kind.SIZE, name, f"{name} size", f"{name} several elements")
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} several elements")
 
 
 def _beside(shape: tuple[int, ...], first: tuple[int, ...]) -> str:
@@ -122,7 +122,7 @@ def _size_class(spec: TensorSpec) -> str:
 def dtype_condition(dtype: str) -> Condition:
     """Of the main dtype of a call; the wide unsigned integers, of which few are drawn, are one."""
     return Condition(
-        Kind.DTYPE, "", "main dtype", f"dtype {'wide unsigned' if dtype in WIDE_UNSIGNED else dtype}"
+        ConditionKind.DTYPE, "", "main dtype", f"dtype {'wide unsigned' if dtype in WIDE_UNSIGNED else dtype}"
     )
 
 

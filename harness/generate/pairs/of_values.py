@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core import INT_RANGE, PARTS, PRECISION, Argument, Recipe, TensorSpec, values
-from harness.generate.pairs.condition import Condition, Kind
+from harness.generate.pairs.condition import Condition, ConditionKind
 from harness.generate.pairs.of_arguments import DIMS, MODES
 from harness.generate.pairs.of_tensors import held_tensors, is_index
 
@@ -175,14 +175,16 @@ def value_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Cond
         if found is None:
             continue
         for word in _words(found.classes, found.found):
-            yield Condition(Kind.VALUES, name, f"{name} holds", f"{name} {word}")
-        kind = Kind.INDICES if is_index(spec) else Kind.VALUES
+            yield Condition(ConditionKind.VALUES, name, f"{name} holds", f"{name} {word}")
+        kind = ConditionKind.INDICES if is_index(spec) else ConditionKind.VALUES
         for word in found.patterns:
             yield Condition(kind, name, f"{name} holds", f"{name} {word}")
         if not place and found.classes:
             for scalar, value in scalars:
                 if (computed(spec) == value).any():
-                    yield Condition(Kind.VALUES, "", f"{name} beside {scalar}", f"{name} equals {scalar}")
+                    yield Condition(
+                        ConditionKind.VALUES, "", f"{name} beside {scalar}", f"{name} equals {scalar}"
+                    )
 
 
 class Facing(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core import Invocation
-from harness.generate.pairs.condition import Condition, Kind, make_pair
+from harness.generate.pairs.condition import Condition, ConditionKind, make_pair
 from harness.generate.pairs.of_arguments import argument_conditions, presence
 from harness.generate.pairs.of_tensors import dtype_condition, tensor_conditions
 from harness.generate.pairs.of_values import facing, value_conditions
@@ -47,7 +47,10 @@ class PairTable:
             place
             for place, condition in enumerate(self.conditions)
             if not always[place]
-            and (of_kinds[condition.about] > 1 or condition.kind not in (Kind.SPELLING, Kind.EXACTNESS))
+            and (
+                of_kinds[condition.about] > 1
+                or condition.kind not in (ConditionKind.SPELLING, ConditionKind.EXACTNESS)
+            )
         ]
         about, subjects = (
             np.array([names.index(getattr(c, name)) for c in self.conditions])
@@ -105,7 +108,7 @@ def pair_table(
     of_group = [_of_structure(group[0]) for group in groups]
     names = sorted(
         {name for group in groups for name, _ in group[0].arguments}
-        | {condition.subject for condition in known if condition.kind is Kind.PRESENCE}
+        | {condition.subject for condition in known if condition.kind is ConditionKind.PRESENCE}
     )
     places: dict[Condition, int] = {condition: place for place, condition in enumerate(known)}
     rows: list[list[int]] = []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from harness.core import Argument, Invocation, TensorSpec
-from harness.generate.pairs.condition import Condition, Kind
+from harness.generate.pairs.condition import Condition, ConditionKind
 
 _DIMS = re.compile(r"([123])d")
 
@@ -91,4 +91,4 @@ def _beside(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> str:
 
 
 def _condition(about: str, name: str) -> Condition:
-    return Condition(Kind.WINDOW, "", f"windows {about}", name)
+    return Condition(ConditionKind.WINDOW, "", f"windows {about}", name)

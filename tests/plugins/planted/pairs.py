@@ -5,13 +5,10 @@ What they do wrong is in `pairs.jsonl`, which `tests/support/planted_pairs` chos
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
@@ -28,35 +25,8 @@ from harness.run.backend import (
     ShapeRange,
     register as register_backend,
 )
-from planted.pair_conditions import Condition, Conjunction, Held, Seen, held_tensor, seen_call
-
-#: The planted defects, a line each.
-FILE = Path(__file__).with_name("pairs.jsonl")
-#: Who is wrong.
-DYNAMO, TORCHSCRIPT, RUNTIME = "planted-pairs", "planted-pairs-torchscript", "planted-pairs-runtime"
-
-
-class PlantedPair(NamedTuple):
-    """A defect: what is wrong, and when.
-
-    `call` is one that shows it, as JSON, and `drawn` whether the generator drew it or it was made.
-    """
-
-    conjunction: Conjunction
-    wrong: str
-    call: str
-    drawn: bool
-
-
-def read_pairs(file: Path = FILE) -> list[PlantedPair]:
-    """The planted defects."""
-    found = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        data = json.loads(line)
-        first, second = (Condition(*condition) for condition in data["conditions"])
-        conjunction = Conjunction(data["overload"], first, second, data["facing"])
-        found.append(PlantedPair(conjunction, data["wrong"], json.dumps(data["call"]), data["drawn"]))
-    return found
+from planted.pair_conditions import Conjunction, Held, Seen, held_tensor, seen_call
+from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, read_pairs, spoiled
 
 
 @cache
@@ -205,15 +175,6 @@ class _Session:
         ]
         # An input that the exporter left out has no values.
         return all(name in feeds for name in call.inputs) and call.does(RUNTIME, tensors)
-
-
-def spoiled(right: Array) -> Array:
-    """Another number in place of each."""
-    if right.dtype == bool:
-        return ~right
-    numbers = right.astype(np.float64)
-    other = np.where(np.isfinite(numbers), np.where(np.abs(numbers) < 1, numbers + 2, 0), 0)
-    return other.astype(right.dtype)
 
 
 class Runtime:

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 from mutants.ends import case_ends
 from planted.pair_conditions import Condition, Conjunction, Seen, conditions_of, seen
-from planted.pairs import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, spoiled
+from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, spoiled
 
 from harness.compare import compare
 from harness.core import Invocation, overload

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 from mutants.ends import warm_up
-from planted.pairs import FILE, PlantedPair, read_pairs
+from planted.pair_list import FILE, PlantedPair, read_pairs
 
 from harness.generate import load_cases
 from harness.plan import Options
