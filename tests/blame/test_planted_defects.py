@@ -15,6 +15,7 @@ from planted.translations import DEFECTS
 
 from harness.compare.verdict import Outcome
 from harness.generate.case_library import load_cases
+from harness.generate.operator_case import USUAL_VALUES
 
 pytestmark = pytest.mark.slowest(1)
 
@@ -23,7 +24,6 @@ DYNAMO, TORCHSCRIPT = "planted-wrong", "planted-wrong-torchscript"
 #: Slips that the default budget does not find, and why.
 MISSED = {
     "clamp": "but for float32 and float bounds the exporter calls clamp.Tensor; no case of those has NaN",
-    "avg_pool2d": "where rounding up matters ONNX Runtime has no kernel, or a window is all padding",
     "logdet": "every matrix that is drawn has a dominant, positive diagonal, and so a positive determinant",
 }
 
@@ -52,9 +52,10 @@ NEED_MORE = {
     *("aten._to_copy.default", "aten.amax.default", "aten.avg_pool1d.default", "aten.avg_pool2d.default"),
     *("aten.baddbmm.default", "aten.clamp.default", "aten.conv2d.default", "aten.embedding.default"),
     *("aten.fake_quantize_per_tensor_affine.default", "aten.full_like.default", "aten.ge.Scalar"),
-    *("aten.isclose.default", "aten.lerp.Scalar", "aten.logaddexp.default", "aten.logdet.default"),
-    *("aten.mean.dim", "aten.mm.default", "aten.mse_loss.default", "aten.scatter.value"),
-    *("aten.slice.Tensor", "aten.sort.default", "aten.stack.default"),
+    *("aten.isclose.default", "aten.layer_norm.default", "aten.lerp.Scalar", "aten.logaddexp.default"),
+    *("aten.logdet.default", "aten.maximum.default", "aten.mean.dim", "aten.mm.default"),
+    *("aten.mse_loss.default", "aten.relu.default", "aten.scatter.value", "aten.slice.Tensor"),
+    *("aten.sort.default", "aten.stack.default"),
 }
 
 Row = Mapping[str, Any]
@@ -139,14 +140,16 @@ def caught(first: First, tmp_path_factory: pytest.TempPathFactory) -> set[tuple[
     It fails with the slip and passes without it. One such case is enough: more are drawn only where the
     first do not show the slip, and all failing cases are tried without it only where the first few pass.
     """
-    early = {row["overload"] for row in first.sweep.rows if row["case_id"] in first.right}
+    # Slow operators have other values in a small budget.
+    steady = {name for name, case in load_cases().items() if case.values == USUAL_VALUES}
+    early = steady & {row["overload"] for row in first.sweep.rows if row["case_id"] in first.right}
     shown = {(overload, DYNAMO) for overload in early}
     for converter, left in ((DYNAMO, planted_in(DYNAMO) - early), (TORCHSCRIPT, planted_in(TORCHSCRIPT))):
         sweep = swept(tmp_path_factory.mktemp("all") / "wrong", converter, left, *MEASURE_ONLY)
         if converter == DYNAMO:
             # What the first cases show, the default budget shows.
             drawn = {row["case_id"] for row in sweep.rows}
-            assert {r["case_id"] for r in first.sweep.rows if r["overload"] in left} <= drawn
+            assert {r["case_id"] for r in first.sweep.rows if r["overload"] in left & steady} <= drawn
         failing = sweep.failing()
         for tried in (slice(FEW), slice(FEW, None)):
             found = {overload for overload, name in shown if name == converter}
