@@ -15,7 +15,7 @@ import pytest
 from harness.analyse import TIMES, Asker, excuses, survey, survey_pairs
 from harness.app import Session
 from harness.core import as_data
-from harness.generate import OPERATOR_CASES
+from harness.generate import OPERATOR_CASES, VALUES
 from harness.plan import ModelUnit, Unit
 
 
@@ -90,7 +90,7 @@ def test_generator(
         seed=given.seed,
         examples=given.examples,
         values=given.values,
-        at_ten=given.generator_report >= TIMES * (given.examples // (given.values or case.values)),
+        at_ten=given.generator_report >= TIMES * (given.examples // (given.values or VALUES)),
         excuses=excuses(),
     )
     found = replace(found, pairs=pairs)

@@ -17,6 +17,7 @@ from .draw import (
     unique_below as unique_below,
 )
 from .draws import (
+    VALUES as VALUES,
     draw_cases as draw_cases,
     draw_examples as draw_examples,
     draw_invocations as draw_invocations,

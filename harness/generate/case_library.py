@@ -19,7 +19,7 @@ from harness.generate.promotion import Promotion
 ENTRY_POINT_GROUP = "harness.cases"
 #: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
 FURTHER_DTYPES = "dtypes.toml"
-#: How many value draws the structures of an operator have; `ci/discovery.py` says what that finds.
+#: Which operators are slow; `ci/discovery.py` says what a budget finds.
 BUDGET = "budget.toml"
 
 
@@ -46,8 +46,8 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
-    """Every operator case, with its budget, and the dtypes and promotions that PyTorch takes beyond the
-    declared ones."""
+    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, and
+    whether it is slow."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:
@@ -61,9 +61,8 @@ def load_cases() -> Mapping[str, OperatorCase]:
             pairs = tuple(Promotion(*words) for words in entry["pairs"])
             OPERATOR_CASES[overload] = replace(case, promotions=(*case.promotions, *pairs))
     budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
-    for entry in budget["values"]:
-        for overload in OPERATOR_CASES.keys() & set(entry["overloads"]):
-            OPERATOR_CASES[overload] = replace(OPERATOR_CASES[overload], values=entry["values"])
+    for overload in OPERATOR_CASES.keys() & set(budget["slow"]):
+        OPERATOR_CASES[overload] = replace(OPERATOR_CASES[overload], slow=True)
     return dict(sorted(OPERATOR_CASES.items()))
 
 

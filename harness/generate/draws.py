@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness.core import WIDE_UNSIGNED, Argument, Invocation, overload
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
-from harness.generate.operator_case import USUAL_VALUES, OperatorCase
+from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
 from harness.generate.value_draws import ValueDraws
@@ -85,8 +85,10 @@ def _frozen(argument: object) -> Argument:
     return argument  # type: ignore[return-value]
 
 
-#: Where few cases are wanted, so many structures come before more values of each.
-_FEW_STRUCTURES = 32
+#: Value draws of a structure where nobody asks for a number.
+VALUES = 3
+#: Cases that a slow operator has before it has fewer than others.
+_ENOUGH = 32 * VALUES
 
 
 def draw_examples(
@@ -102,14 +104,17 @@ def draw_examples(
     Args:
         case: The operator.
         seed: Any integer.
-        examples: Cases at most; fewer come where no more exist.
-        values: Value draws per structure; None for the operator's own number, or less in a small budget.
+        examples: Cases at most. Fewer come where no more exist, and half of them, but 32 structures, where
+            the operator is slow.
+        values: Value draws per structure; None for the usual number.
         dtypes: Restrict to these.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    values = values or min(case.values, max(USUAL_VALUES, -(-examples // _FEW_STRUCTURES)))
+    values = values or VALUES
+    if case.slow and examples > _ENOUGH:
+        examples = max(examples // 2, _ENOUGH)
     found = draw_cases(case, seed=seed, structures=-(-examples // values), values=values, dtypes=dtypes)
     rest = examples - (len(found) - 1) * values
     return [*found[:-1], *(DrawnCase(one.invocations[:rest]) for one in found[-1:])]

@@ -29,10 +29,6 @@ from harness.generate.promotion import Promotion
 Arguments = Mapping[str, Any]
 
 
-#: Value draws of a structure.
-USUAL_VALUES = 3
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OperatorCase:
     """How to draw and judge invocations of one overload.
@@ -44,7 +40,7 @@ class OperatorCase:
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.compare.judge`).
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
-        values: Value draws of each structure where nobody asks for a number: the more, the fewer structures.
+        slow: Whether its exports take so long that a run draws fewer cases.
         declared: File and line of the statement that declares it.
     """
 
@@ -54,7 +50,7 @@ class OperatorCase:
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
     promotions: tuple[Promotion, ...] = ()
-    values: int = USUAL_VALUES
+    slow: bool = False
     declared: tuple[str, int] = ("", 0)
 
 

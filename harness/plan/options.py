@@ -21,7 +21,7 @@ class Options:
         backends: Names, or ``all``; empty for the defaults that can run here.
         dtypes: Empty for all.
         examples: Cases per operator, converter and shape mode.
-        values: Value draws per exported structure; None for each operator's own number.
+        values: Value draws per exported structure; None for the usual number.
         seed: Of the draws.
         shapes: ``static``, ``dynamic`` or ``both``.
         opset: To emit, None for the converter's default.

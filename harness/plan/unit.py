@@ -31,8 +31,8 @@ class Unit:
         shape_mode: ``static`` or ``dynamic``.
         seed: Of the draws.
         examples: Cases to draw, of each source that draws.
-        values: Value draws per exported structure (static), the first included; None for the operator's
-            own number.
+        values: Value draws per exported structure (static), the first included; None for
+            the usual number.
         dtypes: Restrict to these; None for all that the operator takes.
         sources: Where invocations come from, in the order in which they are run.
         replay: Recorded invocations to run in place of those; None to ask the sources.

@@ -86,7 +86,7 @@ def survey_pairs(
 
     Args:
         examples: Cases that the default budget draws.
-        values: Value draws of a structure among them; None for the operator's own number.
+        values: Value draws of a structure among them; None for the usual number.
         at_ten: Draw ten times as many, too.
         excuses: Pairs that need not be drawn.
     """

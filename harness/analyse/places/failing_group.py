@@ -38,7 +38,7 @@ class FailingGroup:
         opset: That the run emitted; None for the converter's default.
         seed: Of the run's draws.
         examples: Cases per operator that the run drew.
-        values: Of these with the same structure; None for each operator's own number.
+        values: Of these with the same structure; None for the usual number.
     """
 
     converter: str

@@ -18,8 +18,8 @@ class Request:
         dynamic: Whether the exports are to have dynamic dimensions.
         seed: Of everything that is drawn.
         examples: Cases wanted, about.
-        values: Value draws per exported structure, the first included, where the source draws; None for the
-            operator's own number.
+        values: Value draws per exported structure, the first included, where the source draws; None for
+            the usual number.
         dtypes: Restrict to these; None for all.
         resize: At most so many other valid sizes for each invocation, found by asking PyTorch.
     """
