@@ -42,6 +42,7 @@ OPERATORS = (
     "median.dim",
     "relu",
     "cat",
+    "logaddexp",
 )
 BACKENDS = ("ort-cpu", "onnx-reference")
 CONVERTERS = ("dynamo", "torchscript")
