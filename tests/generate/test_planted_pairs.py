@@ -18,8 +18,8 @@ from harness.generate.case_library import load_cases
 
 #: Of each that is wrong, defects that sessions look for.
 _OF_EACH = 4
-#: Structures of an operator in these sessions.
-_STRUCTURES = 16
+#: Cases of an operator in these sessions.
+_EXAMPLES = 72
 
 #: Who is wrong → the converter and the backend that are, and those that are not.
 _SIDES = {
@@ -44,11 +44,11 @@ def test_every_pair_has_a_call_that_pytorch_takes(pairs: list[PlantedPair]) -> N
 
 
 def _sampled(pairs: list[PlantedPair]) -> dict[str, list[PlantedPair]]:
-    """Those whose conditions meet in a few structures."""
+    """Those whose conditions meet in several of these cases."""
     sampled: defaultdict[str, list[PlantedPair]] = defaultdict(list)
     for pair in pairs:
         some = sampled[pair.wrong]
-        if len(some) < _OF_EACH and len(list(meeting(pair.conjunction, 0, _STRUCTURES))) > 1:
+        if len(some) < _OF_EACH and len(list(meeting(pair.conjunction, 0, _EXAMPLES))) > 1:
             some.append(pair)
     return sampled
 
@@ -62,7 +62,7 @@ def test_sessions_find_what_meets_and_passes(wrong: str, pairs: list[PlantedPair
         *(word for overload in sampled for word in ("--op", overload)),
         *("--converter", converter, "--converter", right_converter, "--backend", backend),
         *(() if backend == right_backend else ("--backend", right_backend)),
-        *("--examples", str(4 * _STRUCTURES), "--no-blame", "--shrink", "0", "--results-dir", tmp_path),
+        *("--examples", str(_EXAMPLES), "--no-blame", "--shrink", "0", "--results-dir", tmp_path),
         metadata=PAIRS_METADATA,
     )
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
