@@ -33,6 +33,7 @@ _PASSES = re.compile(r"without its pass(?:es)? (.+?)(?: of \S+ optimiser|\.(?: |
 _OF_AXIS = re.compile(r"_[dhw]$")
 _IGNORED = re.compile(r"Without `(\w+)` PyTorch gives")
 #: The number is the call's own, or one that the exporter computed.
+_CAST = "result is that of a cast to float32"
 _ROUNDED_ARGUMENT = re.compile(r"The graph has \S+ as float32, ")
 #: The operators that a call is taken apart to, and those of them that only move elements or make constants.
 _PROGRAM = re.compile(r"the program that is translated \(([^)]*)\)")
@@ -60,6 +61,7 @@ class BlameFacts:
         passes: Those of an optimiser without which all is right.
         argument: That the graph ignores, without the axis: ``scales`` for ``scales_h``.
         rounded: Whether the graph has a number of the call as a float32.
+        cast: Whether the graph casts to float32, which the wrong elements come of.
         translated: The one operator that computes in what the call is taken apart to; "" for several.
     """
 
@@ -69,6 +71,7 @@ class BlameFacts:
     passes: str = ""
     argument: str = ""
     rounded: bool = False
+    cast: bool = False
     translated: str = ""
 
 
@@ -93,6 +96,7 @@ def blame_facts(evidence: str) -> BlameFacts:
         passes=passes[1] if passes else "",
         argument=_OF_AXIS.sub("", ignored[1]) if ignored else "",
         rounded=why == "narrowed" and _ROUNDED_ARGUMENT.search(text) is not None,
+        cast=why == "narrowed" and _CAST in text,
         translated=computing[0] if len(computing) == 1 else "",
     )
 

@@ -22,16 +22,23 @@ from harness.analyse.converter_place import (
 )
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.kernel_fault import WITHOUT_ELEMENTS, WRONG_INTEGERS
-from harness.analyse.message_facts import DTYPES, EMPTY, LOST, NARROW, NO_OP, NODE, RANK, SIZE, is_lossy
-from harness.compare import ELEMENTWISE, FLUSHED, OVERFLOW, Stage
+from harness.analyse.message_facts import DTYPES, EMPTY, NO_OP, NODE, RANK, SIZE, is_lossy
+from harness.analyse.wrong_elements import BEYOND, DIGITS, LEFT, LOST, NARROW
+from harness.compare import ELEMENTWISE, FLUSHED, NAN_POSITIONS, OVERFLOW, Stage
 
 ANOTHER_DTYPE = "computes in another dtype than the call"
 #: A result in float64 where float32 is promised is no sign of a computation in a smaller dtype.
 LARGER_DTYPE = "gives a larger dtype than the call"
 UNDEFINED_DTYPE = "gives nodes dtypes that they are not defined for"
 LOSES_NAN = "loses NaN"
+#: Known by a number alone: nothing in the graph is known to have another dtype.
+LOSES_DIGITS = "is as exact as float32"
+LEAVES_RANGE = "leaves the range of its numbers"
+#: What is said of single elements of a result, by which the algorithms of an operator may differ.
+OF_ELEMENTS = frozenset({*ELEMENTWISE, LOSES_NAN, LEAVES_RANGE})
 IGNORES = "ignores "
 RESTS = "rests on "
+RANKLESS = "asks for dimensions that are not there"
 UNFIT = "makes shapes that do not fit"
 #: How the shape of a result differs → what is wrong.
 _DIMENSIONS = {
@@ -42,6 +49,9 @@ _DIMENSIONS = {
 }
 #: What may be said of a result's shape.
 SHAPES = frozenset({"shape", UNFIT, *_DIMENSIONS.values()})
+OPTIMISATION = "graph optimisation, "
+#: A pass of ONNX Runtime's, as a place, that runs kernels.
+FOLDING = f"{OPTIMISATION}ConstantFolding"
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Words of refusals that name the kernel.
@@ -96,17 +106,27 @@ def _of_converter(row: FailedRow) -> str:
         return f"{IGNORES}`{facts.argument}`"
     if row.said[:1] == (DTYPES,) and not is_lossy(*row.said[1:]):
         return LARGER_DTYPE
-    if facts.why == "narrowed" or row.said[:1] in ((NARROW,), (DTYPES,)) or _MIXED.search(row.words):
+    narrow = facts.why == "narrowed" or row.element == NARROW
+    if narrow or row.said[:1] == (DTYPES,) or _MIXED.search(row.words):
         return ANOTHER_DTYPE
+    if row.element == DIGITS:
+        # A result of float64 that is asked for of others must be computed in it. Where a part of the call has
+        # no more digits than float32, that says nothing.
+        return ANOTHER_DTYPE if row.called.is_short else "values" if row.called.is_mixed else LOSES_DIGITS
+    # What is made up is wrong in all ways.
+    if facts.why == "constant" and row.words in ELEMENTWISE:
+        return "values"
     if facts.why == RESTS_ON_OPEN and row.words in ELEMENTWISE:
         return f"{RESTS}what the specification of {facts.operator} leaves open"
-    if row.said[:1] == (LOST,):
+    if row.element == LOST:
         return LOSES_NAN
+    if row.element in (LEFT, BEYOND) or row.words in (NAN_POSITIONS, OVERFLOW):
+        return LEAVES_RANGE
     words = _of_dimensions(row) or _ALIKE.get(row.words, row.words)
     if _UNFIT.match(words):
         return UNFIT
     if _RANKLESS.search(words):
-        return "asks for dimensions that are not there"
+        return RANKLESS
     if _DIVIDES.search(words):
         return "divides integers by zero"
     if words.endswith(_UNDEFINED):
@@ -135,7 +155,8 @@ _UNFIT = re.compile(
 #: An axis of a tensor without dimensions, or a window beside those of a single sample.
 _RANKLESS = re.compile(
     r"axis'? must be in \[-rank|Unexpected axis value|Input tensor must have at least"
-    r"|IsAxisInRange|operator on a scalar|Input dimension cannot be less than"
+    r"|IsAxisInRange|operator on a scalar|Input dimension cannot be less than|Input rank must be >="
+    r"|tensor must have rank >="
 )
 #: While constants are folded or when the model is run.
 _DIVIDES = re.compile("Integer division by zero")
@@ -155,7 +176,7 @@ _REDUCTION = re.compile(r"Reduce\w+|ArgM(?:ax|in)")
 
 def _backend(row: FailedRow) -> Place:
     if row.facts.why.startswith("by "):
-        return Place(row.backend, f"graph optimisation, {row.facts.passes or row.family}")
+        return Place(row.backend, f"{OPTIMISATION}{row.facts.passes or row.family}")
     missing, named = _NO_KERNEL.search(row.words), _KERNEL.search(row.words)
     said = (named[1] or named[2]) if named else ""
     # A runtime may run an operator as others that define it, and blame looks at nodes for sequences together.

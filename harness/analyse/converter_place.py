@@ -15,7 +15,6 @@ from harness.analyse.message_facts import (
     DECOMPOSITION,
     DTYPES,
     FILE,
-    NARROW,
     NO_OP,
     NODE,
     OPTIMISER,
@@ -25,6 +24,7 @@ from harness.analyse.message_facts import (
     TRANSLATION,
 )
 from harness.analyse.operator_family import family_name, is_alias, packet_of
+from harness.analyse.wrong_elements import DIGITS, NARROW
 from harness.compare import Stage
 from harness.convert import ConversionFunction, emitting_function, left_to, takes_numbers
 from harness.core import listed
@@ -127,7 +127,8 @@ def unpromoted(row: FailedRow) -> str:
         return ""
     # A number that is no integer becomes one beside integers, and so does a quotient.
     arithmetic = row.overload.endswith((".Scalar", ".Tensor"))
-    number = arithmetic and kind != NARROW and _CHANGED_NUMBER.search(row.words)
+    changed = row.element not in (NARROW, DIGITS) and _CHANGED_NUMBER.search(row.words)
+    number = arithmetic and changed
     unfit = _MIXED.search(row.words) or (kind == NODE and SECOND in dtypes[1:])
     unlike = kind == DTYPES or (row.stage is Stage.CHECK and unfit)
     return "does not know operators by their other names" if unlike or number else ""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harness.analyse.blame_facts import BlameFacts
 from harness.analyse.call_facts import CallFacts
+from harness.analyse.message_facts import ELEMENT
 from harness.analyse.operator_family import family_name
 from harness.compare import Stage
 
@@ -54,6 +55,11 @@ class FailedRow:
     called: CallFacts
     said: tuple[str, ...]
     by_operator: bool
+
+    @property
+    def element(self) -> str:
+        """The kind of the wrong element that its message shows; "" for none that tells something."""
+        return self.said[1] if self.said[:1] == (ELEMENT,) else ""
 
     @property
     def packet(self) -> str:

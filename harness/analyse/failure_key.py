@@ -25,7 +25,8 @@ from harness.analyse.blame_facts import blame_facts
 from harness.analyse.blamed_place import (
     ANOTHER_DTYPE,
     BEFORE_BACKEND,
-    LOSES_NAN,
+    OF_ELEMENTS,
+    RANKLESS,
     SHAPES,
     UNDEFINED_DTYPE,
     UNFIT,
@@ -36,7 +37,8 @@ from harness.analyse.call_facts import call_facts
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.message_facts import DTYPES, NODE, SIZE, is_lossy, message_facts
 from harness.analyse.operator_family import without_dimensions
-from harness.compare import CONVERTER, ELEMENTWISE, Outcome, Stage, normalise
+from harness.analyse.wrong_elements import CAST
+from harness.compare import CONVERTER, Outcome, Stage, normalise
 
 #: What these say is the same for every defect ("values", "killed by SIGSEGV"): only the operator tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
@@ -70,8 +72,14 @@ _SIDE = re.compile(r"\b(?:left|right) operand\b")
 _NO_DATA = re.compile(
     r".*(?:Cannot access data pointer of Tensor|its data is not allocated yet).*", re.DOTALL
 )
-#: Unsigned dtypes, which TorchScript looks up in two tables.
-_NO_SCALAR = re.compile(r".*(?:Unknown torch or scalar type|is an unexpected tensor scalar type).*")
+#: Unsigned dtypes, which TorchScript looks up in two tables, one of Python's and one of C++'s.
+_NO_SCALAR = re.compile(r".*Unknown torch or scalar type.*")
+_NO_SCALAR_TYPE = re.compile(r".*is an unexpected tensor scalar type.*")
+#: How an export ends that looks for an axis or a dtype of what has no dimensions.
+_LOST_WAY = re.compile(r"^IndexError: list index out of range|Cannot determine scalar type")
+#: A kernel looks at its inputs, or goes to work and finds that they do not fit.
+_ASKED = re.compile(r"asks (\w+) for what does not fit")
+_OUT_OF_BOUNDS = re.compile(r"running Gather\w*: .*out of (?:data )?bounds")
 _OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
 _NO_ANSWER = re.compile(r"^no answer within .*")
 #: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
@@ -97,6 +105,7 @@ class Cause:
         lossy: Whether the result has a dtype that does not hold all values of the right one.
         may_be: What is wrong there in other words, if there is a cause with those.
         node: The ONNX operator that is not defined for a dtype; all reductions are one.
+        element: The kind of the wrong element, where a converter is to blame.
         refused: Who says what where a model is not loaded or not run.
     """
 
@@ -109,6 +118,7 @@ class Cause:
     lossy: bool = False
     may_be: str = ""
     node: str = ""
+    element: str = ""
     refused: str = ""
 
 
@@ -139,7 +149,7 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
     wrong = wrong_of(blame, failed)
     # It took the place of the converter's own.
     place = Place("rule", row["rule"]) if by_rule else place_of(blame, failed)
-    if wrong not in ELEMENTWISE and wrong != LOSES_NAN:
+    if wrong not in OF_ELEMENTS:
         # Dtypes, shapes and refusals are what all algorithms of an operator have in common.
         place = replace(place, choice="")
     refused = stage in (Stage.LOAD, Stage.RUN) and outcome is Outcome.ERROR
@@ -153,15 +163,28 @@ def cause_of(row: Mapping[str, Any]) -> Cause:
         may_be=_may_be(failed, wrong) if blame == CONVERTER else "",
         lossy=failed.said[:1] == (DTYPES,) and is_lossy(*failed.said[1:]),
         node=_undefined_node(words) if wrong == UNDEFINED_DTYPE else "",
+        element=(CAST if failed.facts.cast else failed.element) if blame == CONVERTER else "",
         refused=f"{row['backend']}: {words}" if refused else "",
     )
 
 
 def _may_be(failed: FailedRow, wrong: str) -> str:
-    """A missing cast, where a node is not defined for a dtype and is not asked to draw one; the wrong shape
-    of a result, where the checker infers another one than the model states, or a node's inputs do not fit."""
+    """What a failure may be as well, where that is wrong in the same place.
+
+    A missing cast, where a node is not defined for a dtype and is not asked to draw one; the wrong shape of a
+    result, where the checker infers another one than the model states, or a node's inputs do not fit; wrong
+    elements, where an index is out of bounds; an axis of a 0-d tensor, where the export does not know its
+    way.
+    """
+    if failed.stage is Stage.CONVERT and failed.called.has_single and _LOST_WAY.search(wrong):
+        return RANKLESS
+    if _OUT_OF_BOUNDS.search(failed.words):
+        return "values"
     if wrong == UNDEFINED_DTYPE and "op_type:Random" not in failed.words:
         return ANOTHER_DTYPE
+    asked = _ASKED.fullmatch(wrong)
+    if asked:
+        return f"gives {asked[1]} inputs that do not fit"
     if wrong.startswith("gives ") and wrong.endswith("inputs that do not fit"):
         return "shape"
     if failed.said[:1] == (NODE,) and len(failed.said) > 2 and wrong in SHAPES:
@@ -189,6 +212,7 @@ def words_of(signature: str) -> str:
     words = _NO_NUMBER.sub("takes a tensor for a number", words)
     words = _NO_DATA.sub("reads data of a tensor that has none in an export", words)
     words = _NO_SCALAR.sub("does not know a dtype", words)
+    words = _NO_SCALAR_TYPE.sub("does not know the dtype of a tensor", words)
     words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
     words = _NO_ANSWER.sub("no answer in time", words)

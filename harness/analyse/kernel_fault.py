@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 WRONG_INTEGERS = "gives wrong integers"
 WITHOUT_ELEMENTS = "goes wrong with tensors without elements"
+INEXACT_NUMBERS, WRONG_NUMBERS = "is inexact", "gives wrong numbers"
+SMALL_NUMBERS = "takes small numbers for zero"
+MAKES_INFINITIES, MAKES_NAN = "makes infinities of numbers", "makes NaN of numbers"
 
 _NODE = r"(?P<operator>\w+) \(node \d+(?:; (?P<inside>.*?))?\)"
 _WRONG = re.compile(
@@ -87,20 +90,23 @@ def _wrong_result(taken: str, inside: str, right: str, got: str) -> str:
 
 def _wrong_float(right: float, got: float, dtypes: str) -> str:
     if math.isnan(right) or math.isnan(got):
-        return "makes NaN of numbers" if math.isnan(got) else "loses NaN"
+        return MAKES_NAN if math.isnan(got) else "loses NaN"
     if math.isinf(right) or math.isinf(got):
-        return "makes infinities of numbers" if math.isfinite(right) else "loses infinities"
+        return MAKES_INFINITIES if math.isfinite(right) else "loses infinities"
     if right == got:
         return "loses the sign of zero"
     if got == 0 and abs(right) < _SMALLEST_NORMAL:
-        return "takes small numbers for zero"
+        return SMALL_NUMBERS
+    # What cancels out leaves a little of numbers about 1, or nothing.
+    if 0 in (right, got) and abs(right - got) <= _MOST_ROUNDED:
+        return INEXACT_NUMBERS
     off = abs(right - got) / max(abs(right), abs(got))
     # A kernel that rounds to float32 on the way is as exact as it can be for the rest.
     if dtypes.startswith("float64") and _LEAST_ROUNDED <= off <= _MOST_ROUNDED:
         return "computes float64 in float32"
     if off > (_INEXACT_SHORT if any(short in dtypes for short in _SHORT) else _INEXACT):
-        return "gives wrong numbers"
-    return "is inexact"
+        return WRONG_NUMBERS
+    return INEXACT_NUMBERS
 
 
 def _takes_empty(taken: str) -> bool:

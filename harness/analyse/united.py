@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.analyse.blamed_place import ANOTHER_DTYPE, IGNORES, LARGER_DTYPE, UNDEFINED_DTYPE
-from harness.compare import NAN_POSITIONS
+from harness.analyse.blamed_place import (
+    ANOTHER_DTYPE,
+    IGNORES,
+    LARGER_DTYPE,
+    LEAVES_RANGE,
+    UNDEFINED_DTYPE,
+)
 
 
 @dataclass(eq=False)
@@ -66,7 +71,7 @@ class United:
 
     def _moves(self, other: United) -> bool:
         """Whether NaN is lost where it also comes up, or where all elements are others."""
-        moves = any(words == NAN_POSITIONS or words.startswith(IGNORES) for words in self.words)
+        moves = any(words == LEAVES_RANGE or words.startswith(IGNORES) for words in self.words)
         return moves and _mostly(self.structures, other.losing)
 
     def add(self, other: United) -> None:

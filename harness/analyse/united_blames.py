@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.analyse.blamed_place import SHAPES
+from harness.analyse.blamed_place import FOLDING, LEAVES_RANGE, OPTIMISATION, SHAPES
 from harness.analyse.failure_key import Cause
 from harness.analyse.united import United
-from harness.compare import BACKEND, CONVERTER, PYTORCH, UNKNOWN
+from harness.compare import BACKEND, CONVERTER, NAN_POSITIONS, PYTORCH, UNKNOWN, Outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,10 @@ def united_blames(kept: Sequence[United], blamed: BlamedCauses) -> list[United]:
 
     A runtime that refuses the models of an operator in the same words refuses them for one reason. What
     nobody is blamed for is what somebody is, if only one is, for the same symptom of the same operator and
-    converter.
+    converter. What folding constants makes wrong is the kernel's that it runs, where one of the operator's
+    is wrong.
     """
-    links = (*_refused_alike(kept, blamed), *_of_unknown(kept, blamed))
+    links = (*_refused_alike(kept, blamed), *_of_unknown(kept, blamed), *_of_folding(kept, blamed))
     now = list(range(len(kept)))
     for pair in links:
         ends = {now[number] for number in pair}
@@ -95,9 +96,30 @@ def _of_unknown(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tuple[
             yield number, alike[0]
 
 
+def _of_folding(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tuple[int, int]]:
+    kernels: defaultdict[tuple[int, str, int], set[int]] = defaultdict(set)
+    folding = list[int]()
+    for number, united in enumerate(kept):
+        cause = blamed.causes[united.causes[0]]
+        if cause.blame != BACKEND or Outcome(cause.outcome) is not Outcome.MISMATCH:
+            continue
+        if cause.place.name == FOLDING:
+            folding.append(number)
+        elif not cause.place.name.startswith(OPTIMISATION):
+            for overload in united.overloads:
+                kernels[blamed.parts[united.causes[0]], cause.place.owner, overload].add(number)
+    for number in folding:
+        first = kept[number].causes[0]
+        owner = blamed.causes[first].place.owner
+        run = [kernels[blamed.parts[first], owner, overload] for overload in kept[number].overloads]
+        if all(len(numbers) == 1 for numbers in run) and len(set().union(*run)) == 1:
+            yield number, run[0].copy().pop()
+
+
 def _symptoms(united: United) -> set[str]:
-    """Its words, which for a place that is known may say more of a shape."""
-    return {"shape" if words in SHAPES else words for words in united.words}
+    """Its words, which for a place that is known may say more of a shape or of what leaves the range."""
+    said = {"shape" if words in SHAPES else words for words in united.words}
+    return said | {NAN_POSITIONS, "infinities"} if LEAVES_RANGE in said else said
 
 
 def _converters(united: United, blamed: BlamedCauses) -> set[int]:

@@ -10,9 +10,18 @@ from itertools import permutations, product
 
 import numpy as np
 
-from harness.analyse.blamed_place import BEFORE_BACKEND, IGNORES, LARGER_DTYPE, LOSES_NAN, RESTS
+from harness.analyse.blamed_place import (
+    BEFORE_BACKEND,
+    IGNORES,
+    LARGER_DTYPE,
+    LEAVES_RANGE,
+    LOSES_NAN,
+    OF_ELEMENTS,
+    RESTS,
+)
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
+from harness.analyse.settled_words import settled_words
 from harness.analyse.united import United
 from harness.analyse.united_blames import BlamedCauses, united_blames
 from harness.compare import CONVERTER, ELEMENTWISE, SPEC, Outcome, Stage
@@ -72,28 +81,33 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
     of_each = (_of_each(of, rows.cause, len(causes)) for of in (rows.case, rows.structure, rows.overload))
     cases, structures, overloads = of_each
     rows_of = np.bincount(rows.cause, minlength=len(causes)).tolist()
+    places = [
+        (part, one.blame, _without_version(one.place), one.rule)
+        for part, one in zip(parts, causes, strict=True)
+    ]
+    said = settled_words(causes, places)
     kept: list[United] = []
     by_place: defaultdict[tuple[int, str, Place, str], list[United]] = defaultdict(list)
     for number in sorted(
         range(len(causes)),
         key=lambda n: (severity(causes[n].outcome), causes[n].words == LARGER_DTYPE, -rows_of[n], causes[n]),
     ):
-        one = causes[number]
+        one, words = causes[number], said[number]
         symptom = one.blame == CONVERTER and Stage(one.stage) not in BEFORE_BACKEND
         new = United(
             [number],
-            {one.words},
+            {words},
             {one.may_be} - {""},
-            {one.place.choice} if one.words in (*ELEMENTWISE, LOSES_NAN) else set(),
+            {one.place.choice} if words in OF_ELEMENTS else set(),
             {one.node} - {""},
             set(overloads[number]),
             cases[number] if symptom else set(),
-            structures[number] if _of_elements(one.words) and one.blame != SPEC else set(),
-            structures[number] if one.words == LOSES_NAN else set(),
+            structures[number] if _of_elements(words) and one.blame != SPEC else set(),
+            structures[number] if words == LOSES_NAN else set(),
             cases[number] if one.lossy and symptom else set(),
-            cases[number] if one.words in (*ELEMENTWISE, LOSES_NAN) and symptom else set(),
+            cases[number] if words in OF_ELEMENTS and symptom else set(),
         )
-        alike = by_place[parts[number], one.blame, _without_version(one.place), one.rule]
+        alike = by_place[places[number]]
         same = [
             other
             for other in alike
@@ -137,7 +151,7 @@ _OPSET = re.compile(r"(?<=/symbolic_opset)\d+(?=\.py$)")
 
 def _of_elements(words: str) -> bool:
     """Whether some elements of a result are wrong, as where an argument is ignored or any would do."""
-    return words in ELEMENTWISE or words.startswith((IGNORES, RESTS))
+    return words in ELEMENTWISE or words == LEAVES_RANGE or words.startswith((IGNORES, RESTS))
 
 
 def _of_each(values: Numbers, cause: Numbers, count: int) -> list[set[int]]:

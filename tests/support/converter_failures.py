@@ -26,10 +26,9 @@ def failed(
     """A failure that the converter is blamed for, of a call with some arguments."""
     arguments = of or {"self": vector([0.5, 1.5])}
     call = Invocation(overload, tuple(arguments.items()))
-    how = {**WRONG, "backend": "ort-cpu", "evidence": EVIDENCE, **changes}
-    return row_of(
-        call, converter=converter, blame="converter", message=message, signature=normalise(message), **how
-    )
+    how = {**WRONG, "backend": "ort-cpu", "evidence": EVIDENCE, "blame": "converter", **changes}
+    how["converter"] = how.get("converter", converter)
+    return row_of(call, message=message, signature=normalise(message), **how)
 
 
 def groups(*rows: Verdict) -> list[FailureGroup]:

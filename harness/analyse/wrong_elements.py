@@ -1,0 +1,84 @@
+"""What a wrong element tells of how it was computed.
+
+A message shows one: the number that PyTorch has, and the one that the backend has.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+#: An integer that had no room in a smaller dtype.
+NARROW = "narrow"
+#: A float64 number as exact as one of float32.
+DIGITS = "digits"
+#: The same, where the graph is known to have a cast that it comes of.
+CAST = "cast"
+#: A float64 number that is less exact still, as where most of it cancels out.
+CANCELLED = "cancelled"
+#: A number that is near the right one, for no shorter dtype's sake.
+INEXACT = "inexact"
+#: A number of which arithmetic makes none, by leaving its range or otherwise, and one that float32 lacks.
+LEFT, BEYOND = "left", "beyond"
+#: NaN that is a number here. Arithmetic that is put another way has an infinity.
+LOST = "lost"
+
+_ELEMENT = re.compile(
+    r"(?:values|NaN positions|infinities|overflow to infinity): output [^:]+: expected (\S+), got (\S+)"
+)
+#: No shorter dtype's numbers have so many digits.
+_FLOAT64 = re.compile(r"\d{14}")
+#: How much a float64 result is off, relatively, that was rounded to float32 on the way.
+_LEAST, _MOST = 2.0**-36, 2.0**-20
+#: How much a result is off that is inexact, and not another.
+_NEAR = 2.0**-7
+#: Up to this all whole numbers are numbers of float64.
+_EXACT = 2.0**53
+_LARGEST_FLOAT32 = 2.0**128
+
+
+def wrong_element(message: str) -> str:
+    """The kind of the element that a message shows; "" where it says nothing."""
+    shown = _ELEMENT.match(message)
+    if shown is None:
+        return ""
+    try:
+        right, wrong = float(shown[1]), float(shown[2])
+    except ValueError:
+        return ""
+    if not (math.isfinite(right) and math.isfinite(wrong)):
+        return _of_infinite(right, wrong)
+    if _is_wrapped(right, wrong):
+        return NARROW
+    digits = (text.partition("e")[0].replace(".", "") for text in shown.groups())
+    return _of_number(right, wrong, any(map(_FLOAT64.search, digits)))
+
+
+def _of_infinite(right: float, wrong: float) -> str:
+    if math.isnan(right) and math.isfinite(wrong):
+        return LOST
+    if not math.isfinite(right):
+        return ""
+    return BEYOND if math.isinf(wrong) and abs(right) >= _LARGEST_FLOAT32 else LEFT
+
+
+def _of_number(right: float, wrong: float, is_float64: bool) -> str:
+    off = abs(right - wrong)
+    size = max(abs(right), abs(wrong))
+    if is_float64 and _LEAST * size <= off <= _MOST * size:
+        return DIGITS
+    # Where nothing is left of numbers about 1, what is wrong with them is.
+    if is_float64 and (_MOST * size < off <= _NEAR * size or (right == 0 and off <= _MOST)):
+        return CANCELLED
+    return INEXACT if 0 < off <= _NEAR * size else ""
+
+
+def _is_wrapped(right: float, wrong: float) -> bool:
+    """Whether a number has the last bits of another, as where an integer in it had no room for more."""
+    if wrong == 0 or not abs(right) < _EXACT:
+        return False
+    return any(
+        (right - wrong) % 2**bits == 0 and low <= wrong < low + 2**bits and not low <= right < low + 2**bits
+        for bits in (8, 16, 32)
+        for low in (0, -(2 ** (bits - 1)))
+    )
