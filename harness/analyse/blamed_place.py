@@ -23,7 +23,7 @@ from harness.analyse.converter_place import (
 from harness.analyse.defect_place import FailedRow, Place
 from harness.analyse.kernel_fault import WITHOUT_ELEMENTS, WRONG_INTEGERS
 from harness.analyse.message_facts import DTYPES, EMPTY, NO_OP, NODE, RANK, SIZE, is_lossy
-from harness.analyse.wrong_elements import BEYOND, DIGITS, LEFT, LOST, NARROW
+from harness.analyse.wrong_elements import BEYOND, DIGITS, LEFT, LOST, NARROW, THROUGH_INTEGERS
 from harness.compare import ELEMENTWISE, FLUSHED, NAN_POSITIONS, OVERFLOW, Stage
 
 ANOTHER_DTYPE = "computes in another dtype than the call"
@@ -38,6 +38,7 @@ LEAVES_RANGE = "leaves the range of its numbers"
 OF_ELEMENTS = frozenset({*ELEMENTWISE, LOSES_NAN, LEAVES_RANGE})
 IGNORES = "ignores "
 RESTS = "rests on "
+RESTS_ON_CAST = f"{RESTS}what the specification of Cast leaves open"
 RANKLESS = "asks for dimensions that are not there"
 UNFIT = "makes shapes that do not fit"
 #: How the shape of a result differs → what is wrong.
@@ -113,11 +114,11 @@ def _of_converter(row: FailedRow) -> str:
         # A result of float64 that is asked for of others must be computed in it. Where a part of the call has
         # no more digits than float32, that says nothing.
         return ANOTHER_DTYPE if row.called.is_short else "values" if row.called.is_mixed else LOSES_DIGITS
-    # What is made up is wrong in all ways.
-    if facts.why == "constant" and row.words in ELEMENTWISE:
-        return "values"
     if facts.why == RESTS_ON_OPEN and row.words in ELEMENTWISE:
         return f"{RESTS}what the specification of {facts.operator} leaves open"
+    # What is made up, or was no integer where it had to be one, is wrong in all ways.
+    if row.words in ELEMENTWISE and (facts.why == "constant" or row.element == THROUGH_INTEGERS):
+        return "values"
     if row.element == LOST:
         return LOSES_NAN
     if row.element in (LEFT, BEYOND) or row.words in (NAN_POSITIONS, OVERFLOW):

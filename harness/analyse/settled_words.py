@@ -5,9 +5,10 @@ One element may be inexact or infinite for several reasons. What else is wrong i
 | an element | and beside it | is |
 | --- | --- | --- |
 | as exact as float32 | what shows another dtype | computed in that |
-| as exact as float32 | what leaves the range and what is inexact otherwise | of the same formula |
-| less exact, of float64 | one that is as exact as float32 | the same: the rest cancels out |
+| as exact as float32, of a float32 | what leaves the range | of the same formula |
+| inexact otherwise, of float64 | one that is as exact as float32 | the same: the rest cancels out |
 | infinite, where float32 ends | a result that is cast to float32 | the same: it has no room |
+| anything, which a cast leaves open | an end of the integers | of the same cast |
 | near the right one | what leaves the range | of the same formula, which is not stable |
 | wrong or zero, of a kernel | one that is near the right one | as inexact, and what is left of it |
 | NaN, of a kernel | an infinity | of the same overflow |
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
-from harness.analyse.blamed_place import ANOTHER_DTYPE, LEAVES_RANGE, LOSES_DIGITS
+from harness.analyse.blamed_place import ANOTHER_DTYPE, LEAVES_RANGE, LOSES_DIGITS, RESTS_ON_CAST
 from harness.analyse.failure_key import Cause
 from harness.analyse.kernel_fault import (
     INEXACT_NUMBERS,
@@ -27,7 +28,7 @@ from harness.analyse.kernel_fault import (
     SMALL_NUMBERS,
     WRONG_NUMBERS,
 )
-from harness.analyse.wrong_elements import BEYOND, CANCELLED, CAST, DIGITS, INEXACT, LEFT
+from harness.analyse.wrong_elements import BEYOND, CANCELLED, CAST, DIGITS, INEXACT, LEFT, THROUGH_INTEGERS
 from harness.compare import BACKEND
 
 #: What a kernel gives → what that is where it gives this, too.
@@ -56,10 +57,11 @@ def _settled(cause: Cause, here: set[tuple[str, str]]) -> str:
         return ANOTHER_DTYPE if narrow else words
     if words == LEAVES_RANGE:
         return ANOTHER_DTYPE if element == BEYOND and (ANOTHER_DTYPE, CAST) in here else words
+    if words == RESTS_ON_CAST:
+        return "values" if ("values", THROUGH_INTEGERS) in here else words
     if words != "values" or element not in (DIGITS, CANCELLED, INEXACT):
         return words
-    if element != INEXACT and narrow:
-        return ANOTHER_DTYPE
-    if element == CANCELLED and (LOSES_DIGITS, DIGITS) in here:
-        return LOSES_DIGITS
+    shown = any(said in (ANOTHER_DTYPE, LOSES_DIGITS) and kind in (CAST, DIGITS) for said, kind in here)
+    if (narrow and element == DIGITS) or (shown and element == CANCELLED):
+        return ANOTHER_DTYPE if narrow else LOSES_DIGITS
     return LEAVES_RANGE if (LEAVES_RANGE, LEFT) in here else words

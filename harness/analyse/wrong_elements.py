@@ -14,10 +14,12 @@ NARROW = "narrow"
 DIGITS = "digits"
 #: The same, where the graph is known to have a cast that it comes of.
 CAST = "cast"
-#: A float64 number that is less exact still, as where most of it cancels out.
+#: One that is exact in another degree, as where most of it cancels out, or little of it is in question.
 CANCELLED = "cancelled"
-#: A number that is near the right one, for no shorter dtype's sake.
+#: A number of fewer digits that is near the right one.
 INEXACT = "inexact"
+#: The first or the last integer of a dtype: a float was none of them on the way.
+THROUGH_INTEGERS = "through integers"
 #: A number of which arithmetic makes none, by leaving its range or otherwise, and one that float32 lacks.
 LEFT, BEYOND = "left", "beyond"
 #: NaN that is a number here. Arithmetic that is put another way has an infinity.
@@ -34,6 +36,8 @@ _LEAST, _MOST = 2.0**-36, 2.0**-20
 _NEAR = 2.0**-7
 #: Up to this all whole numbers are numbers of float64.
 _EXACT = 2.0**53
+#: What a cast gives for NaN, infinities and large numbers, and how exactly it is told.
+_ENDS, _TOLD = (2.0**31, 2.0**63), 2.0**-8
 _LARGEST_FLOAT32 = 2.0**128
 
 
@@ -46,6 +50,8 @@ def wrong_element(message: str) -> str:
         right, wrong = float(shown[1]), float(shown[2])
     except ValueError:
         return ""
+    if any(abs(abs(wrong) - end) <= _TOLD * end and not abs(right) < end for end in _ENDS):
+        return THROUGH_INTEGERS
     if not (math.isfinite(right) and math.isfinite(wrong)):
         return _of_infinite(right, wrong)
     if _is_wrapped(right, wrong):
@@ -67,10 +73,10 @@ def _of_number(right: float, wrong: float, is_float64: bool) -> str:
     size = max(abs(right), abs(wrong))
     if is_float64 and _LEAST * size <= off <= _MOST * size:
         return DIGITS
-    # Where nothing is left of numbers about 1, what is wrong with them is.
-    if is_float64 and (_MOST * size < off <= _NEAR * size or (right == 0 and off <= _MOST)):
-        return CANCELLED
-    return INEXACT if 0 < off <= _NEAR * size else ""
+    # Where next to nothing is left of numbers about 1, what is wrong with them is.
+    if 0 < off <= _NEAR * size or size <= _MOST:
+        return CANCELLED if is_float64 else INEXACT
+    return ""
 
 
 def _is_wrapped(right: float, wrong: float) -> bool:

@@ -24,6 +24,7 @@ OPEN = (
     "The graph that torchscript emits rests on what the specification leaves open, which the call does not. "
     "ONNX Cast: “fixed point: undefined if OOR.”. The graph asks Cast for another float."
 )
+SHAPE = "shape: output 0: expected [1], got [2]"
 RESHAPE = (
     "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'n' "
     "Status Message: The input tensor cannot be reshaped to the requested shape."
@@ -188,3 +189,74 @@ def test_a_runtime_refuses_the_models_of_an_operator_for_one_reason_whoever_is_b
     [group] = groups(shape, unknown)
     assert (group.blame, group.cases) == ("converter", 2)
     assert len(groups(shape, replace(shape, blame="pytorch"), unknown)) == 3
+
+
+def test_a_pass_does_one_thing_whatever_elements_show_it() -> None:
+    broken = (
+        "dynamo's optimiser breaks the graph: it is right before it. dynamo's export gives PyTorch's result "
+        "without its pass{} of dynamo's optimiser."
+    )
+
+    def after(message: str, passes: str) -> dict[str, Any]:
+        return {"message": message, "converter": "dynamo", "evidence": broken.format(passes)}
+
+    nan = "NaN positions: output 0: expected 1.0, got nan"
+    of = "aten._batch_norm_no_update.default"
+    one, other, another = (
+        failed(of, **after(message, passes), case_id=f"{n:012}")
+        for n, (message, passes) in enumerate(
+            [(VALUES, " RewritePass"), (nan, " RewritePass"), (nan, " FoldConstantsPass")]
+        )
+    )
+    assert len(groups(one, other)) == 1
+    assert len(groups(one, another)) == 2
+
+
+def test_a_number_is_rounded_by_the_exporter_and_an_attribute_by_the_function_that_has_it() -> None:
+    rounded = (
+        "The graph that dynamo emits computes at lower precision than the call. The graph has 0.1 as "
+        "float32, 0.10000000149011612: with that, PyTorch gives ort-cpu's result."
+    )
+    how = {"message": VALUES, "evidence": rounded, "converter": "dynamo"}
+    numbers = [failed(f"aten.{name}", **how) for name in ("add.Tensor", "sub.Tensor", "celu.default")]
+    [group] = groups(*numbers)
+    assert group.place == "dynamo: numbers of the call"
+    attributes = [failed(f"aten.{name}.default", **how) for name in ("layer_norm", "group_norm")]
+    assert len({group.place for group in groups(*numbers, *attributes)}) == 3
+    # Each symbolic function of TorchScript's has its own way with numbers.
+    assert len(groups(*(replace(row, converter="torchscript") for row in numbers[1:]))) == 2
+
+
+def test_corners_that_are_aligned_have_a_formula_of_their_own() -> None:
+    names = ("_upsample_bilinear2d_aa.default", "_upsample_bicubic2d_aa.default")
+    for name in names:
+        rows = [
+            failed(
+                f"aten.{name}", VALUES, of={"self": vector([0.5]), "align_corners": aligned}, case_id=str(n)
+            )
+            for n, aligned in enumerate((False, True))
+        ]
+        assert len(groups(*rows)) == 2
+        # The shape of a result is nothing of the formula.
+        assert len(groups(*(replace(row, message=SHAPE, signature="shape") for row in rows))) == 1
+
+
+def test_a_second_operand_of_another_dtype_was_not_promoted() -> None:
+    second = INVALID.format("Less").replace("node name: n", "node name: node_less_4") + (
+        "B typestr: T, has unsupported type: tensor(int64)"
+    )
+    rows = [failed(f"aten.{name}.Tensor", second, "dynamo", **REJECTED) for name in ("less", "greater")]
+    [group] = groups(*rows)
+    assert group.place == "dynamo: type promotion"
+    [group] = groups(
+        failed("aten.less.Tensor", second.replace("B typestr", "A typestr"), "dynamo", **REJECTED)
+    )
+    assert group.place.startswith("torchlib: aten_lt")
+
+
+def test_arithmetic_that_is_put_another_way_has_an_infinity_for_nan() -> None:
+    infinite = "NaN positions: output 0: expected nan, got inf"
+    [group] = groups(failed("aten.floor_divide.default", infinite))
+    assert group.cause == "leaves the range of its numbers"
+    [group] = groups(failed("aten.floor_divide.default", LOST))
+    assert group.cause == "loses NaN"
