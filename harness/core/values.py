@@ -166,7 +166,10 @@ def _countdown(raw: Raw, dtype: str, style: str, run: int) -> Values:
 
 
 def _offsets(raw: Raw, dtype: str, style: str, end: int, closed: int) -> Values:
-    """0 first, then ascending up to `end`, which the last one is if `closed`: where bags begin."""
+    """0 first, then ascending up to `end`, which the last one is if `closed`: where bags begin. Equal ones
+    make all bags but the last empty."""
+    if style.startswith("equal"):
+        raw = np.zeros_like(raw)
     values = np.sort(_below(raw >> np.uint64(7), end + 1))
     values[:1] = 0
     if closed:

@@ -41,7 +41,7 @@ class Covering:
                 share = 1.0 / (1 + sum(row.values()))
                 for option, count in row.items():
                     if option in met:
-                        met[option] += count * share  # type: ignore[index]
+                        met[option] += count * share
             rows.append(row)
         best: list[Option] = []
         least = float("inf")

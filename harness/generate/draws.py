@@ -87,7 +87,7 @@ def _frozen(argument: object) -> Argument:
 
 #: Value draws of a structure where nobody asks for a number; and at most, where its export is slow.
 VALUES, _MOST_VALUES = 4, 8
-#: Structures that a slow operator has before it has more values of each.
+#: Structures that every operator has before a slow one has more values of each, and each its share of cases.
 _ENOUGH = 32
 
 
@@ -105,16 +105,17 @@ def draw_examples(
         case: The operator.
         seed: Any integer.
         examples: Cases at most. Fewer come where no more exist, and where values cannot vary.
-        values: Value draws per structure; None for the usual number. A slow operator has more of them and
-            fewer structures, but 32.
+        values: Value draws per structure. None for what serves the operator best: of more than 128 cases it
+            has its share, and a slow one has more values and fewer structures, but 32.
         dtypes: Restrict to these.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
     if values is None:
-        slow = min(max(examples // _ENOUGH, VALUES), _MOST_VALUES)
-        values = slow if case.slow else VALUES
+        values = min(max(examples // _ENOUGH, VALUES), _MOST_VALUES) if case.slow else VALUES
+        if examples > _ENOUGH * VALUES:
+            examples = max(int(examples * case.share), _ENOUGH * VALUES)
     structures = -(-examples // values)
     found = draw_cases(case, seed=seed, structures=structures, values=values, dtypes=dtypes)
     if all(len(one.invocations) == 1 for one in found):

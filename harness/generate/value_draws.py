@@ -43,6 +43,8 @@ _BESIDE_SCALARS: tuple[Weights, ...] = (
     Counter({"alone": 3, "near": 1}),
     Counter({"near": 1, "structured": 1}),
 )
+#: Instead of the first where no other tensor holds data.
+_ON_ITS_OWN = Counter({"facing": 3, "equal": 3, "chance": 1})
 #: Integers have no value that floods all others, and are lost where they are large: class → how often.
 _OF_INTEGERS = Counter({"alone": 2, "structured": 2, "ordinary": 1})
 
@@ -50,7 +52,7 @@ _CHANCE = Counter({"mixed": 3, "one": 1, "special": 1})
 _ORDINARY = Counter({"plain": 3, "tied": 1, "equal 0": 2, "decimals": 1, "halves": 1})
 _SAME = Counter(("tied", "mixed", "plain", "special"))
 _PATTERNS = (
-    *("equal 0", "equal 0", *("equal special",) * 6, "row", "tied"),
+    *("equal 0", "equal 0", *("equal special",) * 10, "row", "tied"),
     *("ordered 1", "ordered -1", "alternating 0", "hot 1", "plain"),
 )
 _FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", "halves", "decimals"))
@@ -66,6 +68,9 @@ _PLACES = Counter(
 )
 _ORDERS = Counter(("plain", "ordered 1", "ordered -1"))
 _OTHER = Counter(("plain", "halves"))
+_OFFSETS = Counter({"plain": 2, "equal 0": 1})
+#: Of tensors that face no other one where others do: one special value, or none.
+_REST = Counter({"plain": 8} | {f"alone {which} 2 0": 1 for which in range(8)})
 _SIGNS = Counter({"plain": 2, "equal 0": 1, "equal 1": 1})
 
 
@@ -80,6 +85,7 @@ class ValueDraws:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._covering = Covering(ChoiceStream(name).uniform)
         self._draws: dict[int, _FurtherDraw] = {}
         self._drawn = 0
 
@@ -91,7 +97,7 @@ class ValueDraws:
         for draw in range(start, start + count - 1):
             turn = draw % len(_CLASSES)
             if turn not in self._draws:
-                self._draws[turn] = _FurtherDraw(f"{self._name}/{turn}", turn)
+                self._draws[turn] = _FurtherDraw(f"{self._name}/{turn}", turn, self._covering)
             more = self._draws[turn].of(first, points)
             distinct.setdefault(more.case_id, more)
         self._drawn += max(count - 1, 0)
@@ -99,12 +105,12 @@ class ValueDraws:
 
 
 class _FurtherDraw:
-    """The same further draw of every structure, with choices of its own."""
+    """The draws of every structure whose turn is the same of `_CLASSES`; what the others have had counts."""
 
-    def __init__(self, name: str, turn: int) -> None:
+    def __init__(self, name: str, turn: int, covering: Covering) -> None:
         self._stream = ChoiceStream(name)
         self._turn = turn
-        self._covering = Covering(self._stream.uniform)
+        self._covering = covering
 
     def of(self, first: Invocation, points: Sequence[Hashable]) -> Invocation:
         """Other values for a structure of those `points`."""
@@ -116,7 +122,9 @@ class _FurtherDraw:
         classes = (_BESIDE_SCALARS if scalars else _CLASSES)[self._turn]
         if self._turn == 1 and not scalars and data and all(is_integer(specs[i].dtype) for i in data):
             classes = _OF_INTEGERS
-        kind = self._choose("class", classes, points)
+        if self._turn == 0 and len(data) == 1:
+            classes = _ON_ITS_OWN
+        kind = self._choose(("class", self._turn), classes, points)
         if self._turn == 0 and len(data) > 1 and max(specs[i].numel for i in data) >= _ENOUGH:
             kind = "facing"
         styles = {i: self._beside(i, spec, points) for i, spec in enumerate(specs) if i not in data}
@@ -137,8 +145,15 @@ class _FurtherDraw:
         match kind:
             case _ if not specs:
                 return {}
+            case _ if all(spec.numel == 1 for spec in specs.values()) and (
+                len(specs) == 1 or kind != "alone"
+            ):
+                # No patterns, but the numbers themselves.
+                return {i: self._equal(i, points) for i in specs}
             case "facing":
                 return self._facing(specs, scalars, points)
+            case "equal":
+                return {i: self._equal(i, points) for i in specs}
             case "alone":
                 return self._alone(specs, points)
             case "near":
@@ -171,7 +186,7 @@ class _FurtherDraw:
             those = [places[i] for i in pairs[self._number(("those", len(places)), len(pairs), points)]]
         few = int(max(spec.numel for spec in specs.values()) < _MANY)
         start = self._below("start", _KINDS)
-        styles = dict.fromkeys(specs, "plain")
+        styles = {i: self._choose(("rest", i), _REST, points) for i in specs if i not in those}
         for slope, place in enumerate(those):
             shift = start + (self._below(("shift", slope), _KINDS) if slope else 0)
             styles[place] = f"facing {slope} {shift} {few}"
@@ -196,15 +211,15 @@ class _FurtherDraw:
     def _structured(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
         if spec.dtype == "bool":
             return self._choose(("mask", i), _MASKS, points)
-        if spec.numel == 1:
-            # No pattern but the number itself.
-            return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
         style = self._choose(("structured", i), _INTS if is_integer(spec.dtype) else _FLOATS, points)
         if style == "equal special":
-            return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
+            return self._equal(i, points)
         if style == "row":
             return f"row {self._number(('row', i), 8, points)} {spec.shape[-1] if spec.shape else 1}"
         return style
+
+    def _equal(self, i: int, points: Sequence[Hashable]) -> str:
+        return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
 
     def _beside(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
         """A style for indices, masks and what else is no data."""
@@ -213,8 +228,8 @@ class _FurtherDraw:
             return self._choose(("places", i), _PLACES, points)
         if domain == "unique":
             return self._choose(("order", i), _ORDERS, points)
-        if domain == "signs":
-            return self._choose(("signs", i), _SIGNS, points)
+        if domain in ("signs", "offsets"):
+            return self._choose((domain, i), _SIGNS if domain == "signs" else _OFFSETS, points)
         return self._choose(("beside", i), _MASKS if spec.dtype == "bool" else _OTHER, points)
 
     def _choose(self, place: Hashable, weights: Weights, points: Sequence[Hashable]) -> str:
@@ -268,7 +283,7 @@ def _scalars(call: Invocation) -> str:
 
 def _points(call: Invocation) -> tuple[Hashable, ...]:
     """What of a structure the values may fail together with."""
-    found: list[Hashable] = []
+    found: list[Hashable] = [""]
     for name, value in call.arguments:
         if isinstance(value, TensorSpec):
             found += [(name, value.dtype), (name, "rank", min(len(value.shape), 3))]

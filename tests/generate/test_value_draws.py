@@ -168,15 +168,23 @@ def test_a_budget_is_kept_to_the_case() -> None:
     assert [drawn.invocations for drawn in few] == [drawn.invocations for drawn in more[: len(few)]]
 
 
-def test_slow_operators_have_fewer_structures_and_more_values_in_large_budgets_only() -> None:
-    slow, quick = load_cases()["aten.gru.input"], load_cases()["aten.add.Tensor"]
-    assert slow.slow
-    assert not quick.slow
-    for examples, structures in ((24, 6), (128, 32), (160, 32), (224, 32), (256, 32), (512, 64)):
-        for case, expected in ((slow, structures), (quick, examples // 4)):
-            found = draw_examples(case, seed=0, examples=examples)
-            assert sum(len(drawn.invocations) for drawn in found) == examples
-            assert len(found) == expected
+@pytest.mark.parametrize(
+    ("overload", "counts"),
+    [
+        ("aten.add.Tensor", {24: (6, 24), 128: (32, 128), 256: (64, 256), 512: (128, 512)}),
+        ("aten.abs.default", {24: (6, 24), 128: (32, 128), 256: (80, 320), 512: (160, 640)}),
+        ("aten.lstm_cell.default", {24: (6, 24), 128: (32, 128), 256: (32, 256), 512: (64, 512)}),
+        ("aten.gru.input", {24: (6, 24), 128: (32, 128), 256: (20, 160), 512: (40, 320)}),
+        ("aten._cdist_forward.default", {24: (6, 24), 128: (32, 128), 256: (32, 128), 512: (64, 256)}),
+    ],
+)
+def test_operators_have_their_share_of_large_budgets(
+    overload: str, counts: dict[int, tuple[int, int]]
+) -> None:
+    for examples, (structures, cases) in counts.items():
+        found = draw_examples(load_cases()[overload], seed=0, examples=examples)
+        assert len(found) == structures
+        assert sum(len(drawn.invocations) for drawn in found) == cases
 
 
 def test_what_has_no_values_to_vary_has_more_structures() -> None:
