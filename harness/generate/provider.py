@@ -7,8 +7,8 @@ stream, without Hypothesis, whose engine takes five times as long; shrinking, wh
 the stream through its documented interface for alternative backends.
 
 A choice whose place in the operator case is known comes from a deck of that place: over a collection every
-option of every choice has its turn before any has a second one, so that few draws see what uniform ones
-would see in many. Of what is left in the deck that comes which has met least what the case has already
+option of every choice comes as often as it is among them, so that few draws see what uniform ones would see
+in many. Of what is left in the deck that comes which has met least what the case has already
 (`harness.generate.covering`), so that pairs come early, too.
 """
 
@@ -26,6 +26,10 @@ from harness.generate.covering import Covering
 
 #: Choices among more than this are uniform: a deck of them would not be used up.
 _LARGEST_DECK = 64
+#: Of each option in a deck: of few cards that are left none may be new beside what the case has.
+_COPIES = 4
+#: Options of a choice that others are to meet: of more, no collection has all pairs.
+_MOST_POINTS = 10
 
 
 class ChoiceStream:
@@ -56,10 +60,10 @@ class ChoiceStream:
             return self.uniform(bound)
         deck = self._decks.get((place, bound))
         if not deck:
-            deck = self._decks[place, bound] = list(range(bound))
+            deck = self._decks[place, bound] = list(range(bound)) * (_COPIES if self._points else 1)
         left = {options[i]: 1 for i in deck}
         chosen = self._covering.choose(place, left, self._points or ())
-        if self._points is not None:
+        if self._points is not None and len(set(options)) <= _MOST_POINTS:
             self._points.append((place, chosen))
         index = next(i for i in deck if options[i] == chosen)
         deck.remove(index)
