@@ -37,7 +37,9 @@ class _Plane:
 
 def _plane(d: Draw, dims: int, *, transposed: bool, unit_stride: bool = False) -> _Plane:
     axes = []
-    for _ in range(dims):
+    # The same window along all dims, as in most models, or another one along each.
+    drawn = 1 if dims > 1 and d.choose(False, True, False) else dims
+    for _ in range(drawn):
         kernel = d.choose(3, 1, 2, 3, 4)
         stride = 1 if unit_stride else d.choose(1, 2, 1, 3, 5)
         padding = d.choose(0, 1, 0, 2, kernel)
@@ -50,7 +52,8 @@ def _plane(d: Draw, dims: int, *, transposed: bool, unit_stride: bool = False) -
             least = -(-(1 - least - extra) // stride) + 1
         size = max(least, 1) + d.choose(2, 0, 1, 3, 5, 6)
         axes.append((kernel, stride, padding, dilation, extra, size))
-    return _Plane(*zip(*axes, strict=True))
+    further = [(*axes[0][:-1], axes[0][-1] + d.choose(0, 1, 3)) for _ in range(dims - drawn)]
+    return _Plane(*zip(*axes, *further, strict=True))
 
 
 def _spelled(d: Draw, values: Sequence[int], default: int) -> Any:

@@ -40,6 +40,8 @@ def _indices(
     indexed = [not keep or d.boolean() for _ in range(d.integer(1, len(shape)))] if shape else []
     if not any(indexed):
         indexed = [*indexed[:-1], True]
+    if distinct and indexed.count(True) > 1 and d.choose(False, True, False):
+        return _grid(d, shape, indexed)
     common = d.shape(1, 1, min_size=1, max_size=4) if distinct else d.shape(0, 2, max_size=5)
     if distinct:
         first = shape[indexed.index(True)]
@@ -55,6 +57,21 @@ def _indices(
             domain = index_into(size, negative=True)
             indices.append(d.tensor(d.broadcastable(common), _index_dtype(d), domain))
     return indices, _selected(shape, indexed, _broadcast([i.shape for i in indices if i is not None]))
+
+
+def _grid(d: Draw, shape: Sequence[int], indexed: Sequence[bool]) -> tuple[list[Any], tuple[int, ...]]:
+    """Indices that together select the crossings of some rows and columns, none of them twice: each has a dim
+    of its own, to which the others are broadcast."""
+    places = [axis for axis, given in enumerate(indexed) if given]
+    counts = {
+        axis: min(d.choose(2, 1, 3) if turn < 2 else 1, shape[axis]) for turn, axis in enumerate(places)
+    }
+    indices: list[Any] = [None] * len(indexed)
+    for turn, axis in enumerate(places):
+        own = (1,) * turn + (counts[axis],) + (1,) * (len(places) - 1 - turn)
+        domain = unique_below(shape[axis], counts[axis])
+        indices[axis] = d.tensor(own, _index_dtype(d), domain)
+    return indices, _selected(shape, indexed, tuple(counts.values()))
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

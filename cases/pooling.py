@@ -39,11 +39,14 @@ def _spelled(d: Draw, values: list[int], default: int | None) -> Any:
 def _window(d: Draw, dims: int, *, dilated: bool, beyond: bool = True) -> dict[str, Any]:
     """The arguments that sliding windows share, and an input that holds them, with its padding or without
     (`beyond` false)."""
-    kernel = [d.choose(2, 3, 1, 4, 5) for _ in range(dims)]
+    # The same along all dims, as in most models, or another one along each.
+    drawn = 1 if dims > 1 and d.choose(False, True, False) else dims
+    times = dims // drawn
+    kernel = [d.choose(2, 3, 1, 4, 5) for _ in range(drawn)] * times
     given = d.choose(True, True, False)
-    stride = [d.choose(2, 1, 3, 4, 7) for _ in range(dims)] if given else kernel
-    padding = [d.choose(0, 1, 2) if k > 3 else d.integer(0, k // 2) for k in kernel]
-    dilation = [d.choose(1, 1, 2, 3) if dilated else 1 for _ in range(dims)]
+    stride = [d.choose(2, 1, 3, 4, 7) for _ in range(drawn)] * times if given else kernel
+    padding = [d.choose(0, 1, 2) if k > 3 else d.integer(0, k // 2) for k in kernel[:drawn]] * times
+    dilation = [d.choose(1, 1, 2, 3) if dilated else 1 for _ in range(drawn)] * times
     ceil = d.choose(False, True)
     sizes = []
     for axis in range(dims):

@@ -44,9 +44,13 @@ def add(add: Callable[..., None]) -> None:
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
     add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **names)
     add("--dtype", help="draw only cases of this dtype: float16; repeatable", **names)
-    cases = f"draw N cases per operator, half as many where exports are slow ({default.examples})"
+    cases = f"draw about N cases per operator: more where exports are quick ({default.examples})"
     add("--examples", help=cases, **number)
-    add("--values", help="draw values N times per exported structure (3)", **number)
+    add(
+        "--values",
+        help="draw values N times per exported structure (4, and 7 where exports are slow)",
+        **number,
+    )
     add("--seed", help=f"seed of the draws ({default.seed})", **number)
     add(
         "--shapes",

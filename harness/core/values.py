@@ -117,7 +117,11 @@ def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values
 
 
 def _signs(raw: Raw, dtype: str, style: str) -> Values:
-    """-1 or 1, as targets of margin losses are."""
+    """-1 or 1, as targets of margin losses are; all the same one where a style wants equal values."""
+    if style.startswith("equal"):
+        return np.full(
+            len(raw), -1 if style == "equal 0" else 1, dtype=np.float64 if is_float(dtype) else np.int64
+        )
     return np.where(raw & np.uint64(1), -1.0, 1.0) if is_float(dtype) else _below(raw, 2) * 2 - 1
 
 
@@ -162,7 +166,10 @@ def _countdown(raw: Raw, dtype: str, style: str, run: int) -> Values:
 
 
 def _offsets(raw: Raw, dtype: str, style: str, end: int, closed: int) -> Values:
-    """0 first, then ascending up to `end`, which the last one is if `closed`: where bags begin."""
+    """0 first, then ascending up to `end`, which the last one is if `closed`: where bags begin. Equal ones
+    make all bags but the last empty."""
+    if style.startswith("equal"):
+        raw = np.zeros_like(raw)
     values = np.sort(_below(raw >> np.uint64(7), end + 1))
     values[:1] = 0
     if closed:

@@ -19,8 +19,11 @@ from harness.generate.promotion import Promotion
 ENTRY_POINT_GROUP = "harness.cases"
 #: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
 FURTHER_DTYPES = "dtypes.toml"
-#: Which operators are slow; `ci/discovery.py` says what a budget finds.
+#: Which operators are slow, quick or not converted; `ci/discovery.py` says what a budget finds.
 BUDGET = "budget.toml"
+#: List there → how many cases a run draws of its operators, as a multiple of the others'.
+_SHARES = {"quick": 1.25, "slowest": 0.625, "unconverted": 0.5}
+_SLOW = ("slow", "slowest")
 
 
 @cache
@@ -47,7 +50,7 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
     """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, and
-    whether it is slow."""
+    its part of a run's budget."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:
@@ -61,8 +64,10 @@ def load_cases() -> Mapping[str, OperatorCase]:
             pairs = tuple(Promotion(*words) for words in entry["pairs"])
             OPERATOR_CASES[overload] = replace(case, promotions=(*case.promotions, *pairs))
     budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
-    for overload in OPERATOR_CASES.keys() & set(budget["slow"]):
-        OPERATOR_CASES[overload] = replace(OPERATOR_CASES[overload], slow=True)
+    for name, overloads in budget.items():
+        for overload in OPERATOR_CASES.keys() & set(overloads):
+            case = OPERATOR_CASES[overload]
+            OPERATOR_CASES[overload] = replace(case, slow=name in _SLOW, share=_SHARES.get(name, 1.0))
     return dict(sorted(OPERATOR_CASES.items()))
 
 

@@ -91,7 +91,7 @@ class Draw:
         self.about = ""
         self._visits: Counter[object] = Counter()
 
-    def _index(self, bound: Int) -> Int:
+    def _index(self, bound: Int, options: Sequence[object] = ()) -> Int:
         """A number below `bound`, spread over the collection by the line of code that asks."""
         if bound == 1:
             return 0
@@ -99,16 +99,17 @@ class Draw:
         near = (id(frame.f_code), frame.f_lasti)
         while frame.f_code.co_filename in _OWN_FILES and frame.f_back is not None:
             frame = frame.f_back
-        site = (near, id(frame.f_code), frame.f_lasti, self.about, bound)
+        site = (near, id(frame.f_code), frame.f_lasti, self.about)
         self._visits[site] += 1
-        provider.at((site, self._visits[site]))
+        # By what they read as, since True and 1.0 equal 1.
+        provider.at((site, self._visits[site]), [repr(option) for option in options])
         return self._below(bound)
 
     # Choices
 
     def choose(self, *options: T) -> T:
         """One of `options`, the first being the plainest; repeat one to make it likelier."""
-        return options[self._index(len(options))]
+        return options[self._index(len(options), options)]
 
     def integer(self, low: Int, high: Int) -> Int:
         """An integer in [low, high], shrinking towards `low`."""

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import count, cycle
+from itertools import accumulate, count, cycle
 
 from hypothesis import strategies as st
 
@@ -85,10 +85,10 @@ def _frozen(argument: object) -> Argument:
     return argument  # type: ignore[return-value]
 
 
-#: Value draws of a structure where nobody asks for a number.
-VALUES = 3
-#: Cases that a slow operator has before it has fewer than others.
-_ENOUGH = 32 * VALUES
+#: Value draws of a structure where nobody asks for a number; and at most, where its export is slow.
+VALUES, _MOST_VALUES = 4, 8
+#: Structures that every operator has before a slow one has more values of each, and each its share of cases.
+_ENOUGH = 32
 
 
 def draw_examples(
@@ -104,20 +104,26 @@ def draw_examples(
     Args:
         case: The operator.
         seed: Any integer.
-        examples: Cases at most. Fewer come where no more exist, and half of them, but 32 structures, where
-            the operator is slow.
-        values: Value draws per structure; None for the usual number.
+        examples: Cases at most. Fewer come where no more exist, and where values cannot vary.
+        values: Value draws per structure. None for what serves the operator best: of more than 128 cases it
+            has its share, and a slow one has more values and fewer structures, but 32.
         dtypes: Restrict to these.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    values = values or VALUES
-    if case.slow and examples > _ENOUGH:
-        examples = max(examples // 2, _ENOUGH)
-    found = draw_cases(case, seed=seed, structures=-(-examples // values), values=values, dtypes=dtypes)
-    rest = examples - (len(found) - 1) * values
-    return [*found[:-1], *(DrawnCase(one.invocations[:rest]) for one in found[-1:])]
+    if values is None:
+        values = min(max(examples // _ENOUGH, VALUES), _MOST_VALUES) if case.slow else VALUES
+        if examples > _ENOUGH * VALUES:
+            examples = max(int(examples * case.share), _ENOUGH * VALUES)
+    structures = -(-examples // values)
+    found = draw_cases(case, seed=seed, structures=structures, values=values, dtypes=dtypes)
+    if all(len(one.invocations) == 1 for one in found):
+        # Nothing but structures: they have to do what values do for others.
+        structures = min(2 * structures, examples)
+        found = draw_cases(case, seed=seed, structures=structures, values=1, dtypes=dtypes)
+    left = [examples - count for count in accumulate((len(one.invocations) for one in found), initial=0)]
+    return [DrawnCase(one.invocations[:rest]) for one, rest in zip(found, left, strict=False) if rest > 0]
 
 
 def draw_cases(
@@ -196,7 +202,9 @@ def _collect(
     # The plainest call first. Hypothesis, which shrinks these calls, would draw five times as slowly.
     with provider.stream(name) as stream:
         for turn in range(count):
-            if add(_invocation(stream.below if turn else _plainest, case, next(about))):
+            dtype = next(about)
+            stream.begin(dtype)
+            if add(_invocation(stream.below if turn else _plainest, case, dtype)):
                 return
 
 

@@ -40,7 +40,8 @@ class OperatorCase:
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.compare.judge`).
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
-        slow: Whether its exports take so long that a run draws fewer cases.
+        slow: Whether its exports take so long that a run draws fewer structures, with more values each.
+        share: How many cases a run draws, as a multiple of what it draws of others.
         declared: File and line of the statement that declares it.
     """
 
@@ -51,6 +52,7 @@ class OperatorCase:
     judge: Judge = CLOSE
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
+    share: float = 1.0
     declared: tuple[str, int] = ("", 0)
 
 

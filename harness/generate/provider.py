@@ -6,14 +6,15 @@ pytest-xdist, in a notebook, beside a user's own tests. A collection is therefor
 stream, without Hypothesis, whose engine takes five times as long; shrinking, which is Hypothesis's, takes
 the stream through its documented interface for alternative backends.
 
-A choice whose place in the operator case is known comes from a shuffled deck of that place: over a
-collection every option of every choice has its turn before any has a second one, so that few draws see
-what uniform ones would see in many, and still in all combinations with other choices.
+A choice whose place in the operator case is known comes from a deck of that place: over a collection every
+option of every choice comes as often as it is among them, so that few draws see what uniform ones would see
+in many. Of what is left in the deck that comes which has met least what the case has already
+(`harness.generate.covering`), so that pairs come early, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
@@ -21,8 +22,14 @@ from typing import Any
 
 from hypothesis.internal.conjecture.providers import PrimitiveProvider
 
+from harness.generate.covering import Covering
+
 #: Choices among more than this are uniform: a deck of them would not be used up.
 _LARGEST_DECK = 64
+#: Of each option in a deck: of few cards that are left none may be new beside what the case has.
+_COPIES = 4
+#: Options of a choice that others are to meet: of more, no collection has all pairs.
+_MOST_POINTS = 10
 
 
 class ChoiceStream:
@@ -32,20 +39,35 @@ class ChoiceStream:
         # Seeding by text goes through SHA-512, which Python keeps (`random.seed`, version 2).
         self.random = Random(seed)
         self.place: Hashable = None
+        self.options: Sequence[Hashable] = ()
         self._decks: dict[Hashable, list[int]] = {}
+        self._points: list[Hashable] | None = None
+        self._covering = Covering(self.uniform)
+
+    def uniform(self, bound: int) -> int:
+        """Any number below `bound`."""
+        return self.random.getrandbits(64) % bound
+
+    def begin(self, *points: Hashable) -> None:
+        """Another case begins, of which this is known; what is chosen for it will be known, too."""
+        self._points = [*points]
 
     def below(self, bound: int) -> int:
         """The next choice among so many."""
-        place, self.place = self.place, None
+        place, options = self.place, self.options or range(bound)
+        self.place, self.options = None, ()
         if place is None or bound > _LARGEST_DECK:
-            return self.random.getrandbits(64) % bound
-        deck = self._decks.get(place)
+            return self.uniform(bound)
+        deck = self._decks.get((place, bound))
         if not deck:
-            deck = self._decks[place] = list(range(bound))
-            for last in range(bound - 1, 0, -1):
-                other = self.random.getrandbits(64) % (last + 1)
-                deck[last], deck[other] = deck[other], deck[last]
-        return deck.pop()
+            deck = self._decks[place, bound] = list(range(bound)) * (_COPIES if self._points else 1)
+        left = {options[i]: 1 for i in deck}
+        chosen = self._covering.choose(place, left, self._points or ())
+        if self._points is not None and len(set(options)) <= _MOST_POINTS:
+            self._points.append((place, chosen))
+        index = next(i for i in deck if options[i] == chosen)
+        deck.remove(index)
+        return index
 
 
 _stream: ContextVar[ChoiceStream | None] = ContextVar("stream", default=None)
@@ -62,11 +84,11 @@ def stream(seed: str) -> Iterator[ChoiceStream]:
         _stream.reset(token)
 
 
-def at(place: Hashable) -> None:
-    """Say which place in the operator case makes the next choice; nothing outside a `stream`."""
+def at(place: Hashable, options: Sequence[Hashable] = ()) -> None:
+    """Say which place in the operator case makes the next choice, among what; nothing outside a `stream`."""
     current = _stream.get()
     if current is not None:
-        current.place = place
+        current.place, current.options = place, options
 
 
 def _current() -> ChoiceStream:

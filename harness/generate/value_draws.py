@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
+from itertools import permutations
 from typing import TypeAlias
 
 from harness.core import (
@@ -20,6 +21,7 @@ from harness.core import (
     is_integer,
     overload,
 )
+from harness.generate.covering import Covering
 from harness.generate.provider import ChoiceStream
 
 #: Domains whose tensors hold data, special values too, as far as the domain allows them.
@@ -41,6 +43,8 @@ _BESIDE_SCALARS: tuple[Weights, ...] = (
     Counter({"alone": 3, "near": 1}),
     Counter({"near": 1, "structured": 1}),
 )
+#: Instead of the first where no other tensor holds data.
+_ON_ITS_OWN = Counter({"facing": 3, "equal": 3, "chance": 1})
 #: Integers have no value that floods all others, and are lost where they are large: class → how often.
 _OF_INTEGERS = Counter({"alone": 2, "structured": 2, "ordinary": 1})
 
@@ -48,7 +52,7 @@ _CHANCE = Counter({"mixed": 3, "one": 1, "special": 1})
 _ORDINARY = Counter({"plain": 3, "tied": 1, "equal 0": 2, "decimals": 1, "halves": 1})
 _SAME = Counter(("tied", "mixed", "plain", "special"))
 _PATTERNS = (
-    *("equal 0", "equal 0", "equal special", "equal special", "equal special", "row", "tied"),
+    *("equal 0", "equal 0", *("equal special",) * 10, "row", "tied"),
     *("ordered 1", "ordered -1", "alternating 0", "hot 1", "plain"),
 )
 _FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", "halves", "decimals"))
@@ -64,6 +68,10 @@ _PLACES = Counter(
 )
 _ORDERS = Counter(("plain", "ordered 1", "ordered -1"))
 _OTHER = Counter(("plain", "halves"))
+_OFFSETS = Counter({"plain": 2, "equal 0": 1})
+#: Of tensors that face no other one where others do: one special value, or none.
+_REST = Counter({"plain": 8} | {f"alone {which} 2 0": 1 for which in range(8)})
+_SIGNS = Counter({"plain": 2, "equal 0": 1, "equal 1": 1})
 
 
 class ValueDraws:
@@ -77,6 +85,7 @@ class ValueDraws:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._covering = Covering(ChoiceStream(name).uniform)
         self._draws: dict[int, _FurtherDraw] = {}
         self._drawn = 0
 
@@ -86,22 +95,22 @@ class ValueDraws:
         points = _points(first) if count > 1 else ()
         start = 0 if count > len(_CLASSES) else self._drawn
         for draw in range(start, start + count - 1):
-            which = draw % len(_CLASSES) if count <= len(_CLASSES) else draw
-            if which not in self._draws:
-                self._draws[which] = _FurtherDraw(f"{self._name}/{which}", which)
-            more = self._draws[which].of(first, points)
+            turn = draw % len(_CLASSES)
+            if turn not in self._draws:
+                self._draws[turn] = _FurtherDraw(f"{self._name}/{turn}", turn, self._covering)
+            more = self._draws[turn].of(first, points)
             distinct.setdefault(more.case_id, more)
         self._drawn += max(count - 1, 0)
         return tuple(distinct.values())
 
 
 class _FurtherDraw:
-    """The same further draw of every structure, with choices of its own."""
+    """The draws of every structure whose turn is the same of `_CLASSES`; what the others have had counts."""
 
-    def __init__(self, name: str, draw: int) -> None:
+    def __init__(self, name: str, turn: int, covering: Covering) -> None:
         self._stream = ChoiceStream(name)
-        self._turn = draw % len(_CLASSES)
-        self._chosen: Counter[Hashable] = Counter()
+        self._turn = turn
+        self._covering = covering
 
     def of(self, first: Invocation, points: Sequence[Hashable]) -> Invocation:
         """Other values for a structure of those `points`."""
@@ -113,7 +122,9 @@ class _FurtherDraw:
         classes = (_BESIDE_SCALARS if scalars else _CLASSES)[self._turn]
         if self._turn == 1 and not scalars and data and all(is_integer(specs[i].dtype) for i in data):
             classes = _OF_INTEGERS
-        kind = self._choose("class", classes, points)
+        if self._turn == 0 and len(data) == 1:
+            classes = _ON_ITS_OWN
+        kind = self._choose(("class", self._turn), classes, points)
         if self._turn == 0 and len(data) > 1 and max(specs[i].numel for i in data) >= _ENOUGH:
             kind = "facing"
         styles = {i: self._beside(i, spec, points) for i, spec in enumerate(specs) if i not in data}
@@ -134,8 +145,15 @@ class _FurtherDraw:
         match kind:
             case _ if not specs:
                 return {}
+            case _ if all(spec.numel == 1 for spec in specs.values()) and (
+                len(specs) == 1 or kind != "alone"
+            ):
+                # No patterns, but the numbers themselves.
+                return {i: self._equal(i, points) for i in specs}
             case "facing":
                 return self._facing(specs, scalars, points)
+            case "equal":
+                return {i: self._equal(i, points) for i in specs}
             case "alone":
                 return self._alone(specs, points)
             case "near":
@@ -162,13 +180,16 @@ class _FurtherDraw:
             return {places[0]: self._on_its_own(places[0], specs[places[0]], scalars, points)}
         # All of many tensors would leave nothing but NaN.
         count = 2 if len(places) > _OPERANDS else self._below("count", len(places) - 1) + 2
-        first = self._below("first", len(places)) if count < len(places) else 0
+        those = places
+        if count < len(places):
+            pairs = list(permutations(range(len(places)), count))
+            those = [places[i] for i in pairs[self._number(("those", len(places)), len(pairs), points)]]
         few = int(max(spec.numel for spec in specs.values()) < _MANY)
         start = self._below("start", _KINDS)
-        styles = dict.fromkeys(specs, "plain")
-        for slope in range(count):
+        styles = {i: self._choose(("rest", i), _REST, points) for i in specs if i not in those}
+        for slope, place in enumerate(those):
             shift = start + (self._below(("shift", slope), _KINDS) if slope else 0)
-            styles[places[(first + slope) % len(places)]] = f"facing {slope} {shift} {few}"
+            styles[place] = f"facing {slope} {shift} {few}"
         return styles
 
     def _on_its_own(self, i: int, spec: TensorSpec, scalars: str, points: Sequence[Hashable]) -> str:
@@ -192,10 +213,13 @@ class _FurtherDraw:
             return self._choose(("mask", i), _MASKS, points)
         style = self._choose(("structured", i), _INTS if is_integer(spec.dtype) else _FLOATS, points)
         if style == "equal special":
-            return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
+            return self._equal(i, points)
         if style == "row":
             return f"row {self._number(('row', i), 8, points)} {spec.shape[-1] if spec.shape else 1}"
         return style
+
+    def _equal(self, i: int, points: Sequence[Hashable]) -> str:
+        return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
 
     def _beside(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
         """A style for indices, masks and what else is no data."""
@@ -204,24 +228,12 @@ class _FurtherDraw:
             return self._choose(("places", i), _PLACES, points)
         if domain == "unique":
             return self._choose(("order", i), _ORDERS, points)
+        if domain in ("signs", "offsets"):
+            return self._choose((domain, i), _SIGNS if domain == "signs" else _OFFSETS, points)
         return self._choose(("beside", i), _MASKS if spec.dtype == "bool" else _OTHER, points)
 
     def _choose(self, place: Hashable, weights: Weights, points: Sequence[Hashable]) -> str:
-        """The option that these points have met least, considering its weight."""
-        chosen = self._chosen
-        best: list[str] = []
-        least = float("inf")
-        for option, weight in weights.items():
-            met = sum(chosen[place, option, point] / (1 + chosen[place, point]) for point in points) / weight
-            if met < least - 1e-9:
-                best, least = [option] * weight, met
-            elif met <= least + 1e-9:
-                best += [option] * weight
-        option = best[self._stream.below(len(best))]
-        for point in points:
-            chosen[place, point] += 1
-            chosen[place, option, point] += 1
-        return option
+        return self._covering.choose(place, weights, points)
 
     def _number(self, place: Hashable, bound: int, points: Sequence[Hashable]) -> int:
         return int(self._choose(place, _numbers(bound), points))
@@ -271,14 +283,19 @@ def _scalars(call: Invocation) -> str:
 
 def _points(call: Invocation) -> tuple[Hashable, ...]:
     """What of a structure the values may fail together with."""
-    found: list[Hashable] = []
+    found: list[Hashable] = [""]
     for name, value in call.arguments:
         if isinstance(value, TensorSpec):
             found += [(name, value.dtype), (name, "rank", min(len(value.shape), 3))]
+            found += [(name, "size", _size_class(value.numel)), (name, "dense", value.is_contiguous)]
         else:
             found.append((name, describe(value)))
     missing = _argument_names(call.overload) - {name for name, _ in call.arguments}
     return (*found, *sorted(missing))
+
+
+def _size_class(numel: int) -> str:
+    return "one" if numel < 2 else "few" if numel < _ENOUGH else "some" if numel < _MANY else "many"
 
 
 @cache

@@ -44,7 +44,7 @@ class Options:
     converters: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    examples: int = 192
+    examples: int = 256
     values: int | None = None
     seed: int = 0
     shapes: str = "static"

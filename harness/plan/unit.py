@@ -43,7 +43,7 @@ class Unit:
     backends: tuple[str, ...]
     shape_mode: str = "static"
     seed: int = 0
-    examples: int = 192
+    examples: int = 256
     values: int | None = None
     dtypes: tuple[str, ...] | None = None
     sources: tuple[Source, ...] = (Generated(),)

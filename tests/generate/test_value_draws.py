@@ -13,12 +13,13 @@ import torch
 from harness.core import ALL, FLOATS, Invocation, Recipe, TensorSpec, build_tensor
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_examples
+from harness.plan import Options
 
 
 @cache
 def default_draws(overload: str, seed: int = 0) -> tuple[Invocation, ...]:
     """What a plain `pytest harness` draws of an operator."""
-    found = draw_cases(load_cases()[overload], seed=seed, structures=32, values=4)
+    found = draw_examples(load_cases()[overload], seed=seed, examples=Options().examples)
     return tuple(invocation for drawn in found for invocation in drawn.invocations)
 
 
@@ -167,14 +168,28 @@ def test_a_budget_is_kept_to_the_case() -> None:
     assert [drawn.invocations for drawn in few] == [drawn.invocations for drawn in more[: len(few)]]
 
 
-def test_slow_operators_have_fewer_cases_in_large_budgets_only() -> None:
-    slow, quick = load_cases()["aten.gru.input"], load_cases()["aten.add.Tensor"]
-    assert slow.slow
-    assert not quick.slow
-    for examples, fewer in ((24, 24), (96, 96), (120, 96), (192, 96), (480, 240)):
-        for case, expected in ((slow, fewer), (quick, examples)):
-            found = draw_examples(case, seed=0, examples=examples)
-            assert sum(len(drawn.invocations) for drawn in found) == expected
+@pytest.mark.parametrize(
+    ("overload", "counts"),
+    [
+        ("aten.add.Tensor", {24: (6, 24), 128: (32, 128), 256: (64, 256), 512: (128, 512)}),
+        ("aten.abs.default", {24: (6, 24), 128: (32, 128), 256: (80, 320), 512: (160, 640)}),
+        ("aten.lstm_cell.default", {24: (6, 24), 128: (32, 128), 256: (32, 256), 512: (64, 512)}),
+        ("aten.gru.input", {24: (6, 24), 128: (32, 128), 256: (20, 160), 512: (40, 320)}),
+        ("aten._cdist_forward.default", {24: (6, 24), 128: (32, 128), 256: (32, 128), 512: (64, 256)}),
+    ],
+)
+def test_operators_have_their_share_of_large_budgets(
+    overload: str, counts: dict[int, tuple[int, int]]
+) -> None:
+    for examples, (structures, cases) in counts.items():
+        found = draw_examples(load_cases()[overload], seed=0, examples=examples)
+        assert len(found) == structures
+        assert sum(len(drawn.invocations) for drawn in found) == cases
+
+
+def test_what_has_no_values_to_vary_has_more_structures() -> None:
+    found = draw_examples(load_cases()["aten.arange.start"], seed=0, examples=128)
+    assert len(found) == 64
 
 
 def test_one_tensor_holds_all_its_special_values_in_some_call() -> None:

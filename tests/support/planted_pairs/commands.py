@@ -62,7 +62,7 @@ def _line(pair: PlantedPair) -> dict[str, object]:
 
 @main.command()
 @click.option("--examples", default=Options().examples, show_default=True, help="Cases of each operator.")
-@click.option("--more", default=0, help="As many of the operators of those that are not found, too: 1920.")
+@click.option("--more", default=0, help="As many of the operators of those that are not found, too: 2560.")
 @click.option("--seed", "seeds", multiple=True, default=(0,), show_default=True, type=int)
 @click.option("--from", "file", default=FILE, show_default=False, type=click.Path(path_type=Path))
 @click.option("--drawn-only", is_flag=True, help="Do not ask whether a case gets through; costs no export.")
