@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import overflowing
-from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Allowance, Judge, Mask
+from harness.compare import CLOSE, EQUAL, EXACT, Allowance, Judge, Mask
 from harness.core import (
     ALL,
     FLOATS,
@@ -18,6 +18,7 @@ from harness.core import (
     INTEGRAL,
     INTS,
     NUMBERS,
+    PARTS,
     UNSIGNED,
     WIDE_UNSIGNED,
     Array,
@@ -31,20 +32,24 @@ ops = Family("binary")
 NO_HALF = (*FULL_FLOATS, *INTEGRAL)
 
 
-def _scalar(d: Draw) -> bool | int | float:
+def _scalar(d: Draw) -> bool | int | float | complex:
     return d.number(edges=True)
 
 
-def _unboolean(d: Draw) -> int | float:
+def _unboolean(d: Draw) -> int | float | complex:
     """Subtraction rejects bools."""
     if d.dtype in WIDE_UNSIGNED:
         return d.float(edges=True)
+    if d.dtype in PARTS:
+        return d.choose(d.like_dtype(), d.float(edges=True), d.int(edges=True))
     return d.choose(d.int(edges=True), d.float(edges=True))
 
 
 def _multiplier(d: Draw, *operands: Any) -> Any:
     """`alpha` or `value`: integral where all operands are, since a factor may not raise the category."""
     dtypes = {getattr(o, "dtype", type(o).__name__) for o in operands}
+    if any(dtype in PARTS or dtype == "complex" for dtype in dtypes):
+        return d.maybe(lambda: d.choose(d.like_dtype(), d.float(), d.int()))
     if any(is_float(dtype) or dtype == "float" for dtype in dtypes):
         return d.maybe(lambda: d.choose(d.float(), d.int()))
     factor = d.int()
@@ -82,7 +87,12 @@ for names, dtypes, exact in (
     (("sub", "subtract"), NUMBERS, _difference),
     (("rsub",), NUMBERS, _reverse_difference),
 ):
-    judge = Judge(signed_zeros=True, unsettled=overflowing(exact), terms=_terms(exact))
+    judge = Judge(
+        signed_zeros=True,
+        unsettled=overflowing(exact),
+        terms=_terms(exact),
+        of_complex=Judge(terms=_terms(exact)),
+    )
 
     @ops.case(*(f"{name}.Tensor" for name in names), dtypes=dtypes, judge=judge)
     def add_tensor(d: Draw, dtypes: tuple[str, ...] = dtypes) -> Arguments:
@@ -96,7 +106,11 @@ for names, dtypes, exact in (
         return {"self": tensor, "other": other, "alpha": _multiplier(d, tensor, other)}
 
 
-PRODUCT = Judge(signed_zeros=True, unsettled=overflowing(lambda a: a["self"] * a["other"]))
+PRODUCT = Judge(
+    signed_zeros=True,
+    unsettled=overflowing(lambda a: a["self"] * a["other"]),
+    of_complex=Judge(terms=lambda a: abs(a["self"]) * abs(a["other"])),
+)
 ops.simple("mul.Tensor", "multiply.Tensor", dtypes=ALL, promote=ALL, judge=PRODUCT)
 ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRODUCT)
 
@@ -147,10 +161,10 @@ ops.simple("lerp.Tensor", dtypes=FLOATS, judge=LERP)
 # Quotients
 
 
-def _divisor(d: Draw, dtype: str) -> bool | int | float:
+def _divisor(d: Draw, dtype: str) -> bool | int | float | complex:
     """A Scalar that is not an integral zero, nor one in `dtype`, which wraps it."""
     number = d.number(edges=True) if dtype in WIDE_UNSIGNED else d.choose(d.number(edges=True), d.int())
-    if isinstance(number, float):
+    if not isinstance(number, int):
         return number
     modulus = 2 ** int(dtype.lstrip("uint")) if dtype in INT_RANGE else 2**64
     return number if number % modulus else 1
@@ -160,8 +174,9 @@ def _mode(d: Draw) -> str | None:
     return d.choose("trunc", "floor", None)
 
 
-ops.simple("div.Tensor", "divide.Tensor", "true_divide.Tensor", dtypes=ALL, promote=ALL, judge=IEEE)
-ops.simple("div.Scalar", "divide.Scalar", "true_divide.Scalar", dtypes=ALL, other=_scalar, judge=IEEE)
+QUOTIENT = Judge(signed_zeros=True, of_complex=Judge(terms=lambda a: abs(a["self"] / a["other"])))
+ops.simple("div.Tensor", "divide.Tensor", "true_divide.Tensor", dtypes=ALL, promote=ALL, judge=QUOTIENT)
+ops.simple("div.Scalar", "divide.Scalar", "true_divide.Scalar", dtypes=ALL, other=_scalar, judge=QUOTIENT)
 
 
 @ops.case("div.Tensor_mode", "divide.Tensor_mode", dtypes=NUMBERS)
@@ -238,7 +253,7 @@ ops.simple("float_power.Scalar", dtypes=ALL, self=_scalar)
 @ops.case("pow.Tensor_Scalar", dtypes=ALL, judge=_power("self", "exponent"))
 def pow_scalar(d: Draw) -> Arguments:
     exponent = d.choose(2, 3, 0.5, -1.0, -2.0, 0, 1, -0.5, 1.5, 4, 7, 2.0, 3.0, 0.0, -1, -2, _scalar(d))
-    if d.dtype in WIDE_UNSIGNED:
+    if d.dtype in WIDE_UNSIGNED and isinstance(exponent, int):
         return {"self": d.any_tensor(), "exponent": float(exponent)}
     if d.dtype in INTEGRAL and isinstance(exponent, int):
         # Integers have no negative integer powers, and the exponent must fit the dtype.

@@ -105,7 +105,7 @@ def isclose(d: Draw) -> Arguments:
 # Clamping
 
 
-def _bound(d: Draw) -> bool | int | float:
+def _bound(d: Draw) -> bool | int | float | complex:
     # Two bools have no kernel; an int promotes.
     if d.dtype in WIDE_UNSIGNED:
         return d.float(edges=True)

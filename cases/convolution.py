@@ -115,10 +115,11 @@ def _padding_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Arr
     §7.2)."""
     weight = arguments["weight"]
     dims = weight.ndim - 2
-    wild = (~np.isfinite(weight.astype(np.float64))).any(axis=1).astype(np.float64)
+    is_complex = np.iscomplexobj(weight)
+    wild = (~np.isfinite(weight if is_complex else weight.astype(np.float64))).any(axis=1).astype(np.float64)
     if arguments.get("transposed") or not wild.any():
         return [None]
-    data, result = arguments["input"], expected[0]
+    data, shape = arguments["input"], expected[0].shape[:-1] if is_complex else expected[0].shape
     stride, dilation = (_per_dim(arguments.get(name, 1), dims) for name in ("stride", "dilation"))
     padding = arguments.get("padding", 0)
     if padding == "same":
@@ -127,12 +128,13 @@ def _padding_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Arr
     inside = wild
     for axis in range(dims):
         # Leading: output channel; then the window's dims, of which each turn takes the first for an output's.
-        first = np.arange(result.shape[axis - dims])[:, None] * stride[axis] - before[axis]
+        first = np.arange(shape[axis - dims])[:, None] * stride[axis] - before[axis]
         place = first + np.arange(weight.shape[2 + axis]) * dilation[axis]
         held = (place >= 0) & (place < data.shape[axis - dims])
         inside = np.tensordot(inside, held.astype(np.float64), axes=(1, 1))
     total = wild.reshape(len(wild), -1).sum(axis=1).reshape(-1, *(1,) * dims)
-    return [np.broadcast_to(inside < total, result.shape)]
+    inside = np.broadcast_to(inside < total, shape)
+    return [np.broadcast_to(inside[..., None], expected[0].shape) if is_complex else inside]
 
 
 _PADDING = "padding times infinity"

@@ -16,7 +16,7 @@ def _index_dtype(d: Draw) -> str:
     return d.choose("int64", "int64", "int32")
 
 
-def _value(d: Draw) -> bool | int | float:
+def _value(d: Draw) -> bool | int | float | complex:
     """A Scalar that the invocation's dtype can hold, of any Python type."""
     if d.dtype in FLOATS:
         return d.number()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.compare import ACCUMULATES, Judge
 from harness.core import FLOATS, FULL_FLOATS, INTS, TensorSpec
 from harness.generate import OMIT, Arguments, Draw, Family, between
 
@@ -55,7 +56,12 @@ def cholesky_inverse(d: Draw) -> Arguments:
     return {"self": _square(d), "upper": d.maybe(d.boolean)}
 
 
-@ops.case("matrix_power", "linalg_matrix_power", dtypes=(*FLOATS, *INTS))
+@ops.case(
+    "matrix_power",
+    "linalg_matrix_power",
+    dtypes=(*FLOATS, *INTS),
+    judge=Judge(of_complex=ACCUMULATES),
+)
 def matrix_power(d: Draw) -> Arguments:
     # Inverses are taken of full floats only.
     exponents = (2, 0, 1, 3, 4, *((-1, -2) if d.dtype in FULL_FLOATS else ()))

@@ -84,7 +84,7 @@ def vdot(d: Draw) -> Arguments:
     return {"self": d.tensor((k,)), "other": d.tensor((k,))}
 
 
-@ops.case("outer", "ger", dtypes=ALL)
+@ops.case("outer", "ger", dtypes=ALL, judge=Judge(of_complex=ACCUMULATES))
 def outer(d: Draw) -> Arguments:
     m, n, _ = _sides(d)
     return {"self": d.tensor((m,)), "vec2": d.tensor((n,), d.other_dtype(*FLOATS[:2], "int64"))}
@@ -179,7 +179,7 @@ def addr(d: Draw) -> Arguments:
         "vec1": d.tensor((m,)),
         "vec2": d.tensor((n,)),
         # As Python ints, which no bool is spelled for: beside floats a bool is refused.
-        **{name: int(v) if v in (0.0, 1.0) and d.dtype != "bool" else v for name, v in _scales(d).items()},
+        **{name: int(v) if isinstance(v, float) and v in (0.0, 1.0) else v for name, v in _scales(d).items()},
     }
 
 
@@ -227,7 +227,7 @@ def multi_dot(d: Draw) -> Arguments:
 # Products of other shapes
 
 
-@ops.case("kron", dtypes=ALL)
+@ops.case("kron", dtypes=ALL, judge=Judge(of_complex=ACCUMULATES))
 def kron(d: Draw) -> Arguments:
     # PyTorch views the product: few other layouts will do.
     contiguous = d.choose(True, True, False)

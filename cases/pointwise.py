@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import overflowing
-from harness.compare import EQUAL, EXACT, IEEE, Allowance, Judge, Mask
+from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Allowance, Judge, Mask
 from harness.core import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS, Array
 from harness.generate import OMIT, Draw, Family
 
@@ -26,11 +26,21 @@ def _replacement(d: Draw) -> Any:
     return d.maybe(lambda: d.float(edges=True), none=True)
 
 
-ops.simple(
-    *("abs", "absolute", "neg", "negative"),
-    dtypes=NUMBERS,
-    judge=Judge(exact=True, signed_zeros=True, unsettled=overflowing(lambda a: abs(a["self"]))),
-)
+for names, of_complex in (
+    (("abs", "absolute"), CLOSE),
+    # PyTorch's vector kernel makes 0 of the opposite of 0, and its scalar one -0.
+    (("neg", "negative"), Judge(tolerances=EQUAL.tolerances, reason="changing a sign rounds nothing")),
+):
+    ops.simple(
+        *names,
+        dtypes=NUMBERS,
+        judge=Judge(
+            exact=True,
+            signed_zeros=True,
+            unsettled=overflowing(lambda a: abs(a["self"])),
+            of_complex=of_complex,
+        ),
+    )
 ops.simple("positive", "ceil", "floor", "round", "trunc", "fix", dtypes=NUMBERS, judge=EXACT)
 ops.simple("sgn", "sign", "signbit", dtypes=ALL, judge=EXACT)
 ops.simple(
@@ -39,7 +49,12 @@ ops.simple(
     # The documented x - floor(|x|)·sgn(x) and the kernel's x - trunc(x) differ in the sign of zero.
     judge=Judge(tolerances=EQUAL.tolerances, reason="taking off the integral part rounds nothing"),
 )
-ops.simple("sqrt", "reciprocal", dtypes=ALL, judge=IEEE)
+ops.simple("sqrt", dtypes=ALL, judge=IEEE)
+ops.simple(
+    "reciprocal",
+    dtypes=ALL,
+    judge=Judge(signed_zeros=True, of_complex=Judge(terms=lambda a: 1.0 / abs(a["self"]))),
+)
 ops.simple(
     "square",
     dtypes=ALL,

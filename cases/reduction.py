@@ -8,7 +8,7 @@ from typing import Any
 from cases.rules.right_answers import equal, index_along
 from cases.rules.undefined_elements import infinite_mean
 from harness.compare import ACCUMULATES, EXACT, Judge
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.core import ALL, COMPLEX, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
 
 ops = Family("reduction")
@@ -54,6 +54,9 @@ def _cast(d: Draw, *targets: str, required: bool = False) -> tuple[Any, tuple[An
     """A `dtype` argument, and the domain of values whose conversion to it C++ defines."""
     if not required and d.choose(True, False, False):
         return d.choose(OMIT, None), ANY
+    # Of complex numbers a real dtype drops half.
+    if d.dtype in COMPLEX:
+        return d.choose(OMIT, None, d.dtype_argument(*COMPLEX)), ANY
     chosen = d.dtype_argument(*targets)
     if is_float(d.dtype) and not is_float(chosen.name):
         return chosen, between(0, 5) if chosen.name == "uint8" else between(-5, 5)
@@ -84,7 +87,7 @@ def sum_dims(d: Draw) -> Arguments:
 
 def _mean(d: Draw) -> tuple[tuple[int, ...], dict[str, Any]]:
     shape = long_or_any_shape(d)
-    dtype = _cast(d, *FLOATS, required=not is_float(d.dtype))[0]
+    dtype = _cast(d, *FLOATS, required=not is_float(d.dtype) and d.dtype not in COMPLEX)[0]
     return shape, {"self": d.tensor(shape), "dtype": dtype}
 
 

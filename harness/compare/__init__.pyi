@@ -34,6 +34,7 @@ from .nearness import (
     Sensitivity as Sensitivity,
     allowances as allowances,
     largest_finite as largest_finite,
+    paired as paired,
     term_magnitudes as term_magnitudes,
     tolerance_of as tolerance_of,
     ulp as ulp,

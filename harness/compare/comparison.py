@@ -12,9 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from harness.compare.complex_infinities import WHY, open_parts
 from harness.compare.drawn import Drawn
 from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
-from harness.compare.nearness import Excuses, Oracle, largest_finite, right_elements, tolerance_of, ulp
+from harness.compare.nearness import (
+    Excuses,
+    Oracle,
+    largest_finite,
+    right_elements,
+    tolerance_of,
+    ulp,
+)
 from harness.compare.output_comparison import OutputComparison, OutputProblem, distinct, merged
 from harness.compare.problem_kinds import VALUES, ZERO_SIGN, kind_of, showing
 from harness.compare.tolerances import Tolerance, needed_tolerance
@@ -147,8 +155,11 @@ def _compared(
             parts.append(_by_rule(judge, evidence, i))
             continue
         skip, open_ = undefined[i], unsettled[i]
-        if open_ is not None and judge.unsettled is not None and open_.any():
-            parts.append(_unsettled(judge.unsettled.why, i, expected[i], got[i], open_, skip))
+        why = judge.unsettled.why if judge.unsettled else ""
+        if open_ is None:
+            open_, why = open_parts(judge, arguments, expected[i], got[i]), WHY
+        if open_ is not None and open_.any():
+            parts.append(_unsettled(why, i, expected[i], got[i], open_, skip))
             skip = open_ if skip is None else skip | open_
         else:
             open_ = None

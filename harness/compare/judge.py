@@ -76,7 +76,8 @@ class Judge:
             magnitudes, not with the result: see `harness.compare.comparison`.
         terms: For an operator that accumulates and also subtracts or scales, so that the call on absolute
             inputs does not give it: the sum of the terms' magnitudes, in float64, from the arguments,
-            whose tensors come as float64. Of several outputs, a tuple.
+            whose tensors come as float64 or complex128. Of several outputs, a tuple. Of a complex output the
+            modulus, for both parts.
         tolerances: dtype → tolerance in place of the default, with `reason`.
         reason: Why the tolerances differ.
         rules: Output index → a rule that accepts exactly the right answers, for operators that
@@ -92,6 +93,8 @@ class Judge:
         others: Another right answer for each element of an output, in its dtype, where documentation and
             kernel compute otherwise; PyTorch's where there is none, None for an output without any.
         unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
+        of_complex: Of calls with complex tensors, where they are judged otherwise. IEEE 754 defines no
+            complex arithmetic, so that neither sign of a zero is wrong there.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
             that PyTorch does not contradict itself where it differs for row-major copies of them.
     """
@@ -108,6 +111,7 @@ class Judge:
     reals: Callable[[Mapping[str, Any]], Array] | None = None
     others: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
     unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
+    of_complex: Judge | None = None
     reads_layout: bool = False
 
     def __post_init__(self) -> None:

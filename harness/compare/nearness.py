@@ -43,6 +43,11 @@ An element is right if any of these holds:
    at a jump (a rounding, a comparison, a remainder) the operator defines which side is right;
 7. float64 has no answer, and |g - e| ≤ atol + rtol·|e| with the numbers of `torch.testing.assert_close`.
 
+The parts of a complex number are judged one by one. Each part of a product or quotient is a sum of products,
+and what is left after cancellation may be all rounding error: a small relative error of the whole is all that
+complex arithmetic promises (Higham §3.6, lemma 3.5). These operators are judged by rules 4 and 5 with the
+modulus for S (`Judge.of_complex`), as those are that accumulate: the call on absolute values gives moduli.
+
 So a result as close to the truth as PyTorch's is right even where the two differ, and one that is far from
 the truth is wrong even inside a loose tolerance. NaN equals NaN. Infinities must be infinities of the same
 sign in PyTorch's result or in the float64 result rounded to the dtype. A `Judge` with tolerances of its own
@@ -219,18 +224,23 @@ def _allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[tuple[str
 def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     """The sum of the terms' magnitudes, S; None for an operator that sums nothing, or where it is unknown."""
     if judge.terms is not None:
-        found = _stated(judge, output, {name: _wide(a) for name, a in oracle.arguments.items()})
+        found = _stated(judge, oracle, output, {name: _wide(a) for name, a in oracle.arguments.items()})
     else:
         found = oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
     return np.abs(found) if found is not None and found.shape == oracle.expected[output].shape else None
 
 
-def _stated(judge: Judge, output: int, arguments: Mapping[str, Any]) -> Array | None:
+def _stated(judge: Judge, oracle: Oracle, output: int, arguments: Mapping[str, Any]) -> Array | None:
     """What the judge says of an output's terms."""
     assert judge.terms is not None
     terms = judge.terms(arguments)
     found = terms[output] if isinstance(terms, tuple) else terms
-    return None if found is None else np.asarray(found)
+    return None if found is None else paired(np.asarray(found), oracle.expected[output].shape)
+
+
+def paired(magnitude: Array, shape: tuple[int, ...]) -> Array:
+    """The magnitude of complex numbers for both parts of an output of `shape`; any other as it is."""
+    return np.stack([magnitude, magnitude], -1) if (*magnitude.shape, 2) == shape else magnitude
 
 
 def _largest(oracle: Oracle) -> int:
@@ -289,7 +299,7 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
 def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
     """Elements that are not infinite or NaN because of their inputs, which leaves one right answer."""
     if judge.terms is not None:
-        marked = _stated(judge, output, {name: _marked(a) for name, a in oracle.arguments.items()})
+        marked = _stated(judge, oracle, output, {name: _marked(a) for name, a in oracle.arguments.items()})
     else:
         marked = oracle.marked[output] if oracle.marked else None
     return np.isfinite(marked) if marked is not None else np.asarray(False)
@@ -304,12 +314,16 @@ def _marked(argument: Any) -> Any:
 
 def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     """S with scales of at least one; None where they are."""
-    scales = {n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float)}
+    scales = {
+        n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float | complex)
+    }
     if all(abs(a) >= 1 for a in scales.values()):
         return None
     if judge.terms is not None:
         wide = {name: _wide(a) for name, a in oracle.arguments.items()}
-        return _stated(judge, output, {**wide, **{name: max(abs(a), 1) for name, a in scales.items()}})
+        return _stated(
+            judge, oracle, output, {**wide, **{name: max(abs(a), 1) for name, a in scales.items()}}
+        )
     return oracle.unscaled[output] if judge.accumulates and oracle.unscaled else None
 
 

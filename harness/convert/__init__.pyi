@@ -12,6 +12,7 @@ from .conversion_sources import (
 from .converter import (
     CONVERTERS as CONVERTERS,
     Converter as Converter,
+    ConverterEntry as ConverterEntry,
     ConvertsParts as ConvertsParts,
     ExportRequest as ExportRequest,
     HasExporterPasses as HasExporterPasses,

@@ -46,7 +46,7 @@ class ScriptParts:
         self,
         request: ExportRequest,
         export: Export,
-        failure_of: Callable[[Exception], Exception],
+        failure_of: Callable[[Exception, ExportRequest], Exception],
         begin: Begin,
         symbolic: Patch,
     ) -> None:
@@ -125,16 +125,17 @@ class ScriptParts:
 
     def _failed(self, failures: Mapping[int, Exception | None]) -> Iterator[PartialResult]:
         """The calls that fail, those with the same words together; None for words that are not sure."""
-        alike: dict[tuple[type, str], list[int]] = {}
+        alike: dict[tuple[type, str, bool], list[int]] = {}
         for index, error in failures.items():
             if error is None:
                 yield PartialResult(calls=(index,))
             else:
-                alike.setdefault((type(error), str(error)), []).append(index)
+                is_complex = any(tensor.is_complex() for tensor in self._part([index]).inputs)
+                alike.setdefault((type(error), str(error), is_complex), []).append(index)
         for calls in alike.values():
             error = failures[calls[0]]
             assert error is not None
-            yield PartialResult(calls=tuple(calls), failure=self._failure_of(error))
+            yield PartialResult(calls=tuple(calls), failure=self._failure_of(error, self._part(calls)))
 
     def _part(self, some: Sequence[int]) -> ExportRequest:
         """The export of some of the calls."""

@@ -60,12 +60,14 @@ def flushed(invocation: Invocation) -> list[Array] | None:
     tensors = list(build_tensors(invocation))
     found = False
     for i, tensor in enumerate(tensors):
-        if tensor.is_floating_point():
-            smallest = 2.0 ** MIN_EXPONENT[str(tensor.dtype).removeprefix("torch.")]
-            subnormal = (tensor != 0) & (tensor.double().abs() < smallest)
+        parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        if parts.is_floating_point():
+            smallest = 2.0 ** MIN_EXPONENT[str(parts.dtype).removeprefix("torch.")]
+            subnormal = (parts != 0) & (parts.double().abs() < smallest)
             if subnormal.any():
                 found = True
-                tensors[i] = torch.where(subnormal, torch.zeros_like(tensor).copysign(tensor), tensor)
+                zeroed = torch.where(subnormal, torch.zeros_like(parts).copysign(parts), parts)
+                tensors[i] = torch.view_as_complex(zeroed.contiguous()) if tensor.is_complex() else zeroed
     return _own(invocation, tensors) if found else None
 
 
@@ -110,15 +112,20 @@ def _own(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[Array]
 
 
 def _narrow(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype is torch.complex128:
+        return tensor.to(torch.complex64)
     return tensor.float() if tensor.dtype is torch.float64 else tensor
+
+
+_NARROWER = {"float64": "float32", "complex128": "complex64"}
 
 
 def _narrowed(invocation: Invocation) -> Invocation:
     """The invocation with float32 for float64 where it names a dtype."""
 
     def narrow(argument: Argument) -> Argument:
-        if isinstance(argument, Enumerated) and argument.kind == "dtype" and argument.name == "float64":
-            return replace(argument, name="float32")
+        if isinstance(argument, Enumerated) and argument.kind == "dtype":
+            return replace(argument, name=_NARROWER.get(argument.name, argument.name))
         return argument
 
     return map_arguments(invocation, narrow)
@@ -127,13 +134,13 @@ def _narrowed(invocation: Invocation) -> Invocation:
 def _moved(
     invocation: Invocation, tensors: Sequence[torch.Tensor], dtype: str | None, signs: int, steps: int
 ) -> tuple[Invocation, list[torch.Tensor]]:
-    """The call with every float moved by `steps` last places, up or down as `signs` has it.
+    """The call with every float, and every part of a complex number, moved by `steps` last places.
 
     Args:
         invocation: The case.
         tensors: Its inputs.
         dtype: Whose last places; the moved tensors are in float64 then. None for each tensor's own.
-        signs: Seed of the directions.
+        signs: Seed of the directions, up or down.
         steps: In last places.
     """
     random = np.random.Generator(np.random.PCG64(signs))
@@ -151,12 +158,14 @@ def _moved(
             return float(move(np.asarray(argument), dtype or "float32"))
         return argument
 
-    moved = []
-    for tensor in tensors:
-        if tensor.is_floating_point():
-            own = str(tensor.dtype).removeprefix("torch.")
-            of = own if dtype in (None, "float32") and own == "float64" else dtype or own
-            values = torch.from_numpy(move(tensor.double().numpy(), of))
-            tensor = values if dtype else values.to(tensor.dtype)
-        moved.append(tensor)
-    return map_arguments(invocation, move_number), moved
+    def move_tensor(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return torch.view_as_complex(move_tensor(torch.view_as_real(tensor)).contiguous())
+        if not tensor.is_floating_point():
+            return tensor
+        own = str(tensor.dtype).removeprefix("torch.")
+        of = own if dtype in (None, "float32") and own == "float64" else dtype or own
+        values = torch.from_numpy(move(tensor.double().numpy(), of))
+        return values if dtype else values.to(tensor.dtype)
+
+    return map_arguments(invocation, move_number), [move_tensor(tensor) for tensor in tensors]

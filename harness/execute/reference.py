@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.compare import SCALES, Sensitivity
-from harness.core import Argument, Array, Invocation, build_tensors, is_float
+from harness.compare import SCALES, Sensitivity, paired
+from harness.core import PARTS, Argument, Array, Invocation, build_tensors, is_float
 from harness.execute import neighbourhood
 from harness.execute.torch_call import call_invocation, in_float64, to_numpy
 from harness.generate import judge_of
@@ -85,17 +85,26 @@ class Reference:
     @cached_property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """The outputs in float64 for the absolute values of the inputs."""
-        return _in_float64(self.invocation, _absolute)
+        return self._of_both_parts(_in_float64(self.invocation, _absolute))
 
     @cached_property
     def unscaled(self) -> tuple[Array | None, ...] | None:
         """The magnitude with scales of at least one."""
-        return _in_float64(self.invocation, _absolute, least_scale=1)
+        return self._of_both_parts(_in_float64(self.invocation, _absolute, least_scale=1))
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
         """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
-        return _in_float64(self.invocation, _marked, least_scale=1)
+        return self._of_both_parts(_in_float64(self.invocation, _marked, least_scale=1))
+
+    def _of_both_parts(self, found: tuple[Array | None, ...] | None) -> tuple[Array | None, ...] | None:
+        """Outputs for real inputs, once for each part where the case's own are complex."""
+        if found is None or len(found) != len(self.expected):
+            return found
+        return tuple(
+            None if one is None else paired(one, expected.shape)
+            for one, expected in zip(found, self.expected, strict=True)
+        )
 
 
 def run_reference(invocation: Invocation) -> Reference:
@@ -109,7 +118,7 @@ def run_reference(invocation: Invocation) -> Reference:
 
 
 def _scale(name: str, argument: Argument, least: int) -> Argument:
-    if name in SCALES and isinstance(argument, int | float) and not isinstance(argument, bool):
+    if name in SCALES and isinstance(argument, int | float | complex) and not isinstance(argument, bool):
         return max(abs(argument), least)
     return argument
 
@@ -120,6 +129,8 @@ def _absolute(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _sign(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.view_as_complex(_sign(torch.view_as_real(tensor)).contiguous())
     return torch.where(tensor.isfinite(), tensor.sign(), tensor)
 
 
@@ -145,16 +156,16 @@ def _in_float64(
     least_scale: int = 0,
     keep_scales: bool = False,
 ) -> tuple[Array | None, ...] | None:
-    """The same call with floating tensors in float64, or None where PyTorch has no such call.
+    """The same call with floating and complex tensors in float64, or None where PyTorch has no such call.
 
     Args:
         invocation: The case.
-        magnitude: Applied to the floating inputs; to integer tensors too where no tensor is floating, and
-            none is an index therefore. `SCALES` are made positive then.
+        magnitude: Applied to the floating and complex inputs; to integer tensors too where there are none of
+            these, and none is an index therefore. `SCALES` are made positive then.
         least_scale: What these are at least.
         keep_scales: Whether these stay as they are.
     """
-    only_integers = not any(is_float(spec.dtype) for spec in invocation.tensors())
+    only_integers = not any(is_float(spec.dtype) or spec.dtype in PARTS for spec in invocation.tensors())
     if magnitude and not keep_scales:
         scaled = tuple((n, _scale(n, a, least_scale)) for n, a in invocation.arguments)
         invocation = replace(invocation, arguments=scaled)
@@ -164,7 +175,8 @@ def _in_float64(
             tensor = tensor.double()
         elif tensor.is_complex():
             tensor = tensor.to(torch.complex128)
-        if magnitude and (tensor.is_floating_point() or (only_integers and tensor.dtype is not torch.bool)):
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        if magnitude and (floating or (only_integers and tensor.dtype is not torch.bool)):
             tensor = magnitude(tensor)
         tensors.append(tensor)
     return in_float64(invocation, tensors)

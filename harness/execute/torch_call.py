@@ -67,8 +67,14 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
 def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple[Array | None, ...] | None:
-    """The call with floating tensors in float64, or None where PyTorch has no such call."""
+    """The call with floating tensors in float64, complex ones in complex128; None where there is no such."""
 
     def widened(argument: Argument) -> Argument:
         if isinstance(argument, Enumerated) and argument.kind == "dtype":
@@ -79,7 +85,7 @@ def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple
         with default_dtype(torch.float64):
             outputs = call_invocation(
                 map_arguments(invocation, widened),
-                [t.double() if t.is_floating_point() else t for t in tensors],
+                [_wide(t) for t in tensors],
             )
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None

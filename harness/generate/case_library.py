@@ -11,6 +11,7 @@ from functools import cache
 from importlib import metadata
 from types import ModuleType
 
+from harness.core import COMPLEX
 from harness.generate.cases_home import HOME, CaseFileError, cases_directory
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.promotion import Promotion
@@ -19,6 +20,8 @@ from harness.generate.promotion import Promotion
 ENTRY_POINT_GROUP = "harness.cases"
 #: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
 FURTHER_DTYPES = "dtypes.toml"
+#: Operators that have a complex form in some converter; `ci/complex_forms.py` writes it.
+COMPLEX_FORMS = "complex.toml"
 #: Which operators are slow, quick or not converted; `ci/discovery.py` says what a budget finds.
 BUDGET = "budget.toml"
 #: List there → how many cases a run draws of its operators, as a multiple of the others'.
@@ -49,8 +52,8 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
-    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, and
-    its part of a run's budget."""
+    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, with
+    complex dtypes where a converter has a complex form, and with its part of a run's budget."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:
@@ -63,6 +66,10 @@ def load_cases() -> Mapping[str, OperatorCase]:
             case = OPERATOR_CASES[overload]
             pairs = tuple(Promotion(*words) for words in entry["pairs"])
             OPERATOR_CASES[overload] = replace(case, promotions=(*case.promotions, *pairs))
+    forms = tomllib.loads((cases_directory() / COMPLEX_FORMS).read_text(encoding="utf-8"))
+    for overload in OPERATOR_CASES.keys() & set(forms["overloads"]):
+        case = OPERATOR_CASES[overload]
+        OPERATOR_CASES[overload] = replace(case, dtypes=(*case.dtypes, *COMPLEX), rare=(*case.rare, *COMPLEX))
     budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
     for name, overloads in budget.items():
         for overload in OPERATOR_CASES.keys() & set(overloads):

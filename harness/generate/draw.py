@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from harness.core import (
     FLOATS,
     INTS,
+    PARTS,
     STYLE_WEIGHTS,
     WIDE_UNSIGNED,
     Enumerated,
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 #: The name of a value domain and its parameters.
 Domain: TypeAlias = tuple[str | int | float, ...]
-Number: TypeAlias = bool | int | float
+Number: TypeAlias = bool | int | float | complex
 # `Draw` has methods named `int` and `float`, which hide the types within it.
 Int: TypeAlias = int
 Float: TypeAlias = float
@@ -159,8 +160,9 @@ class Draw:
 
     # Values
 
-    def number(self, *, edges: bool = False) -> bool | Int | Float:
-        """A Scalar of any Python type (promotion); for bool and integer dtypes too.
+    def number(self, *, edges: bool = False) -> Number:
+        """A Scalar of any Python type (promotion); for bool and integer dtypes too. Complex ones for complex
+        dtypes only, since they promote any other.
 
         For wide unsigned integers a float: beside an integer most kernels do not know them.
         """
@@ -181,15 +183,17 @@ class Draw:
         """A Python int."""
         return self.choose(*scalars.ints(edges=edges))
 
-    def fitting(self, dtype: str | None = None) -> bool | Int | Float:
+    def fitting(self, dtype: str | None = None) -> Number:
         """A Scalar of any Python type that converts to `dtype`, the invocation's by default, without
         overflow."""
         return self.choose(*scalars.fitting(dtype or self.dtype))
 
-    def like_dtype(self, *, edges: bool = False) -> bool | Int | Float:
+    def like_dtype(self, *, edges: bool = False) -> Number:
         """A Scalar of the kind of the invocation's dtype: no promotion."""
         if is_float(self.dtype):
             return self.float(edges=edges)
+        if self.dtype in PARTS:
+            return self.choose(*scalars.beyond(self.dtype))
         return self.boolean() if self.dtype == "bool" else self.int()
 
     def tensor(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, count, cycle
 
 from hypothesis import strategies as st
 
-from harness.core import WIDE_UNSIGNED, Argument, Invocation, overload
+from harness.core import COMPLEX, Argument, Invocation, overload
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
@@ -197,7 +197,7 @@ def _collect(
     if not allowed:
         return
     name = f"{seed}/{case.overload}"
-    about = _dtypes_in_turn(allowed, name)
+    about = _dtypes_in_turn(allowed, case.rare, name)
 
     # The plainest call first. Hypothesis, which shrinks these calls, would draw five times as slowly.
     with provider.stream(name) as stream:
@@ -212,25 +212,38 @@ def _plainest(bound: int) -> int:
     return 0
 
 
-#: One draw of so many is about a wide unsigned integer, which few models have and few kernels take: three
-#: dtypes more would take a quarter of the draws from those that models are made of.
+#: One draw of so many is about a wide unsigned integer, and one about a complex number, where these are rare:
+#: few models have them and few kernels take them. Five dtypes more would take a third of the draws from those
+#: that models are made of.
 _RARELY = 16
 
 
-def _dtypes_in_turn(dtypes: Sequence[str], name: str) -> Iterator[str]:
-    """The dtypes in turn, without end; wide unsigned ones share one turn in `_RARELY`.
+def _dtypes_in_turn(dtypes: Sequence[str], rare: Collection[str], name: str) -> Iterator[str]:
+    """The dtypes in turn, without end; rare ones of a kind share one turn in `_RARELY`.
 
     Args:
         dtypes: At least one.
-        name: Of the collection: which wide one begins depends on it, so that short collections of many
+        rare: Those of them that are drawn rarely.
+        name: Of the collection: which rare one begins depends on it, so that short collections of many
             operators have each.
     """
-    common = [dtype for dtype in dtypes if dtype not in WIDE_UNSIGNED]
-    rare = [dtype for dtype in dtypes if dtype in WIDE_UNSIGNED]
-    if not common or not rare:
+    common = [dtype for dtype in dtypes if dtype not in rare]
+    if not common or len(common) == len(dtypes):
         yield from cycle(dtypes)
-    start = zlib.crc32(name.encode()) % len(rare)
-    ordinary, wide = cycle(common), cycle(rare[start:] + rare[:start])
+    kinds = [
+        [d for d in dtypes if d in rare and (d in COMPLEX) is is_complex] for is_complex in (False, True)
+    ]
+    # In the middle, so that a collection of few draws has one of each kind.
+    turns = {
+        _RARELY // 2 - place: cycle(_rotated(kind, zlib.crc32(name.encode())))
+        for place, kind in enumerate(kinds)
+        if kind
+    }
+    ordinary = cycle(common)
     for turn in count(1):
-        # In the middle, so that a collection of few draws has one.
-        yield next(wide if turn % _RARELY == _RARELY // 2 else ordinary)
+        yield next(turns.get(turn % _RARELY, ordinary))
+
+
+def _rotated(dtypes: Sequence[str], by: int) -> list[str]:
+    start = by % len(dtypes)
+    return [*dtypes[start:], *dtypes[:start]]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare import CLOSE, Judge
-from harness.core import Invocation, declaring_place, normalise
+from harness.core import PARTS, WIDE_UNSIGNED, Invocation, declaring_place, normalise
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
 from harness.generate.promotion import Promotion
@@ -39,6 +39,7 @@ class OperatorCase:
         dtypes: Dtypes that PyTorch's CPU kernels take; the first is the plainest.
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.compare.judge`).
+        rare: Those of `dtypes` that few draws are about: few models have them and few kernels take them.
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
         share: How many cases a run draws, as a multiple of what it draws of others.
@@ -50,6 +51,7 @@ class OperatorCase:
     dtypes: tuple[str, ...]
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
+    rare: tuple[str, ...] = WIDE_UNSIGNED
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
     share: float = 1.0
@@ -141,7 +143,12 @@ def _overload(name: str) -> str:
 def judge_of(invocation: Invocation) -> Judge:
     """The judge of the invocation's operator case; the default where none covers it."""
     case = OPERATOR_CASES.get(invocation.overload)
-    return case.judge if case else CLOSE
+    if case is None:
+        return CLOSE
+    of_complex = case.judge.of_complex
+    if of_complex and any(spec.dtype in PARTS for spec in invocation.tensors()):
+        return of_complex
+    return case.judge
 
 
 __all__ = ["OMIT", "OPERATOR_CASES", "Arguments", "Family", "OperatorCase", "judge_of"]

@@ -13,7 +13,9 @@ _INTS = (1, 2, 3, 0, -1, 5, -2, -3, 7, 10)
 _EDGE_INTS = (127, 128, 255, 256, -128, -129, 16777217, 2147483647, -2147483648)
 #: Numbers that the dtype tells from their neighbours and a narrower one does not, or that it rounds or
 #: holds as its own extremes: what goes through another dtype on its way changes there.
-_BEYOND: dict[str, tuple[int | float, ...]] = {
+_BEYOND: dict[str, tuple[int | float | complex, ...]] = {
+    "complex128": (1j, 0.5 - 2j, -1.5 + 0j, 0.1 + 16777217j, 1e-300j, 0j, 3 + 0.1j),
+    "complex64": (1j, 0.5 - 2j, -1.5 + 0j, 0.1 + 2049j, 1e-30j, 0j, 3 + 0.1j),
     "float64": (0.1, 16777217.0, 16777217, 1e-300, -1e300, 9007199254740993, -1 / 3),
     "float32": (0.1, 16777217, 2049.0, -70000.0, 1e-30, -1 / 3),
     "float16": (0.1, 2049, 257.0, 65504.0, -1 / 3, 6e-8),
@@ -30,8 +32,11 @@ _BEYOND: dict[str, tuple[int | float, ...]] = {
 
 
 @cache
-def beyond(dtype: str, kind: type = object) -> tuple[int | float, ...]:
-    """Scalars of a Python type that `dtype` holds and the next narrower one does not; any for one without."""
+def beyond(dtype: str, kind: type = object) -> tuple[int | float | complex, ...]:
+    """Scalars of a Python type that `dtype` holds and the next narrower one does not; any for one without.
+
+    Of a complex dtype, complex numbers.
+    """
     return tuple(number for number in _BEYOND.get(dtype, ()) if isinstance(number, kind)) or (1, 0.5)
 
 
@@ -53,13 +58,15 @@ def numbers(*, edges: bool = False) -> tuple[bool | int | float, ...]:
 
 
 @cache
-def fitting(dtype: str) -> tuple[bool | int | float, ...]:
+def fitting(dtype: str) -> tuple[bool | int | float | complex, ...]:
     """Scalars of any Python type that convert to `dtype` without overflow."""
     candidates = (*_INTS, *_FLOATS, *beyond(dtype), *_EDGE_INTS, *_EDGE_FLOATS, True, False)
     return tuple(number for number in candidates if _fits(number, dtype))
 
 
-def _fits(number: float, dtype: str) -> bool:
+def _fits(number: float | complex, dtype: str) -> bool:
+    if isinstance(number, complex):
+        return True
     if dtype in INT_RANGE:
         low, high = INT_RANGE[dtype]
         return low <= number <= high

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.core.dtypes import WIDE_UNSIGNED
+from harness.core.dtypes import COMPLEX, WIDE_UNSIGNED
+from harness.core.invocation import Invocation
+from harness.execute.reference import NothingToCompare, run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_invocations
 
@@ -25,3 +27,42 @@ def test_wide_unsigned_integers_take_a_small_share_of_the_draws() -> None:
     assert len({dtype for found in short for dtype in WIDE_UNSIGNED if found[dtype]}) > 1
     alone = draw_cases(case, seed=0, structures=9, values=1, dtypes=WIDE_UNSIGNED)
     assert {found.invocations[0].dtype for found in alone} == set(WIDE_UNSIGNED)
+
+
+def test_complex_numbers_take_a_small_share_of_the_draws_where_they_are_rare() -> None:
+    case = load_cases()["aten.flip.default"]
+    assert set(COMPLEX) < set(case.dtypes)
+    share = Counter(call.dtype for call in draw_invocations(case, seed=0, count=480))
+    assert 480 / 24 < sum(share[dtype] for dtype in COMPLEX) < 480 / 10
+    assert min(share[dtype] for dtype in COMPLEX) > 480 / 48
+    short = [Counter(call.dtype for call in draw_invocations(case, seed=seed, count=16)) for seed in range(6)]
+    assert all(sum(found[dtype] for dtype in COMPLEX) for found in short)
+    # Fourier transforms are about them.
+    often = Counter(
+        call.dtype for call in draw_invocations(load_cases()["aten.fft_fft.default"], seed=0, count=96)
+    )
+    assert min(often[dtype] for dtype in COMPLEX) >= 96 / len(often) - 1
+
+
+def test_pytorch_takes_what_is_drawn_of_complex_numbers() -> None:
+    rare = [case for case in load_cases().values() if set(COMPLEX) & set(case.rare)]
+    assert len(rare) > 100
+    calls = [
+        one.invocations[0]
+        for case in rare
+        for one in draw_cases(case, seed=3, structures=12, values=1, dtypes=COMPLEX)
+    ]
+    refused = [call for call in calls if not _is_taken(call)]
+    assert len(refused) <= len(calls) / 100, sorted({call.overload for call in refused})
+    scalars = [a for call in calls for _, a in call.arguments if isinstance(a, complex)]
+    assert any(number.real for number in scalars) and any(number.imag for number in scalars)
+
+
+def _is_taken(call: Invocation) -> bool:
+    try:
+        run_reference(call)
+    except NothingToCompare:
+        return True
+    except Exception:
+        return False
+    return True

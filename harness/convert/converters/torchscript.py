@@ -57,7 +57,7 @@ class TorchScriptConverter:
             with _registered(self._book, request.opset):
                 return _export(request)
         except Exception as error:
-            failure = _failure_of(error)
+            failure = _failure_of(error, request)
             if failure is error:
                 raise
             raise failure from error
@@ -98,16 +98,19 @@ def _export(request: ExportRequest) -> onnx.ModelProto:
     return onnx.load_model_from_string(buffer.getvalue())
 
 
-def _failure_of(error: Exception) -> Exception:
+def _failure_of(error: Exception, request: ExportRequest) -> Exception:
     """What stands for an exception of the exporter."""
     # How a conversion function refuses an attribute or a dtype elsewhere.
     refused = isinstance(error, NotImplementedError | torch.onnx.errors.UnsupportedOperatorError)
     if isinstance(error, torch.onnx.errors.OnnxExporterError):
         # The symbolics say so in these words where they refuse an attribute or a dtype.
         refused = refused or str(error).lower().startswith(_REFUSALS)
+    message = str(error)
+    if message.startswith(_NO_COMPLEX) and any(tensor.is_complex() for tensor in request.inputs):
+        refused, message = True, f"no complex numbers: {message}"
     if not refused:
         return error
-    failure = UnsupportedOperator(str(error))
+    failure = UnsupportedOperator(message)
     failure.__cause__ = error
     return failure
 
@@ -139,6 +142,8 @@ def _rule_opset(opset: int | None) -> int:
     return opset or default_script_opset()
 
 
+#: How the exporter says that it does not know a complex dtype.
+_NO_COMPLEX = ("ScalarType Complex", "Unknown number type: complex")
 #: How the symbolics begin to say that ONNX, or the exporter, has no such thing.
 _REFUSALS = (
     "unsupported: onnx ",

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare import CLOSE, Judge, Outcome, Sensitivity, Stage
+from harness.compare import Judge, Outcome, Sensitivity, Stage
 from harness.core import Array, Invocation
-from harness.generate import OPERATOR_CASES
+from harness.generate import judge_of
 
 #: (case id, converter, backend). The backend is "" for an end before any backend took part.
 GoldenKey: TypeAlias = tuple[str, str, str]
@@ -91,8 +91,7 @@ class Golden:
     @property
     def judge(self) -> Judge:
         """The operator case's, as it is today; the default where none covers the overload."""
-        case = OPERATOR_CASES.get(self.overload)
-        return case.judge.settled if case else CLOSE
+        return judge_of(self.invocation).settled
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:

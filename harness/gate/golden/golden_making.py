@@ -27,7 +27,7 @@ from harness.gate.golden.golden import Answers, Ending, Golden, GoldenKey
 from harness.gate.golden.golden_selection import drawn, free_outputs, select, settled
 from harness.gate.golden.model import standalone
 from harness.gate.golden.verify import known_memory
-from harness.generate import OperatorCase, load_cases
+from harness.generate import OperatorCase, judge_of, load_cases
 
 
 @dataclass(frozen=True)
@@ -84,20 +84,21 @@ def ask(invocation: Invocation) -> None:
     torch.set_num_threads(1)
     case = load_cases()[invocation.overload]
     with suppress(Exception):
-        _golden(case, settled(case.judge, run_reference(invocation)), {})
+        _golden(case, settled(judge_of(invocation), run_reference(invocation)), {})
 
 
 def exported(invocation: Invocation, converter_name: str) -> bytes | Ending:
     """The serialised model of one golden alone, or how its export ended."""
     torch.set_num_threads(1)
-    judge = load_cases()[invocation.overload].judge
+    load_cases()
+    judge = judge_of(invocation)
     with _memory(judge):
         models, endings = _export([settled(judge, run_reference(invocation))], converter_name)
     return models[0] if models else endings[0]
 
 
 def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes]) -> Golden:
-    judge = case.judge
+    judge = judge_of(reference.invocation)
     free = free_outputs(judge, reference.arguments)
     # Outputs that are judged by their distance from the truth.
     near = [

@@ -12,7 +12,7 @@ import numpy as np
 from harness.compare import MIN_EXPONENT, Judge, anything
 from harness.core import INT_RANGE, Argument, Array, Enumerated, Invocation, TensorSpec
 from harness.execute import Reference, run_reference
-from harness.generate import OperatorCase, draw_cases
+from harness.generate import OperatorCase, draw_cases, judge_of
 
 #: Structures and value draws among which goldens are chosen.
 _STRUCTURES, _VALUES = 32, 3
@@ -111,7 +111,7 @@ def _candidates(case: OperatorCase, seed: int, without: frozenset[str]) -> Itera
         if invocation.case_id in without:
             continue
         try:
-            reference = settled(case.judge, run_reference(invocation))
+            reference = settled(judge_of(invocation), run_reference(invocation))
         except Exception:
             # PyTorch rejects it: there is nothing to store.
             continue

@@ -10,6 +10,8 @@ from unittest.mock import patch
 
 import onnx
 import torch
+from onnxscript import opset18 as op
+from onnxscript.function_libs.torch_lib.ops import core
 from torch.onnx._internal.exporter import _schemas
 
 from harness.convert.converter import ConverterEntry, ExportRequest, register
@@ -75,6 +77,26 @@ class Right(_Translating):
     slipped = False
 
 
+_complex_product: Any = core.aten_mul_complex
+_right_product = _complex_product.func
+
+
+def _conjugating(self: Any, other: Any) -> Any:
+    """The product of a complex number and the conjugate of another."""
+    signs: Any = op.Constant(value_floats=[1.0, -1.0])
+    return _right_product(self, op.Mul(other, op.CastLike(signs, other)))
+
+
+class WrongProducts(DynamoConverter):
+    """Has the sign of one imaginary part wrong in products of complex numbers."""
+
+    name = "planted-complex"
+
+    def _export(self, *given: Any, **more: Any) -> torch.onnx.ONNXProgram:
+        with patch.object(_complex_product, "func", _conjugating):
+            return super()._export(*given, **more)
+
+
 class _Symbolic(TorchScriptConverter):
     """Has symbolic functions of its own."""
 
@@ -108,7 +130,7 @@ class RightSymbolic(_Symbolic):
     slipped = False
 
 
-for made in (Right, WrongSymbolic, RightSymbolic):
+for made in (Right, WrongProducts, WrongSymbolic, RightSymbolic):
     register(ConverterEntry(name=made.name, probe=lambda: None, create=made, version=lambda: "planted 1.0"))
 register(
     ConverterEntry(
