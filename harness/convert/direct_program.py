@@ -302,7 +302,7 @@ def _bind_symbols(result: Any, mode: Any) -> None:
     try:
         part("symbol_bindings")(mode.shape_env, result)
     except Exception as error:
-        raise ValuesDecide from error
+        raise NotDirect from error
 
 
 def _is_tensor(element: Any) -> bool:
