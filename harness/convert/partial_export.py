@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import onnx
 import torch
@@ -90,36 +91,46 @@ class PartialExport:
         sized: list[int] = []
         deciding: list[int] = []
         alone: list[int] = []
+        #: By operator, how many calls in a row have failed over symbols.
+        over_symbols: Counter[Any] = Counter()
         with quiet():
             rewritten = [i for i in range(len(self._captured)) if self._captured.is_rewritten(i)]
             if rewritten:
                 self._begin(rewritten)
                 self._captured.trace(rewritten)
             for index in range(len(self._captured)):
+                target = self._captured.call(index).target
+                if over_symbols[target] > 1:
+                    # It would most likely fail, too, and is captured once more by itself.
+                    alone.append(index)
+                    continue
                 self._begin([index])
                 try:
                     call = self._captured.capture(index)
                 except ValuesDecide:
                     deciding.append(index)
                 except NotDirect as reason:
-                    if reason.__cause__ is not None:
-                        failing[index] = reason.__cause__
-                    else:
+                    if reason.__cause__ is None:
                         traced.append(index)
+                    elif _SYMBOL.search(str(reason.__cause__)):
+                        # Its words number symbols, here through all of the calls.
+                        over_symbols[target] += 1
+                        alone.append(index)
+                    else:
+                        failing[index] = reason.__cause__
                 else:
+                    over_symbols[target] = 0
                     (sized if call.sized_by_values else direct).append(index)
             if deciding:
                 self._begin(deciding)
                 if self._captured.values_fail(deciding):
-                    alone = deciding
+                    alone += deciding
                 else:
                     traced += deciding
         yield from self._decomposed(direct)
         yield from self._sized_by_values(sized)
         for index, error in failing.items():
-            # In words that number symbols, these are numbered through all of the calls.
-            numbered = _SYMBOL.search(str(error))
-            known = None if numbered else self._exporting.known_failure(self._captured.call(index), error)
+            known = self._exporting.known_failure(self._captured.call(index), error)
             yield PartialResult(calls=(index,), failure=known)
         yield from (PartialResult(calls=(index,)) for index in alone)
         if traced:
