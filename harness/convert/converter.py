@@ -179,11 +179,14 @@ class PartialResult:
         model: Of all of them; it may have outputs of other calls, too, which mean nothing.
         failure: What the export of each of them by itself fails with. Where there is neither, they are still
             to be exported as a program of their own.
+        differs_alone: Whether the model may have what that of one call has not: names of other sizes, and
+            copies of a constant that several return.
     """
 
     calls: tuple[int, ...]
     model: onnx.ModelProto | None = None
     failure: Exception | None = None
+    differs_alone: bool = False
 
 
 @runtime_checkable

@@ -5,8 +5,10 @@ call, an output for each result. `torch.export` finds it out by running the prog
 interception, about ten milliseconds a call. What has to be computed is only what each call returns for
 tensors without values, which decides shapes and dtypes.
 
-Calls that capturing rewrites, as of TorchScript's own operators, are traced one by one. Calls that fail or
-that change their inputs are left to `torch.export`.
+Calls that capturing rewrites, as of TorchScript's own operators, are traced one by one. Where values decide
+how large a result is, a symbol stands for that size, as in `torch.export`, which also writes down what it
+knows of the symbol; of that nothing is converted. Calls that fail or that change their inputs are left to
+`torch.export`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class DirectCall:
         tensors: Its tensors.
         fakes: The same without values.
         result: What it returns for these.
+        sized_by_values: Whether values decide how large that is.
     """
 
     target: OpOverload
@@ -50,6 +53,7 @@ class DirectCall:
     tensors: tuple[torch.Tensor, ...]
     fakes: tuple[Any, ...]
     result: Any
+    sized_by_values: bool = False
 
     @property
     def results(self) -> int:
@@ -89,6 +93,11 @@ class TracedCall:
     returned: tuple[torch.fx.Node, ...]
     tensors: tuple[torch.Tensor, ...]
     fakes: tuple[Any, ...]
+
+    @property
+    def sized_by_values(self) -> bool:
+        """Never: such calls are not traced."""
+        return False
 
     @property
     def results(self) -> int:
@@ -280,13 +289,24 @@ def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[A
         # What a kernel in Python asks of values may end tracing, whatever it returns.
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
         raise NotDirect
-    if any(map(_holds_symbol, pytree.tree_leaves(result))):
-        # PyTorch asks of every new symbol that a result holds it, at the next call at the latest.
-        mode.shape_env.pending_fresh_unbacked_symbols.clear()
-        raise ValuesDecide
-    if not isinstance(elements, list | tuple) or not elements or not all(map(_is_plain, elements)):
-        raise NotDirect
-    return DirectCall(target, args, kwargs, tuple(tensors), tuple(fakes), result)
+    sized = any(map(_holds_symbol, pytree.tree_leaves(result)))
+    if sized:
+        _bind_symbols(result, mode)
+    if not isinstance(elements, list | tuple) or not elements or not all(map(_is_tensor, elements)):
+        raise ValuesDecide if sized else NotDirect
+    return DirectCall(target, args, kwargs, tuple(tensors), tuple(fakes), result, sized_by_values=sized)
+
+
+def _bind_symbols(result: Any, mode: Any) -> None:
+    """See that a result holds all new symbols, which PyTorch asks for at the next call at the latest."""
+    try:
+        part("symbol_bindings")(mode.shape_env, result)
+    except Exception as error:
+        raise NotDirect from error
+
+
+def _is_tensor(element: Any) -> bool:
+    return isinstance(element, torch.Tensor)
 
 
 def _is_plain(element: Any) -> bool:

@@ -85,6 +85,15 @@ def is_functional(node: torch.fx.Node) -> bool:
     return not target._schema.is_mutable and bool(target._schema.returns)
 
 
+def is_sized_by_values(program: torch.export.ExportedProgram) -> bool:
+    """Whether values decide how large some results in a program are."""
+    values = pytree.tree_leaves([node.meta.get("val") for node in program.graph.nodes])
+    return any(
+        isinstance(value, torch.Tensor) and not all(isinstance(size, int) for size in value.shape)
+        for value in values
+    )
+
+
 def ancestors(nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
     """Some nodes of a graph, and all that they are computed from."""
     found: set[torch.fx.Node] = set()

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import OutputKind
 
+from harness.convert.exported_graph import is_sized_by_values
 from harness.convert.quick_decomposition import Decompositions, NotDecomposed, decompose_directly
 from harness.convert.quick_fakes import fake_result
 from harness.convert.quick_folding import evaluate
@@ -115,7 +116,8 @@ class KeptExport:
             if found is not None:
                 return found
         except NotDecomposed as error:
-            if self._parts == "before" and error.raised:
+            # What PyTorch knows of sizes that values decide is not in a program that is built here.
+            if is_sized_by_values(program) or (self._parts == "before" and error.raised):
                 raise
             reason = error
         try:

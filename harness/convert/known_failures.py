@@ -7,11 +7,16 @@ capture raises the same. So the exporter is asked once for each kind of failure.
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core import BoundCall
+
+#: As a tensor without values shows them, with 0 for each number.
+_SIZES = re.compile(r"\((?:u?0(?:, )?)+,?\)")
+_DTYPE = re.compile(r", dtype=\w+")
 
 
 @dataclass(frozen=True)
@@ -19,20 +24,20 @@ class _Known:
     """What the exporter raised.
 
     Attributes:
-        raised: The words in which the call failed without values, and those of the exporter, which quote
-            them; None where it does not quote them.
+        raised: The words in which the call failed without values, what the exporter says after them, and its
+            own words, which quote both; None where it does not quote them.
     """
 
     kind: type[Exception]
-    raised: tuple[str, str] | None
+    raised: tuple[str, str, str] | None
 
 
 @dataclass
 class KnownFailures:
     """The kinds of failures that an exporter has been asked about.
 
-    Calls of an operator with the same arguments given, which fail in the same words but for numbers, are of
-    one kind.
+    Calls of an operator with the same arguments given, which fail in the same words but for numbers, sizes
+    and dtypes, are of one kind.
     """
 
     _known: dict[tuple[object, ...], _Known] = field(default_factory=dict)
@@ -47,8 +52,10 @@ class KnownFailures:
         """
         said, quoted = str(failure), str(error)
         cause = failure.__cause__
-        quotes = type(cause) is type(error) and str(cause) == quoted and quoted in said
-        self._known[_kind(call, error)] = _Known(type(failure), (quoted, said) if quotes and quoted else None)
+        quotes = type(cause) is type(error) and str(cause).startswith(quoted) and str(cause) in said
+        more = str(cause).removeprefix(quoted)
+        raised = (quoted, more, said) if quotes and quoted else None
+        self._known[_kind(call, error)] = _Known(type(failure), raised)
 
     def is_known(self, call: BoundCall, error: BaseException) -> bool:
         """Whether both ways of capturing have failed for a call of this kind."""
@@ -60,12 +67,19 @@ class KnownFailures:
         known = self._known.get(_kind(call, error))
         if known is None or known.raised is None:
             return None
-        quoted, said = known.raised
+        quoted, more, said = known.raised
         failure = known.kind(said.replace(quoted, str(error)))
-        failure.__cause__ = error
+        failure.__cause__ = _saying_more(error, more) if more else error
         return failure
 
 
 def _kind(call: BoundCall, error: BaseException) -> tuple[Any, ...]:
     given = len(call.positional), tuple(name for name, _ in call.keywords)
-    return str(call.target), given, type(error), re.sub(r"[\d.]+", "0", str(error))
+    words = _DTYPE.sub("", re.sub(r"[\d.]+", "0", str(error)))
+    return str(call.target), given, type(error), _SIZES.sub("(0)", words)
+
+
+def _saying_more(error: BaseException, more: str) -> BaseException:
+    other = copy.copy(error)
+    other.args = (f"{error}{more}",)
+    return other

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import onnx
 import torch
@@ -30,6 +32,8 @@ from harness.core import BoundCall, with_causes
 _FAILED_NODE = re.compile(r"(?:Error when translating node|While executing) %([\w.]+)")
 #: So few calls rather go through the exporter again than into a model of their own.
 _FEW = 4
+#: What stands for a size that values decide.
+_SYMBOL = re.compile(r"\bu\d+\b")
 _NUMBER = re.compile(r"_\d+$")
 
 
@@ -84,33 +88,47 @@ class PartialExport:
         direct: list[int] = []
         traced: list[int] = []
         failing: dict[int, BaseException] = {}
+        sized: list[int] = []
         deciding: list[int] = []
         alone: list[int] = []
+        #: By operator, how many calls in a row have failed over symbols.
+        over_symbols: Counter[Any] = Counter()
         with quiet():
             rewritten = [i for i in range(len(self._captured)) if self._captured.is_rewritten(i)]
             if rewritten:
                 self._begin(rewritten)
                 self._captured.trace(rewritten)
             for index in range(len(self._captured)):
+                target = self._captured.call(index).target
+                if over_symbols[target] > 1:
+                    # It would most likely fail, too, and is captured once more by itself.
+                    alone.append(index)
+                    continue
                 self._begin([index])
                 try:
-                    self._captured.capture(index)
+                    call = self._captured.capture(index)
                 except ValuesDecide:
                     deciding.append(index)
                 except NotDirect as reason:
-                    if reason.__cause__ is not None:
-                        failing[index] = reason.__cause__
-                    else:
+                    if reason.__cause__ is None:
                         traced.append(index)
+                    elif _SYMBOL.search(str(reason.__cause__)):
+                        # Its words number symbols, here through all of the calls.
+                        over_symbols[target] += 1
+                        alone.append(index)
+                    else:
+                        failing[index] = reason.__cause__
                 else:
-                    direct.append(index)
+                    over_symbols[target] = 0
+                    (sized if call.sized_by_values else direct).append(index)
             if deciding:
                 self._begin(deciding)
                 if self._captured.values_fail(deciding):
-                    alone = deciding
+                    alone += deciding
                 else:
                     traced += deciding
         yield from self._decomposed(direct)
+        yield from self._sized_by_values(sized)
         for index, error in failing.items():
             known = self._exporting.known_failure(self._captured.call(index), error)
             yield PartialResult(calls=(index,), failure=known)
@@ -161,6 +179,30 @@ class PartialExport:
                 yield from self._uncut(some, lacking)
             del left[: len(some)]
             size = len(left)
+
+    def _sized_by_values(self, calls: Sequence[int]) -> Iterator[PartialResult]:
+        """Decompose calls together whose results have sizes that values decide, and go on with the parts.
+
+        Those that cannot be decomposed here are left out.
+        """
+        left = list(calls)
+        while left:
+            self._begin(left)
+            try:
+                decomposed, lacking = self._exporting.decompose(self._captured.program(left))
+            except NotDecomposed as reason:
+                apart = self._with_results(left, reason.results) or left
+            except Exception:
+                apart = left
+            else:
+                if can_be_cut(decomposed):
+                    parts = ProgramParts(decomposed, [self._captured.capture(index) for index in left])
+                    for result in self._translated(left, parts, lacking):
+                        yield replace(result, differs_alone=True)
+                    return
+                apart = left
+            yield PartialResult(calls=tuple(apart))
+            left = [index for index in left if index not in apart]
 
     def _with_results(self, calls: Sequence[int], places: Set[int]) -> list[int]:
         """The calls that some of the results of their program are of."""

@@ -19,7 +19,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputSpec, TensorArgument
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from harness.convert.exported_graph import assemble_program, is_direct, is_functional, returned
+from harness.convert.exported_graph import (
+    assemble_program,
+    is_direct,
+    is_functional,
+    is_sized_by_values,
+    returned,
+)
 from harness.convert.quick_passes import modules_not_traced
 from harness.convert.quick_tracing import BeyondTracing, NeedsLayer, traced_quickly
 from harness.convert.torch_private import part, replaceable
@@ -86,11 +92,14 @@ def decompose_directly(program: ExportedProgram, decompositions: Decompositions)
     if own in _raised_wrongly:
         raise NotDecomposed(frozenset(range(len(returned(program.graph)))))
     other: set[torch.fx.Node] = set()
+    sized_by_values = is_sized_by_values(program)
     for layered in (False, True) if own not in _layered else (True,):
         layer = _functionalised if layered else None
         try:
             with torch.no_grad(), replaced(composites), python_dispatcher():
-                found = traced_quickly(program.graph, others, _fake_mode(program), layer)
+                found = None
+                if not sized_by_values:
+                    found = traced_quickly(program.graph, others, _fake_mode(program), layer)
                 if found is None:
                     with _fake_mode(program), modules_not_traced():
                         traced = layer(calls) if layer else calls

@@ -167,6 +167,11 @@ PARTS = {
     "tracing_settings": PrivatePart("torch._dynamo.config", "patch", "method"),
     "capture_settings": PrivatePart("torch._functorch.config", "patch", "method"),
     "shape_environment": PrivatePart("torch.fx.experimental.symbolic_shapes", "ShapeEnv", "ShapeEnv"),
+    "symbol_bindings": PrivatePart(
+        "torch.fx.experimental.symbolic_shapes",
+        "compute_unbacked_bindings",
+        "(shape_env, example_value, old_example_value=Ellipsis, peek=Ellipsis)",
+    ),
     "module_call": PrivatePart(
         "torch.export.exported_program", "ModuleCallEntry", "(fqn, signature=Ellipsis)"
     ),

@@ -162,8 +162,9 @@ class BatchExport:
             elif not self._keeps_opset(part.model, some):
                 yield from self._batch(some)
             else:
-                model = only(part.model, some)
-                yield from self._check(Converted(model, some, elapsed / len(keys_of(some))))
+                converted = Converted(only(part.model, some), some, elapsed / len(keys_of(some)))
+                for result in self._check(converted):
+                    yield from self._as_alone(result) if part.differs_alone and len(some) > 1 else [result]
             started = time.perf_counter()
 
     def _as_alone(self, result: Converted | NotConverted) -> Iterator[Converted | NotConverted]:

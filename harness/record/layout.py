@@ -48,6 +48,14 @@ def holds_run(directory: Path) -> bool:
     return any(os.path.lexists(directory / name) for name in (RUN_FILE, VERDICTS_FILE, PARTS_DIRECTORY))
 
 
+def refusal(directory: Path) -> ResultsError:
+    """What is said of a directory that a run shall be written to and that holds one."""
+    return ResultsError(
+        f"{directory} already holds a run; nothing was overwritten: "
+        "choose another place with --results-dir, or delete it"
+    )
+
+
 def part_file(directory: Path, worker: str, first: int, last: int) -> Path:
     """Where a run has one part of a worker, or those from `first` to `last` once they are merged."""
     parts = directory / PARTS_DIRECTORY

@@ -112,7 +112,7 @@ class RunWriter:
         except OSError as error:
             # Of two sessions that create a run here at once, `mkdir` lets one through.
             if parts.exists():
-                raise self._refused() from None
+                raise layout.refusal(self._directory) from None
             raise ResultsError(
                 f"cannot write results to {self._directory}: {reason(error)}; "
                 "choose another place with --results-dir"
@@ -126,10 +126,4 @@ class RunWriter:
             same = False
         parts = self._directory / layout.PARTS_DIRECTORY
         if not same or not parts.is_dir() or any(parts.glob(f"{self._worker}-?????.parquet")):
-            raise self._refused()
-
-    def _refused(self) -> ResultsError:
-        return ResultsError(
-            f"{self._directory} already holds a run; nothing was overwritten: "
-            "choose another place with --results-dir, or delete it"
-        )
+            raise layout.refusal(self._directory)

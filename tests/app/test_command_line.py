@@ -319,6 +319,17 @@ def test_a_directory_that_holds_a_run_is_left_as_it_is(tmp_path: Path) -> None:
     assert contents(directory) == before
 
 
+def test_a_directory_that_holds_a_run_is_refused_before_pytorch_is_imported(tmp_path: Path) -> None:
+    directory = record_of(tmp_path / "run", [unary("aten.relu.default", [1.0])])
+    words = ["harness", "--op", "relu", "-p", "no:cacheprovider", f"--results-dir={directory}"]
+    code = f"import sys, pytest; print(int(pytest.main({words!r})), 'torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.split() == [str(int(pytest.ExitCode.USAGE_ERROR)), "False"], output(done)
+    assert "already holds a run" in done.stderr
+
+
 def test_a_results_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     assert_refused(Run(tmp_path / "file", "--op", "relu").done, "cannot write results", "--results-dir")

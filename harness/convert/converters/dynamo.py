@@ -102,14 +102,13 @@ class DynamoConverter:
         with keeping as export, quiet():
             captured = None if calls is None or export is None else captured_directly(calls)
             try:
-                return self._export(
-                    captured or request.program,
-                    () if captured else request.inputs,
-                    request.input_names,
-                    request.output_names,
-                    opset_version=request.opset,
-                    dynamic_shapes=request.dynamic_shapes,
-                )
+                if captured is not None:
+                    try:
+                        return self._export_whole(request, captured, ())
+                    except Exception as error:
+                        if not any(isinstance(cause, NotDecomposed) for cause in with_causes(error)):
+                            raise
+                return self._export_whole(request, request.program, request.inputs)
             except Exception as error:
                 if failing is not None and fallbacks and isinstance(error, part("not_captured")):
                     self._failures.learn(*failing, error)
@@ -133,6 +132,16 @@ class DynamoConverter:
     def _adding(self) -> bool:
         """Whether exports add conversion functions to the exporter's."""
         return self._table is not None
+
+    def _export_whole(self, request: ExportRequest, program: Any, inputs: Any) -> torch.onnx.ONNXProgram:
+        return self._export(
+            program,
+            inputs,
+            request.input_names,
+            request.output_names,
+            opset_version=request.opset,
+            dynamic_shapes=request.dynamic_shapes,
+        )
 
     def _export(
         self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **more: Any

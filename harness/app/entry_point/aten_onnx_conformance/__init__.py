@@ -31,6 +31,7 @@ def pytest_load_initial_conftests(
     # Once more what pytest takes for paths: it has read the files that `@FILE` names.
     for place, argument in enumerate([*args, *known.file_or_dir]):
         if _names_harness(argument, directory, by_name=known.pyargs) and not _is_value(parser, args, place):
+            _refuse_used(args, known)
             if _will_run(known):
                 # Workers import for as long as the session does until it has a task; so they do it at once.
                 isolation = importlib.import_module("harness.core.isolation")
@@ -50,6 +51,21 @@ def _plugin() -> ModuleType:
         gc.freeze()
         if collecting:
             gc.enable()
+
+
+def _refuse_used(args: list[str], options: argparse.Namespace) -> None:
+    """Refuse to write where a run is before anything is imported for it."""
+    if options.help or options.version or options.collectonly or os.environ.get("PYTEST_XDIST_WORKER"):
+        return
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("--results-dir", "--coverage", "--generator-report"):
+        parser.add_argument(name, nargs="?", const="")
+    given, _ = parser.parse_known_args(args)
+    # The other two do not write there.
+    if given.results_dir and given.coverage is None and given.generator_report is None:
+        layout = importlib.import_module("harness.record.layout")
+        if layout.holds_run(Path(given.results_dir)):
+            raise pytest.UsageError(str(layout.refusal(Path(given.results_dir))))
 
 
 def _will_run(options: argparse.Namespace) -> bool:
