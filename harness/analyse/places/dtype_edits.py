@@ -67,6 +67,19 @@ def operand_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, 
             yield f"cast a part to the dtype of {name}", around.emit("CastLike", [value, like])
 
 
+def named_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """What is computed, cast to what a variable holds whose name says that it is a dtype."""
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
+        return
+    for name in sorted(name for name in around.names if "type" in name):
+        held: ast.expr = ast.Name(name, ast.Load())
+        if around.of_torchscript and "onnx" not in name and "_type_utils" in around.imported:
+            known = ast.Attribute(ast.Name("_type_utils", ast.Load()), "JitScalarType", ast.Load())
+            of_torch = ast.Call(known, [held], [])
+            held = ast.Call(ast.Attribute(of_torch, "onnx_type", ast.Load()), [], [])
+        yield f"cast to {name}", around.emit("Cast", [value], to=held)
+
+
 def _given_dtype(around: Surroundings) -> ast.expr | None:
     """The argument `dtype` as ONNX's attribute wants it; None where the module has no words for it."""
     given = ast.Name("dtype", ast.Load())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from harness.analyse.places.applied_edit import CannotApply, Holders, applied_edit, holders
-from harness.analyse.places.edits import Edit, edits, rarer_edits
+from harness.analyse.places.edits import Edit, edits, rarer_edits, rarest_edits
 from harness.analyse.places.observed_case import Bench
 from harness.analyse.places.source_code import SourceCode, Statement
 from harness.compare import Outcome
@@ -23,7 +23,7 @@ class Limits:
 
     Attributes:
         tries: Changes.
-        seconds: For all of them.
+        seconds: Of processor time, for all of them.
         enough: Repairs after which the search ends.
         statements: How many are changed, the likeliest first; None for all.
         rarer: Whether larger changes are tried once the small ones have been.
@@ -78,9 +78,9 @@ def repairs(
     """
     search.ranked(len(statements))
     known = holders(codes)
-    begun, found = time.monotonic(), 0
+    begun, found = time.process_time(), 0
     for number, edit in enumerate(_candidates(statements[: limits.statements], source, opset, limits)):
-        if number >= limits.tries or time.monotonic() - begun > limits.seconds or found >= limits.enough:
+        if number >= limits.tries or time.process_time() - begun > limits.seconds or found >= limits.enough:
             return
         if number in search.skipped:
             continue
@@ -94,7 +94,7 @@ def repairs(
 def _candidates(
     statements: Sequence[Statement], source: SourceCode, opset: int, limits: Limits
 ) -> Iterator[Edit]:
-    for kind in (edits, rarer_edits) if limits.rarer else (edits,):
+    for kind in (edits, rarer_edits, rarest_edits) if limits.rarer else (edits,):
         for statement in statements:
             yield from kind(statement, source, opset)
 

@@ -73,6 +73,14 @@ class Surroundings:
         keywords = [ast.keyword(key, value) for key, value in attributes.items()]
         return ast.Call(ast.Attribute(emitting, name, ast.Load()), list(operands), keywords)
 
+    def helper(self, name: str) -> ast.expr | None:
+        """A function of TorchScript's `symbolic_helper`, as the module calls it; None where it does not."""
+        if name in self.imported:
+            return ast.Name(name, ast.Load())
+        if "symbolic_helper" in self.imported:
+            return ast.Attribute(ast.Name("symbolic_helper", ast.Load()), name, ast.Load())
+        return None
+
     def element_type(self, name: str, number: int) -> ast.expr:
         """ONNX's dtype of a name, as the module writes it: ``FLOAT.dtype``."""
         if not self.of_torchscript and name in self.imported:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from harness.analyse.places.attribute_edits import literal
 from harness.analyse.places.surroundings import Surroundings
 
 #: Comparisons, and the one whose opposite they are but for NaN.
@@ -21,7 +22,7 @@ _ELEMENTWISE = frozenset(
         *("Sigmoid", "Erf", "Exp", "Log", "Abs", "Cast", "CastLike", "Div", "Mul", "Add", "Sub"),
     )
 )
-_BINARY = ("Mul", "Add", "Sub", "Div")
+_BINARY = ("Mul", "Add", "Sub", "Div", "Max", "Min")
 #: Operators whose loss leaves their operand.
 _UNARY = ("Not", "Neg", "Abs")
 
@@ -92,3 +93,20 @@ def one_more(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.e
     if around.emits and not isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred):
         for name in _UNARY:
             yield f"put {name} around it", around.emit(name, [value])
+
+
+def other_ranks(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """A value with an axis of size 1 less, or more."""
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
+        return
+    for name, words in (("Squeeze", "take axis {} away"), ("Unsqueeze", "add axis {}")):
+        for axis in (0, 1, -1):
+            axes = ast.List([literal(axis)], ast.Load())
+            changed = around.emit(name, [value, axes])
+            if around.of_torchscript:
+                # How the operator is told of its axes depends on the opset, and one function knows.
+                helper = around.helper(f"_{name.lower()}_helper")
+                if helper is None:
+                    continue
+                changed = ast.Call(helper, [ast.Name("g", ast.Load()), value, axes], [])
+            yield words.format(axis), changed
