@@ -138,7 +138,19 @@ def mend(
         failing = ended_cases(right, group, run_here, passes=False)
         passing = [call for call in right if call not in failing][:PASSING]
         group = replace(group, failing=tuple(failing), passing=tuple(passing), total=len(failing))
-        return search_fix(group, limits, serve, run_here, lambda words: None), placed
+        return search_fix(group, limits, serve, _run_apart, lambda words: None), placed
+
+
+def _run_apart(tasks: Iterable[Task]) -> Iterator[list[Result]]:
+    """The results of tasks that a process of its own carries out, up to where it dies."""
+
+    def run(send: Callable[[Any], None]) -> None:
+        for results in run_here(tasks):
+            send(results)
+
+    for message in _apart(run):
+        if isinstance(message, list):
+            yield message
 
 
 def _search(task: RepairTask, mutation: Mutation, source: SourceCode, send: Callable[[Any], None]) -> None:
@@ -196,7 +208,11 @@ def _apart(work: Callable[[Callable[[Any], None]], None]) -> Iterator[Any]:
 
 def _say(message: Any, to: Connection) -> None:
     to.send(message)
-    to.recv()
+    try:
+        to.recv()
+    except EOFError:
+        # Nobody wants to know more.
+        os._exit(1)
 
 
 def _try_operator(
