@@ -71,6 +71,10 @@ def summed(g, self, dtype):
     return g.op("ReduceSum", self)
 
 
+def averaged(self, dim, dtype):
+    return op.ReduceMean(self, dim)
+
+
 def halved(self, rounded, whole):
     return op.Floor(self) if rounded and not whole else self
 
@@ -205,7 +209,14 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
         ("turned", "take axis -1 away", "return op.Squeeze(op.Transpose(op.LogSoftmax(self)), [-1])"),
         # An attribute that must be given has no default.
         ("joined", "give axis=0", "return op.Concat(self, other, axis=0)"),
+        ("summed", "take all axes of size 1 away", 'return g.op("Squeeze", g.op("ReduceSum", self))'),
         ("summed", "add axis 0", 'return symbolic_helper._unsqueeze_helper(g, g.op("ReduceSum", self), [0])'),
+        ("averaged", "compute nothing where dim is not given",
+         "return op.ReduceMean(self, dim) if dim is not None else None"),
+        ("averaged", "leave dim out where dim is not given",
+         "return op.ReduceMean(self, dim) if dim is not None else op.ReduceMean(self)"),
+        ("averaged", "cast to dtype where it is given",
+         "return op.ReduceMean(op.Cast(self, to=dtype) if dtype is not None and dtype != -1 else self, dim)"),
         ("halved", "negate the condition",
          "return op.Floor(self) if not rounded and not whole else self"),
         ("lowest", "another sign", "return op.Max(self, -math.inf)"),

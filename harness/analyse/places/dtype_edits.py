@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
+from harness.analyse.places.attribute_edits import literal
 from harness.analyse.places.surroundings import Surroundings
 
 #: Dtype of ONNX → its number, its name in TorchScript, and as ONNX's schemas write it.
@@ -78,6 +79,23 @@ def named_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, as
             of_torch = ast.Call(known, [held], [])
             held = ast.Call(ast.Attribute(of_torch, "onnx_type", ast.Load()), [], [])
         yield f"cast to {name}", around.emit("Cast", [value], to=held)
+
+
+def promised_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """A value in the dtype that the call asks for, if it asks for one."""
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
+        return
+    if "dtype" not in around.parameters:
+        return
+    to, given = _given_dtype(around), around.is_given("dtype")
+    if to is None or given is None:
+        return
+    if not around.of_torchscript:
+        # An attribute of onnxscript has a number for what is not given.
+        number = ast.Compare(ast.Name("dtype", ast.Load()), [ast.NotEq()], [literal(-1)])
+        given = ast.BoolOp(ast.And(), [given, number])
+    words = "cast to dtype where it is given"
+    yield words, ast.IfExp(given, around.emit("Cast", [value], to=to), value)
 
 
 def _given_dtype(around: Surroundings) -> ast.expr | None:

@@ -18,12 +18,19 @@ from harness.analyse.places.dtype_edits import (
     exact_constants,
     named_casts,
     operand_casts,
+    promised_casts,
     result_casts,
     wider_computations,
 )
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions
 from harness.analyse.places.surroundings import Surroundings
-from harness.analyse.places.value_edits import nan_safe_forms, one_more, other_ranks, read_arguments
+from harness.analyse.places.value_edits import (
+    nan_safe_forms,
+    none_safe_forms,
+    one_more,
+    other_ranks,
+    read_arguments,
+)
 
 #: ONNX operators that are taken for each other.
 _FAMILIES = (
@@ -165,11 +172,13 @@ def rarer_edits(statement: Statement, source: SourceCode, opset: int) -> Iterato
             if operands:
                 rules += wider_computations(expression, name, operands, around)
                 rules += nan_safe_forms(expression, name, operands, around)
+                rules += none_safe_forms(expression, first, around)
             given = [keyword for _, keyword, _ in not_given(expression, name, first)]
             rules += read_arguments(expression, first, given, around)
         found += [Edit(statement, rule, place, new) for rule, new in rules]
     for place, operand in _computed(expressions):
-        rules = [*operand_casts(operand, around), *one_more(operand, around)]
+        rules = [*promised_casts(operand, around), *operand_casts(operand, around)]
+        rules += one_more(operand, around)
         found += [Edit(statement, rule, place, new) for rule, new in rules]
     yield from found
 
