@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from harness_runs import record_of, row_of, vector
 
 from harness.analyse.places.edit_text import changed_text, edit_difference
-from harness.analyse.places.edits import edits, rarer_edits
+from harness.analyse.places.edits import edits, rarer_edits, rarest_edits
 from harness.analyse.places.source_code import SourceCode
 from harness.app.cli._group import conformance
 from harness.compare import Outcome, Stage
@@ -34,6 +34,7 @@ import torch
 from onnxscript import FLOAT, ir
 from onnxscript.function_libs.torch_lib.registration import torch_op
 from onnxscript.onnx_opset import opset18 as op
+from torch.onnx import symbolic_helper
 
 
 def mean(self, dim, keepdim):
@@ -56,6 +57,30 @@ def larger(self, other):
 
 def symbolic(g, self, value):
     return g.op("Mul", self, g.op("Constant", value_t=torch.tensor([value])))
+
+
+def turned(self, dimension, compute_dtype):
+    return op.Transpose(op.LogSoftmax(self))
+
+
+def joined(self, other):
+    return op.Concat(self, other)
+
+
+def summed(g, self, dtype):
+    return g.op("ReduceSum", self)
+
+
+def averaged(self, dim, dtype):
+    return op.ReduceMean(self, dim)
+
+
+def halved(self, rounded, whole):
+    return op.Floor(self) if rounded and not whole else self
+
+
+def lowest(self):
+    return op.Max(self, math.inf)
 
 
 def product(self, dtype):
@@ -142,7 +167,7 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
     line = next(i for i, text in enumerate(lines, 2) if text.startswith(f"def {function}("))
     statement = source.statement(CodeLine(str(file), line, function))
     assert statement is not None
-    tried = [*edits(statement, source, 20), *rarer_edits(statement, source, 20)]
+    tried = [edit for kind in (edits, rarer_edits, rarest_edits) for edit in kind(statement, source, 20)]
     found = []
     for edit in tried:
         # Whatever is tried can be written down.
@@ -177,6 +202,24 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
          'return op.IsNaN(self) if self.dtype.name in ("FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16") else '
          "op.IsNaN(op.Cast(self, to=FLOAT.dtype))"),
         ("product", "cast to dtype", "return op.Cast(op.ReduceProd(self or 1), to=dtype)"),
+        ("turned", "give axis=dimension", "return op.Transpose(op.LogSoftmax(self, axis=dimension))"),
+        ("turned", "give perm=[0, 2, 1]", "return op.Transpose(op.LogSoftmax(self), perm=[0, 2, 1])"),
+        ("turned", "cast to compute_dtype",
+         "return op.Cast(op.Transpose(op.LogSoftmax(self)), to=compute_dtype)"),
+        ("turned", "take axis -1 away", "return op.Squeeze(op.Transpose(op.LogSoftmax(self)), [-1])"),
+        # An attribute that must be given has no default.
+        ("joined", "give axis=0", "return op.Concat(self, other, axis=0)"),
+        ("summed", "take all axes of size 1 away", 'return g.op("Squeeze", g.op("ReduceSum", self))'),
+        ("summed", "add axis 0", 'return symbolic_helper._unsqueeze_helper(g, g.op("ReduceSum", self), [0])'),
+        ("averaged", "compute nothing where dim is not given",
+         "return op.ReduceMean(self, dim) if dim is not None else None"),
+        ("averaged", "leave dim out where dim is not given",
+         "return op.ReduceMean(self, dim) if dim is not None else op.ReduceMean(self)"),
+        ("averaged", "cast to dtype where it is given",
+         "return op.ReduceMean(op.Cast(self, to=dtype) if dtype is not None and dtype != -1 else self, dim)"),
+        ("halved", "negate the condition",
+         "return op.Floor(self) if not rounded and not whole else self"),
+        ("lowest", "another sign", "return op.Max(self, -math.inf)"),
     ],
 )  # fmt: skip
 def test_a_change_touches_nothing_but_its_expression(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,17 @@ def test_a_mutated_line_is_found_and_repaired(converter: str, operator: str, tex
     assert rule in [edit.rule for edit in found[0].repairs]
     # Nothing of the search stays behind.
     assert all(bench(converter).outcome(call)[1] is Outcome.PASS for call in calls[:3])
+
+
+def test_what_runs_only_once_it_is_optimised_is_repaired() -> None:
+    wrong = find_mutation("core._aten_convolution_onnx:2483:condition:6.0")
+    calls = drawn_calls("aten.conv3d.default", "dynamo", seed=5)
+    plain = replace(bench("dynamo"), converter=bench("dynamo").plain)
+    assert any(plain.outcome(call)[1] is not Outcome.PASS for call in calls)
+    found = locate_mutation(wrong, calls)
+    assert found is not None
+    assert place_of(wrong, *found) == (1, True)
+    assert [edit.rule for edit in found[0].repairs] == ["leave out not"]
 
 
 def test_a_function_that_emits_nothing_wrong_itself_is_found() -> None:

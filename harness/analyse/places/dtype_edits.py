@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
+from harness.analyse.places.attribute_edits import literal
 from harness.analyse.places.surroundings import Surroundings
 
 #: Dtype of ONNX → its number, its name in TorchScript, and as ONNX's schemas write it.
@@ -65,6 +66,36 @@ def operand_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, 
         if not (isinstance(value, ast.Name) and value.id == name):
             like = ast.Name(name, ast.Load())
             yield f"cast a part to the dtype of {name}", around.emit("CastLike", [value, like])
+
+
+def named_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """What is computed, cast to what a variable holds whose name says that it is a dtype."""
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
+        return
+    for name in sorted(name for name in around.names if "type" in name):
+        held: ast.expr = ast.Name(name, ast.Load())
+        if around.of_torchscript and "onnx" not in name and "_type_utils" in around.imported:
+            known = ast.Attribute(ast.Name("_type_utils", ast.Load()), "JitScalarType", ast.Load())
+            of_torch = ast.Call(known, [held], [])
+            held = ast.Call(ast.Attribute(of_torch, "onnx_type", ast.Load()), [], [])
+        yield f"cast to {name}", around.emit("Cast", [value], to=held)
+
+
+def promised_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """A value in the dtype that the call asks for, if it asks for one."""
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
+        return
+    if "dtype" not in around.parameters:
+        return
+    to, given = _given_dtype(around), around.is_given("dtype")
+    if to is None or given is None:
+        return
+    if not around.of_torchscript:
+        # An attribute of onnxscript has a number for what is not given.
+        number = ast.Compare(ast.Name("dtype", ast.Load()), [ast.NotEq()], [literal(-1)])
+        given = ast.BoolOp(ast.And(), [given, number])
+    words = "cast to dtype where it is given"
+    yield words, ast.IfExp(given, around.emit("Cast", [value], to=to), value)
 
 
 def _given_dtype(around: Surroundings) -> ast.expr | None:

@@ -7,17 +7,30 @@ import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import onnx
-
+from harness.analyse.places.attribute_edits import (
+    WORDS,
+    guessed_attributes,
+    literal,
+    missing_attributes,
+    not_given,
+)
 from harness.analyse.places.dtype_edits import (
     exact_constants,
+    named_casts,
     operand_casts,
+    promised_casts,
     result_casts,
     wider_computations,
 )
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions
 from harness.analyse.places.surroundings import Surroundings
-from harness.analyse.places.value_edits import nan_safe_forms, one_more, read_arguments
+from harness.analyse.places.value_edits import (
+    nan_safe_forms,
+    none_safe_forms,
+    one_more,
+    other_ranks,
+    read_arguments,
+)
 
 #: ONNX operators that are taken for each other.
 _FAMILIES = (
@@ -27,14 +40,6 @@ _FAMILIES = (
     *(("ArgMax", "ArgMin"), ("Max", "Min"), ("Floor", "Ceil", "Round"), ("Sin", "Cos"), ("Sinh", "Cosh")),
     *(("Exp", "Log"), ("Sqrt", "Reciprocal"), ("Softmax", "LogSoftmax"), ("Relu", "Abs"), ("IsNaN", "IsInf")),
     *(("Tanh", "Sigmoid", "Erf", "Tan"), ("ReduceSum", "ReduceL1")),
-)
-_WORDS = (
-    *(("constant", "edge", "reflect"), ("linear", "nearest", "cubic"), ("floor", "ceil", "trunc")),
-    *(
-        ("asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel"),
-        ("add", "mul", "none", "max", "min"),
-    ),
-    *(("mean", "sum"), ("none", "tanh")),
 )
 _COMPARISONS: tuple[tuple[type[ast.cmpop], ...], ...] = (
     *((ast.Eq, ast.NotEq), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
@@ -129,13 +134,26 @@ def edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit
     ]
     for place, value in _result(node, expressions):
         found += [Edit(statement, rule, place, new) for rule, new in result_casts(value, around)]
-    test = getattr(node, "test", None)
-    tests = [e.test for e in expressions if isinstance(e, ast.IfExp)] + ([test] if test is not None else [])
+    tests = list(_conditions(node, expressions))
     for place, expression in enumerate(expressions):
         if any(expression is t for t in tests) and not isinstance(expression, ast.Compare | ast.UnaryOp):
             assert isinstance(expression, ast.expr)
             found.append(Edit(statement, "negate the condition", place, ast.UnaryOp(ast.Not(), expression)))
     yield from found
+
+
+def _conditions(node: ast.stmt, expressions: Sequence[ast.AST]) -> Iterator[ast.expr]:
+    """What a statement decides by, and the parts of it."""
+    test = getattr(node, "test", None)
+    if test is not None:
+        yield test
+    for expression in expressions:
+        if isinstance(expression, ast.IfExp):
+            yield expression.test
+        elif isinstance(expression, ast.BoolOp):
+            yield from expression.values
+        elif isinstance(expression, ast.comprehension):
+            yield from expression.ifs
 
 
 def rarer_edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit]:
@@ -154,22 +172,41 @@ def rarer_edits(statement: Statement, source: SourceCode, opset: int) -> Iterato
             if operands:
                 rules += wider_computations(expression, name, operands, around)
                 rules += nan_safe_forms(expression, name, operands, around)
-            given = _other_attributes(expression, name, first) if name else []
+                rules += none_safe_forms(expression, first, around)
+            given = [keyword for _, keyword, _ in not_given(expression, name, first)]
             rules += read_arguments(expression, first, given, around)
         found += [Edit(statement, rule, place, new) for rule, new in rules]
-    places = dict.fromkeys(
-        place
-        for call in expressions
-        if isinstance(call, ast.Call) and operator_of(call)[0]
-        for place, one in enumerate(expressions)
-        if any(one is operand for operand in (call, *call.args[operator_of(call)[1] :]))
-    )
-    for place in places:
-        operand = expressions[place]
-        assert isinstance(operand, ast.expr)
-        rules = [*operand_casts(operand, around), *one_more(operand, around)]
+    for place, operand in _computed(expressions):
+        rules = [*promised_casts(operand, around), *operand_casts(operand, around)]
+        rules += one_more(operand, around)
         found += [Edit(statement, rule, place, new) for rule, new in rules]
     yield from found
+
+
+def rarest_edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit]:
+    """Changes that guess: a value of an attribute, an axis, a dtype that nothing promises. As `edits`."""
+    node = source.node(statement)
+    around = Surroundings.of(statement, source, opset)
+    expressions = list(own_expressions(node))
+    for place, expression in enumerate(expressions):
+        if isinstance(expression, ast.Call) and operator_of(expression)[0]:
+            for rule, new in guessed_attributes(expression, *operator_of(expression), around):
+                yield Edit(statement, rule, place, new)
+    results = dict(_result(node, expressions))
+    parts = dict(_computed(expressions))
+    for place, value in {**results, **parts}.items():
+        casts = [] if place in parts else operand_casts(value, around)
+        for rule, new in (*casts, *named_casts(value, around), *other_ranks(value, around)):
+            yield Edit(statement, rule, place, new)
+
+
+def _computed(expressions: Sequence[ast.AST]) -> Iterator[tuple[int, ast.expr]]:
+    """The nodes that a statement emits and their operands, with their places."""
+    calls = [call for call in expressions if isinstance(call, ast.Call) and operator_of(call)[0]]
+    wanted = [one for call in calls for one in (call, *call.args[operator_of(call)[1] :])]
+    for place, expression in enumerate(expressions):
+        if isinstance(expression, ast.expr) and any(expression is one for one in wanted):
+            yield place, expression
 
 
 def _result(node: ast.stmt, expressions: Sequence[ast.AST]) -> Iterator[tuple[int, ast.expr]]:
@@ -199,6 +236,8 @@ def _changes(node: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.ex
         yield "leave out not" if isinstance(node.op, ast.Not) else "another sign", node.operand
     elif isinstance(node, ast.Constant):
         yield from _of_constant(node)
+    elif isinstance(node, ast.Attribute) and node.attr == "inf":
+        yield "another sign", ast.UnaryOp(ast.USub(), node)
 
 
 def _of_constant(node: ast.Constant) -> Iterator[tuple[str, ast.expr]]:
@@ -207,22 +246,17 @@ def _of_constant(node: ast.Constant) -> Iterator[tuple[str, ast.expr]]:
         yield "flip the constant", ast.Constant(not value)
     elif isinstance(value, int | float):
         if value:
-            yield "another sign", _literal(-value)
+            yield "another sign", literal(-value)
         near = (value - 1, value + 1) if isinstance(value, int) else (0.0, 0.5, 1.0, 2.0)
         for number in near:
             if number != value:
-                yield "another constant", _literal(number)
+                yield "another constant", literal(number)
     elif isinstance(value, str):
         others = dict.fromkeys(
-            word for family in _WORDS if value in family for word in family if word != value
+            word for family in WORDS if value in family for word in family if word != value
         )
         for word in others:
             yield "another mode", ast.Constant(word)
-
-
-def _literal(number: float) -> ast.expr:
-    positive = ast.Constant(abs(number))
-    return ast.UnaryOp(ast.USub(), positive) if number < 0 else positive
 
 
 def operator_of(call: ast.Call) -> tuple[str, int]:
@@ -259,7 +293,7 @@ def _of_call(call: ast.Call, around: Surroundings) -> Iterator[tuple[str, ast.ex
                 *call.keywords[place + 1 :],
             ]
             yield f"flip {keyword.arg}", ast.Call(call.func, call.args, keywords)
-    yield from _with_attribute(call, name, first, around)
+    yield from missing_attributes(call, name, first, around)
     if name in _CASTS and operands and not isinstance(operands[0], ast.Starred):
         yield "leave out the cast", operands[0]
     elif name in _COMPUTING and around.emits:
@@ -267,84 +301,6 @@ def _of_call(call: ast.Call, around: Surroundings) -> Iterator[tuple[str, ast.ex
             cast = around.emit("CastLike", [operand, operands[1 - place]])
             changed = [*call.args[:first], *operands[:place], cast, *operands[place + 1 :]]
             yield "cast to the other operand's dtype", ast.Call(call.func, changed, call.keywords)
-
-
-#: What conversion functions call the attributes of ONNX operators.
-_ALSO = {
-    "keepdims": ("keepdim",),
-    "axis": ("dim",),
-    "axes": ("dim", "dims"),
-    "perm": ("dims", "axes"),
-    "to": ("dtype",),
-    "alpha": ("negative_slope", "lambd"),
-    "epsilon": ("eps",),
-    "kernel_shape": ("kernel_size",),
-    "strides": ("stride",),
-    "dilations": ("dilation",),
-    "pads": ("padding", "pad"),
-    "group": ("groups",),
-    "approximate": ("mode",),
-    "p": ("ord",),
-}
-
-
-def _with_attribute(
-    call: ast.Call, name: str, first: int, around: Surroundings
-) -> Iterator[tuple[str, ast.expr]]:
-    """The call with an attribute that it leaves to its default: an argument's value, or the other flag."""
-    for attribute, keyword, known in _not_given(call, name, first):
-        for wanted in (attribute, *_ALSO.get(attribute, ())):
-            if wanted in around.names:
-                value: ast.expr = ast.Name(wanted, ast.Load())
-                yield f"read the argument {wanted}", _with_keyword(call, keyword, value)
-        for words, value in _other_values(known):
-            yield f"give {attribute}={words}", _with_keyword(call, keyword, value)
-
-
-def _other_values(known: onnx.defs.OpSchema.Attribute) -> Iterator[tuple[str, ast.expr]]:
-    """Usual values of an attribute that are not its default."""
-    if known.type == onnx.defs.OpSchema.AttrType.INT:
-        default = known.default_value.i
-        numbers = (0, 1, -1) if known.name == "axis" else (1 - default,) if default in (0, 1) else ()
-        for number in numbers:
-            if number != default:
-                yield str(number), _literal(number)
-    elif known.type == onnx.defs.OpSchema.AttrType.STRING:
-        usual = known.default_value.s.decode()
-        for family in _WORDS:
-            for word in family if usual in family else ():
-                if word != usual:
-                    yield word, ast.Constant(word)
-
-
-def _other_attributes(call: ast.Call, name: str, first: int) -> list[str]:
-    """Keywords for attributes that are numbers and that a call does not give."""
-    return [keyword for _, keyword, _ in _not_given(call, name, first)]
-
-
-def _not_given(
-    call: ast.Call, name: str, first: int
-) -> Iterator[tuple[str, str, onnx.defs.OpSchema.Attribute]]:
-    """Attributes that a call does not give, and its keywords for them."""
-    if name == "Constant" or not onnx.defs.has(name):
-        return
-    given = {(keyword.arg or "").rpartition("_")[0] if first else keyword.arg for keyword in call.keywords}
-    for attribute, known in onnx.defs.get_schema(name).attributes.items():
-        suffix = _SUFFIXES.get(known.type)
-        if attribute not in given and suffix is not None:
-            yield attribute, f"{attribute}_{suffix}" if first else attribute, known
-
-
-_SUFFIXES = {
-    onnx.defs.OpSchema.AttrType.INT: "i",
-    onnx.defs.OpSchema.AttrType.INTS: "i",
-    onnx.defs.OpSchema.AttrType.FLOAT: "f",
-    onnx.defs.OpSchema.AttrType.STRING: "s",
-}
-
-
-def _with_keyword(call: ast.Call, name: str, value: ast.expr) -> ast.Call:
-    return ast.Call(call.func, call.args, [*call.keywords, ast.keyword(name, value)])
 
 
 def _is_flag(node: ast.expr) -> bool:

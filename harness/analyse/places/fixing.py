@@ -38,7 +38,7 @@ class FixLimits:
     """How long is searched, and how much is checked.
 
     Attributes:
-        seconds: For the search, without the check of what it finds.
+        seconds: Of processor time for the search, without the check of what it finds.
         examples: Cases to draw of each operator for the check.
         repairs: Changes that are checked at most.
         statements: That are changed, the likeliest first.

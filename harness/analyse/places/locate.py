@@ -75,7 +75,7 @@ def locate(
     if limits is None:
         return Located(tuple(ranked))
     codes = frozenset[CodeType]().union(*(case.codes for case in wrong))
-    # Half of an export's time goes into the optimiser. A failure that needs it is not repaired here.
+    # Half of an export's time goes into the optimiser.
     plain = replace(bench, converter=bench.plain)
     calls = (
         [*(case.invocation for case in wrong), *_ending(plain, failing[FAILING:], passes=False)],
@@ -88,7 +88,9 @@ def locate(
     def users(function: str) -> Sequence[Invocation]:
         return _ending(plain, users_of(function, wrong, source), passes=True)
 
-    found = list(repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users))
+    found = list(
+        repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench)
+    )
     repaired = list(dict.fromkeys(edit.statement for edit in found))
     first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]
     # What is computed or decided before, or takes what is computed, may as well be wrong.

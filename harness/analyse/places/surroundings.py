@@ -73,6 +73,27 @@ class Surroundings:
         keywords = [ast.keyword(key, value) for key, value in attributes.items()]
         return ast.Call(ast.Attribute(emitting, name, ast.Load()), list(operands), keywords)
 
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """Parameters that may not be given: all but the first, as signatures do not always tell."""
+        return tuple(name for name in self.parameters if name != "g")[1:]
+
+    def is_given(self, name: str) -> ast.expr | None:
+        """Whether an argument is given; None where the module has no words for it."""
+        argument = ast.Name(name, ast.Load())
+        if not self.of_torchscript:
+            return ast.Compare(argument, [ast.IsNot()], [ast.Constant(None)])
+        is_none = self.helper("_is_none")
+        return ast.UnaryOp(ast.Not(), ast.Call(is_none, [argument], [])) if is_none is not None else None
+
+    def helper(self, name: str) -> ast.expr | None:
+        """A function of TorchScript's `symbolic_helper`, as the module calls it; None where it does not."""
+        if name in self.imported:
+            return ast.Name(name, ast.Load())
+        if "symbolic_helper" in self.imported:
+            return ast.Attribute(ast.Name("symbolic_helper", ast.Load()), name, ast.Load())
+        return None
+
     def element_type(self, name: str, number: int) -> ast.expr:
         """ONNX's dtype of a name, as the module writes it: ``FLOAT.dtype``."""
         if not self.of_torchscript and name in self.imported:

@@ -1,10 +1,11 @@
-"""Small changes of what is computed: NaN-safe forms, arguments that nothing reads, an operator more."""
+"""Small changes of what is computed: NaN-safe forms, arguments that nobody reads or gives, other ranks."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
 
+from harness.analyse.places.attribute_edits import literal
 from harness.analyse.places.surroundings import Surroundings
 
 #: Comparisons, and the one whose opposite they are but for NaN.
@@ -21,7 +22,7 @@ _ELEMENTWISE = frozenset(
         *("Sigmoid", "Erf", "Exp", "Log", "Abs", "Cast", "CastLike", "Div", "Mul", "Add", "Sub"),
     )
 )
-_BINARY = ("Mul", "Add", "Sub", "Div")
+_BINARY = ("Mul", "Add", "Sub", "Div", "Max", "Min")
 #: Operators whose loss leaves their operand.
 _UNARY = ("Not", "Neg", "Abs")
 
@@ -58,6 +59,29 @@ def nan_safe_forms(
             yield f"keep the NaN of {ast.unparse(operand)}", around.emit("Where", [unsafe, operand, call])
 
 
+def none_safe_forms(call: ast.Call, first: int, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """Forms that do without an argument that is not given.
+
+    Args:
+        first: How many arguments stand before the operands.
+    """
+    operands = call.args[first:]
+    for place, operand in enumerate(operands):
+        if not isinstance(operand, ast.Name) or operand.id not in around.optional:
+            continue
+        given = around.is_given(operand.id)
+        if given is None:
+            continue
+        words = f"where {operand.id} is not given"
+        if not around.of_torchscript:
+            yield f"compute nothing {words}", ast.IfExp(given, call, ast.Constant(None))
+        if place:
+            yield f"leave it as it is {words}", ast.IfExp(given, call, operands[0])
+        if place and place == len(operands) - 1:
+            without = ast.Call(call.func, call.args[:-1], call.keywords)
+            yield f"leave {operand.id} out {words}", ast.IfExp(given, call, without)
+
+
 def read_arguments(
     call: ast.Call, first: int, attributes: Sequence[str], around: Surroundings
 ) -> Iterator[tuple[str, ast.expr]]:
@@ -92,3 +116,21 @@ def one_more(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.e
     if around.emits and not isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred):
         for name in _UNARY:
             yield f"put {name} around it", around.emit(name, [value])
+
+
+def other_ranks(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
+    """A value with axes of size 1 less, or with one more."""
+    if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
+        return
+    yield "take all axes of size 1 away", around.emit("Squeeze", [value])
+    for name, words in (("Squeeze", "take axis {} away"), ("Unsqueeze", "add axis {}")):
+        for axis in (0, 1, -1):
+            axes = ast.List([literal(axis)], ast.Load())
+            changed = around.emit(name, [value, axes])
+            if around.of_torchscript:
+                # How the operator is told of its axes depends on the opset, and one function knows.
+                helper = around.helper(f"_{name.lower()}_helper")
+                if helper is None:
+                    continue
+                changed = ast.Call(helper, [ast.Name("g", ast.Load()), value, axes], [])
+            yield words.format(axis), changed

@@ -50,7 +50,7 @@ _TIMES = 10
     default=120.0,
     show_default=True,
     metavar="S",
-    help="Time for the search, without the check of what it finds.",
+    help="Processor time for the search, without the check of what it finds.",
 )
 @timeout_option(60.0, "Seconds for one step of a case, and for one change.")
 @file_option("--write", "Write the difference to FILE, for `patch -p1` in the folder of the package.")
