@@ -27,6 +27,7 @@ from harness.core import IsolatedCalls
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.plain_text import describe_error, with_causes
 from harness.core.tensors import bind, build_tensors
+from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import run_reference
 from harness.execute.submodel import extract
@@ -257,6 +258,46 @@ def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
         alone = [public.convert(request) for request in requests]
     for i, invocation in enumerate(drawn):
         assert Canonical(batched[i]).lines == Canonical(alone[i]).lines, str(invocation)
+
+
+#: One with results that are alike, one that fails in several stages, one whose calls are taken apart.
+SIZED_BY_VALUES = ("aten.unique_dim.default", "aten.repeat_interleave.self_Tensor", "aten.where.default")
+
+
+def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
+    drawn = [
+        structure.invocations[0]
+        for overload in SIZED_BY_VALUES
+        for structure in draw_cases(load_cases()[overload], seed=5, structures=4, values=1)
+    ]
+    accepted = [
+        Accepted.of(Group(i, call, ((0, call),)), {0: run_reference(call)}) for i, call in enumerate(drawn)
+    ]
+    entry = find_converter("dynamo")
+    found = list(BatchExport(Settings(), entry.create(False)).export(accepted))
+    batched: dict[int, object] = {}
+    for result in found:
+        converted = result if isinstance(result, Converted) else result.converted
+        for member in result.members:
+            if converted is not None:
+                model = onnx.ModelProto.FromString(converted.alone(member))
+                batched[member.group.index] = Canonical(model).lines
+            elif isinstance(result, NotConverted):
+                batched[member.group.index] = normalise(describe_error(result.failure.error))
+    assert {NotConverted, Converted} == {type(result) for result in found}
+    assert any(len(result.members) > 2 for result in found)
+    public = entry.create(True)
+    with read_once():
+        for i, call in enumerate(drawn):
+            try:
+                alone: object = Canonical(public.convert(request_of(call))).lines
+            except Exception as error:
+                alone = normalise(describe_error(error))
+            assert batched[i] == alone, str(call)
+
+
+def request_of(call: Invocation) -> ExportRequest:
+    return export_request([exportable(0, call)], opset=None, dynamic=False)
 
 
 def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_one() -> None:

@@ -106,6 +106,7 @@ class DynamoConverter:
                     try:
                         return self._export_whole(request, captured, ())
                     except Exception as error:
+                        # Not all calls whose results have sizes that values decide are decomposed here.
                         if not any(isinstance(cause, NotDecomposed) for cause in with_causes(error)):
                             raise
                 return self._export_whole(request, request.program, request.inputs)
