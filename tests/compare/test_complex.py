@@ -86,6 +86,10 @@ def test_tensors_in_any_layout_are_judged() -> None:
         arguments: dict[str, Argument] = {"self": spec, **({"dim": (0,)} if "mean" in overload else {})}
         found = judged(overload, got, **arguments)
         assert found.problem and not found.unsettled
+    empty = Invocation(
+        "aten.mean.dim", (("self", TensorSpec((0, 2), "complex128", (2, 1), 0, Literal(()))), ("dim", (0,)))
+    )
+    assert run_reference(empty).sensitivity is not None
 
 
 def test_overflow_on_the_way_to_a_finite_quotient_is_a_defect() -> None:
