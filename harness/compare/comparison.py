@@ -157,7 +157,7 @@ def _compared(
         skip, open_ = undefined[i], unsettled[i]
         why = judge.unsettled.why if judge.unsettled else ""
         if open_ is None:
-            open_, why = open_parts(judge, arguments, expected[i], got[i]), WHY
+            open_, why = _open_parts(judge, oracle, i, got[i], skip), WHY
         if open_ is not None and open_.any():
             parts.append(_unsettled(why, i, expected[i], got[i], open_, skip))
             skip = open_ if skip is None else skip | open_
@@ -174,6 +174,17 @@ def _compared(
             )
         parts.append(part)
     return parts
+
+
+def _open_parts(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> Mask | None:
+    """The parts of complex numbers that would be wrong if anybody knew what is right."""
+    expected = oracle.expected[output]
+    parts = open_parts(judge, oracle.arguments, expected, got)
+    if parts is None or not parts.any():
+        return None
+    with np.errstate(all="ignore"):
+        wrong, _, _ = _wrong(judge, oracle, output, expected.astype(np.float64), got.astype(np.float64), skip)
+    return np.asarray(parts & wrong)
 
 
 def _left_out(judge: Judge, why: str, e: Array, g: Array, mask: Mask) -> list[tuple[str, int]]:

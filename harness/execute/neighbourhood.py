@@ -67,7 +67,7 @@ def flushed(invocation: Invocation) -> list[Array] | None:
             if subnormal.any():
                 found = True
                 zeroed = torch.where(subnormal, torch.zeros_like(parts).copysign(parts), parts)
-                tensors[i] = torch.view_as_complex(zeroed.contiguous()) if tensor.is_complex() else zeroed
+                tensors[i] = torch.complex(*zeroed.unbind(-1)) if tensor.is_complex() else zeroed
     return _own(invocation, tensors) if found else None
 
 
@@ -160,7 +160,7 @@ def _moved(
 
     def move_tensor(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_complex():
-            return torch.view_as_complex(move_tensor(torch.view_as_real(tensor)).contiguous())
+            return torch.complex(move_tensor(tensor.real), move_tensor(tensor.imag))
         if not tensor.is_floating_point():
             return tensor
         own = str(tensor.dtype).removeprefix("torch.")

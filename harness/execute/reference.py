@@ -130,7 +130,7 @@ def _absolute(tensor: torch.Tensor) -> torch.Tensor:
 
 def _sign(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
-        return torch.view_as_complex(_sign(torch.view_as_real(tensor)).contiguous())
+        return torch.complex(_sign(tensor.real), _sign(tensor.imag))
     return torch.where(tensor.isfinite(), tensor.sign(), tensor)
 
 

@@ -66,10 +66,12 @@ def test_a_result_is_held_to_its_modulus(
 def test_where_an_infinity_makes_a_part_nan_is_nobodys_defect() -> None:
     factors = {"self": vector(2 + 1j, 2 + 0j), "other": vector(complex(INF, NAN), 3 + 0j)}
     found = judged("aten.mul.Tensor", [[INF, INF], [6.0, 0.0]], **factors)
-    assert found.problem and found.unsettled
+    assert found.problem
+    assert found.unsettled
     # A wrong finite element beside it is somebody's.
     found = judged("aten.mul.Tensor", [[INF, INF], [6.0, 1.0]], **factors)
-    assert found.problem == "values" and not found.unsettled
+    assert found.problem == "values"
+    assert not found.unsettled
     # So is the sign of an infinity where nothing is NaN, and a NaN where the result is finite.
     real = {"self": vector(2 + 2j), "other": vector(complex(INF, 1.0))}
     assert not judged("aten.mul.Tensor", [[INF, INF]], **real).problem
@@ -82,10 +84,16 @@ def test_tensors_in_any_layout_are_judged() -> None:
     """Complex numbers whose dims are stored in another order, with all that a result may be compared with."""
     numbers = (1 + 1e-42j, complex(INF, 2.0), 3 - 1j, 4 + 4j)
     spec = TensorSpec((2, 2), "complex64", (1, 2), 0, Literal(numbers))
-    for overload, got in (("aten.mean.dim", [[5.0, 5.0]] * 2), ("aten.angle.default", [5.0] * 4)):
+    got = [[5.0, 5.0], [5.0, 5.0]]
+    for overload in ("aten.mean.dim", "aten.angle.default"):
         arguments: dict[str, Argument] = {"self": spec, **({"dim": (0,)} if "mean" in overload else {})}
         found = judged(overload, got, **arguments)
-        assert found.problem and not found.unsettled
+        assert found.problem
+        assert not found.unsettled
+    empty = Invocation(
+        "aten.mean.dim", (("self", TensorSpec((0, 2), "complex128", (2, 1), 0, Literal(()))), ("dim", (0,)))
+    )
+    assert run_reference(empty).sensitivity is not None
 
 
 def test_overflow_on_the_way_to_a_finite_quotient_is_a_defect() -> None:

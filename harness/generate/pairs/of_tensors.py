@@ -120,10 +120,10 @@ def _size_class(spec: TensorSpec) -> str:
 
 
 def dtype_condition(dtype: str) -> Condition:
-    """Of the main dtype of a call; the wide unsigned integers, of which few are drawn, are one."""
-    return Condition(
-        ConditionKind.DTYPE, "", "main dtype", f"dtype {'wide unsigned' if dtype in WIDE_UNSIGNED else dtype}"
-    )
+    """Of the main dtype of a call; the wide unsigned integers, of which few are drawn, are one, as are the
+    complex numbers."""
+    word = "wide unsigned" if dtype in WIDE_UNSIGNED else "complex" if dtype in PARTS else dtype
+    return Condition(ConditionKind.DTYPE, "", "main dtype", f"dtype {word}")
 
 
 def _kind_of(dtype: str) -> str:
