@@ -75,6 +75,10 @@ def averaged(self, dim, dtype):
     return op.ReduceMean(self, dim)
 
 
+def squeezed(self, dim):
+    return op.Squeeze(self, [dim])
+
+
 def halved(self, rounded, whole):
     return op.Floor(self) if rounded and not whole else self
 
@@ -217,6 +221,10 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
          "return op.ReduceMean(self, dim) if dim is not None else op.ReduceMean(self)"),
         ("averaged", "cast to dtype where it is given",
          "return op.ReduceMean(op.Cast(self, to=dtype) if dtype is not None and dtype != -1 else self, dim)"),
+        ("averaged", "expand to the shape of self",
+         "return op.Expand(op.ReduceMean(self, dim), op.Shape(self))"),
+        ("squeezed", "leave an axis of another size than 1",
+         "return op.Squeeze(self, [dim]) if self.shape[dim] == 1 else self"),
         ("halved", "negate the condition",
          "return op.Floor(self) if not rounded and not whole else self"),
         ("lowest", "another sign", "return op.Max(self, -math.inf)"),

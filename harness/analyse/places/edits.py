@@ -25,6 +25,7 @@ from harness.analyse.places.dtype_edits import (
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions
 from harness.analyse.places.surroundings import Surroundings
 from harness.analyse.places.value_edits import (
+    careful_squeezes,
     nan_safe_forms,
     none_safe_forms,
     one_more,
@@ -173,6 +174,7 @@ def rarer_edits(statement: Statement, source: SourceCode, opset: int) -> Iterato
                 rules += wider_computations(expression, name, operands, around)
                 rules += nan_safe_forms(expression, name, operands, around)
                 rules += none_safe_forms(expression, first, around)
+                rules += careful_squeezes(name, expression, operands, around)
             given = [keyword for _, keyword, _ in not_given(expression, name, first)]
             rules += read_arguments(expression, first, given, around)
         found += [Edit(statement, rule, place, new) for rule, new in rules]

@@ -82,6 +82,19 @@ def none_safe_forms(call: ast.Call, first: int, around: Surroundings) -> Iterato
             yield f"leave {operand.id} out {words}", ast.IfExp(given, call, without)
 
 
+def careful_squeezes(
+    name: str, call: ast.Call, operands: Sequence[ast.expr], around: Surroundings
+) -> Iterator[tuple[str, ast.expr]]:
+    """A node that takes an axis away only if it has size 1, as PyTorch does."""
+    if name != "Squeeze" or len(operands) != 2 or around.of_torchscript:
+        return
+    value, axes = operands
+    if isinstance(value, ast.Name) and isinstance(axes, ast.List) and len(axes.elts) == 1:
+        size = ast.Subscript(ast.Attribute(value, "shape", ast.Load()), axes.elts[0], ast.Load())
+        is_one = ast.Compare(size, [ast.Eq()], [ast.Constant(1)])
+        yield "leave an axis of another size than 1", ast.IfExp(is_one, call, value)
+
+
 def read_arguments(
     call: ast.Call, first: int, attributes: Sequence[str], around: Surroundings
 ) -> Iterator[tuple[str, ast.expr]]:
@@ -119,9 +132,13 @@ def one_more(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.e
 
 
 def other_ranks(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
-    """A value with axes of size 1 less, or with one more."""
+    """A value in the shape of another, with axes of size 1 less, or with one more."""
     if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
         return
+    for like in around.tensors:
+        if not (isinstance(value, ast.Name) and value.id == like):
+            shape = around.emit("Shape", [ast.Name(like, ast.Load())])
+            yield f"expand to the shape of {like}", around.emit("Expand", [value, shape])
     yield "take all axes of size 1 away", around.emit("Squeeze", [value])
     for name, words in (("Squeeze", "take axis {} away"), ("Unsqueeze", "add axis {}")):
         for axis in (0, 1, -1):
