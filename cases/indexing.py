@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cases.rules.index_shapes import broadcast, selected
 from harness.compare import ACCUMULATES, EXACT
 from harness.core import ALL, FLOATS, NUMBERS, TensorSpec
 from harness.generate import ANY, OMIT, Arguments, Draw, Family, index_into, unique_below
@@ -56,7 +57,7 @@ def _indices(
         else:
             domain = index_into(size, negative=True)
             indices.append(d.tensor(d.broadcastable(common), _index_dtype(d), domain))
-    return indices, _selected(shape, indexed, _broadcast([i.shape for i in indices if i is not None]))
+    return indices, selected(shape, indexed, broadcast([i.shape for i in indices if i is not None]))
 
 
 def _grid(d: Draw, shape: Sequence[int], indexed: Sequence[bool]) -> tuple[list[Any], tuple[int, ...]]:
@@ -71,22 +72,7 @@ def _grid(d: Draw, shape: Sequence[int], indexed: Sequence[bool]) -> tuple[list[
         own = (1,) * turn + (counts[axis],) + (1,) * (len(places) - 1 - turn)
         domain = unique_below(shape[axis], counts[axis])
         indices[axis] = d.tensor(own, _index_dtype(d), domain)
-    return indices, _selected(shape, indexed, tuple(counts.values()))
-
-
-def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    rank = max((len(s) for s in shapes), default=0)
-    padded = [(1,) * (rank - len(s)) + s for s in shapes]
-    return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*padded, strict=True))
-
-
-def _selected(shape: Sequence[int], indexed: Sequence[bool], common: tuple[int, ...]) -> tuple[int, ...]:
-    """The result's shape: indexed dims are replaced in place if they are neighbours, else in front."""
-    places = [i for i, given in enumerate(indexed) if given]
-    kept = [size for i, size in enumerate(shape) if i >= len(indexed) or not indexed[i]]
-    neighbours = places[-1] - places[0] == len(places) - 1
-    at = sum(not given for given in indexed[: places[0]]) if neighbours else 0
-    return (*kept[:at], *common, *kept[at:])
+    return indices, selected(shape, indexed, tuple(counts.values()))
 
 
 def _masked(d: Draw, shape: Sequence[int], *dtypes: str) -> list[Any]:
@@ -350,7 +336,7 @@ def masked_select(d: Draw) -> Arguments:
 @ops.case("masked_scatter", dtypes=ALL, judge=EXACT)
 def masked_scatter(d: Draw) -> Arguments:
     arguments = masked_select(d)
-    shape = _broadcast([arguments["self"].shape, arguments["mask"].shape])
+    shape = broadcast([arguments["self"].shape, arguments["mask"].shape])
     # At least as many values as the mask can select.
     return {**arguments, "source": d.tensor(d.choose(shape, (*shape, 2)))}
 

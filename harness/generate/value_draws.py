@@ -85,8 +85,7 @@ class ValueDraws:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._covering = Covering(ChoiceStream(name).uniform)
-        self._draws: dict[int, _FurtherDraw] = {}
+        self._draws: list[_FurtherDraw] = []
         self._drawn = 0
 
     def of(self, first: Invocation, count: int) -> tuple[Invocation, ...]:
@@ -95,17 +94,26 @@ class ValueDraws:
         points = _points(first) if count > 1 else ()
         start = 0 if count > len(_CLASSES) else self._drawn
         for draw in range(start, start + count - 1):
-            turn = draw % len(_CLASSES)
-            if turn not in self._draws:
-                self._draws[turn] = _FurtherDraw(f"{self._name}/{turn}", turn, self._covering)
-            more = self._draws[turn].of(first, points)
+            if draw >= len(_CLASSES) >= count:
+                draw %= len(_CLASSES)
+            while draw >= len(self._draws):
+                self._draws += self._round(len(self._draws))
+            more = self._draws[draw].of(first, points)
             distinct.setdefault(more.case_id, more)
         self._drawn += max(count - 1, 0)
         return tuple(distinct.values())
 
+    def _round(self, number: int) -> list[_FurtherDraw]:
+        """A draw of each of the classes. They know of each other, and not of further ones: few values are the
+        beginning of more."""
+        covering = Covering(ChoiceStream(f"{self._name}/{number}").uniform)
+        return [
+            _FurtherDraw(f"{self._name}/{number + turn}", turn, covering) for turn in range(len(_CLASSES))
+        ]
+
 
 class _FurtherDraw:
-    """The draws of every structure whose turn is the same of `_CLASSES`; what the others have had counts."""
+    """The same further draw of every structure."""
 
     def __init__(self, name: str, turn: int, covering: Covering) -> None:
         self._stream = ChoiceStream(name)

@@ -45,7 +45,7 @@ def test_a_point_that_is_rare_meets_another_option_each_time() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_each_dtype_has_most_ranks_and_layouts_in_a_run(seed: int) -> None:
     case = load_cases()["aten.abs.default"]
-    met = set()
+    met: set[tuple[str, str | int]] = set()
     for drawn in draw_cases(case, seed=seed, structures=56, values=1):
         for spec in drawn.invocations[0].tensors():
             met.add((spec.dtype, _layout(spec)))

@@ -187,6 +187,19 @@ def test_operators_have_their_share_of_large_budgets(
         assert sum(len(drawn.invocations) for drawn in found) == cases
 
 
+@pytest.mark.parametrize("overload", ["aten.add.Tensor", "aten.lstm_cell.default", "aten.arange.start"])
+def test_a_large_budget_has_the_cases_of_a_small_one(overload: str) -> None:
+    small, large = (
+        {
+            call.case_id
+            for drawn in draw_examples(load_cases()[overload], seed=0, examples=n)
+            for call in drawn.invocations
+        }
+        for n in (24, 256)
+    )
+    assert small < large
+
+
 def test_what_has_no_values_to_vary_has_more_structures() -> None:
     found = draw_examples(load_cases()["aten.arange.start"], seed=0, examples=128)
     assert len(found) == 64
