@@ -35,7 +35,7 @@ AS_DRAWN = ("--shrink", "0")
 MEASURE_ONLY = ("--no-blame", *AS_DRAWN)
 
 #: The first cases of the default budget, which show most slips; the others are drawn for the rest.
-FIRST = 24
+FIRST = 32
 #: Failing cases of each defect that are tried without the slip before the others are.
 FEW = 8
 
