@@ -17,10 +17,11 @@ WHY = (
 
 
 def open_parts(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array) -> Mask | None:
-    """Both parts of each result of an operand that is not finite, where PyTorch's is not finite and one of
+    """The parts of each result of an operand that is not finite, where PyTorch's is not finite and one of
     the two results has a NaN; None for none.
 
-    Sums count, too: PyTorch's multiply by a complex `alpha`, be it 1.
+    Sums count, too: PyTorch's multiply by a complex `alpha`, be it 1. A part that is finite in both results
+    does not: nothing that is not finite went into it.
     """
     if judge.exact or not (judge.accumulates or judge.terms) or not expected.shape or expected.shape[-1] != 2:
         return None
@@ -28,7 +29,8 @@ def open_parts(judge: Judge, arguments: Mapping[str, Any], expected: Array, got:
     if not any(map(np.iscomplexobj, operands)) or all(map(_is_finite, operands)):
         return None
     is_nan = (np.isnan(expected) | np.isnan(got)).any(-1, keepdims=True)
-    return np.broadcast_to(is_nan & ~np.isfinite(expected).all(-1, keepdims=True), expected.shape)
+    finite = np.isfinite(expected)
+    return is_nan & ~finite.all(-1, keepdims=True) & ~(finite & np.isfinite(got))
 
 
 def _is_finite(operand: Array) -> bool:

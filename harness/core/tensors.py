@@ -51,15 +51,10 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
 
 
 def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
-    """The values of a recipe; of complex dtypes real and imaginary parts in turn."""
     if not count:
         # NumPy gives an empty array, and so a tensor made of it, another stride than PyTorch does.
         return torch.empty(0, dtype=getattr(torch, dtype))
-    if dtype not in PARTS:
-        return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
-    parts = np.ascontiguousarray(values.compute(recipe, PARTS[dtype], 2 * count))
-    # A copy: torch.export fails on views of a tensor of another dtype.
-    return torch.view_as_complex(torch.from_numpy(parts).reshape(count, 2)).clone()
+    return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
 
 
 def fed_shape(spec: TensorSpec) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from harness.core.captured_values import (
     raw_stream,
     unit as _unit,
 )
-from harness.core.dtypes import INT_RANGE, is_float
+from harness.core.dtypes import INT_RANGE, PARTS, is_float
 from harness.core.invocation import Recipe
 from harness.core.planned_styles import planned
 from harness.core.special_values import special_floats as special_floats, special_ints as special_ints
@@ -220,12 +220,14 @@ def compute(recipe: Recipe, dtype: str, count: int) -> Values:
     """The `count` storage values that `recipe` stands for.
 
     Returns:
-        float64 for floating dtypes (still to be rounded to `dtype`), int64 or uint64 for integers,
-        bool for bool; shape ``(count,)``.
+        float64 for floating dtypes and complex128 for complex ones (still to be rounded to `dtype`), int64 or
+        uint64 for integers, bool for bool; shape ``(count,)``. Real and imaginary parts are drawn in turn.
 
     Raises:
         KeyError: an unknown domain or style.
     """
+    if dtype in PARTS:
+        return np.ascontiguousarray(compute(recipe, PARTS[dtype], 2 * count)).view(np.complex128)
     name, *parameters = recipe.domain
     values = DOMAINS[str(name)](raw_stream(recipe.seed, count), dtype, recipe.style, *parameters)
     # A copy: PyTorch takes no array that runs backwards.

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from harness.core import Argument, Enumerated, Invocation, Literal, TensorSpec, is_float, values
+from harness.core import PARTS, Argument, Enumerated, Invocation, Literal, TensorSpec, is_float, values
 
 #: Tensors with more elements than this are described rather than written out.
 _MOST = 64
@@ -36,7 +36,7 @@ def _argument(name: str, argument: Argument, lines: list[str]) -> str:
         return f"[{', '.join(_argument(f'{name}_{i}', a, lines) for i, a in enumerate(argument))}]"
     if isinstance(argument, Enumerated):
         return f"torch.device({argument.name!r})" if argument.kind == "device" else f"torch.{argument.name}"
-    if isinstance(argument, float):
+    if isinstance(argument, float | complex):
         return _number(argument)
     return repr(argument)
 
@@ -62,6 +62,10 @@ def _texts(spec: TensorSpec, size: int) -> list[str]:
         numbers: Sequence[Any] = spec.values.values[:size]
     else:
         numbers = values.compute(spec.values, spec.dtype, size).tolist()
+    if spec.dtype in PARTS:
+        narrow = np.dtype(spec.dtype).type
+        with np.errstate(all="ignore"):
+            return [_number(complex(str(narrow(n)))) for n in numbers]
     if spec.dtype not in _NARROW:
         return [_number(float(n)) if is_float(spec.dtype) else repr(n) for n in numbers]
     with np.errstate(all="ignore"):
@@ -69,7 +73,10 @@ def _texts(spec: TensorSpec, size: int) -> list[str]:
         return [_number(float(str(_NARROW[spec.dtype](np.float32(n))))) for n in numbers]
 
 
-def _number(value: float) -> str:
+def _number(value: complex) -> str:
+    if isinstance(value, complex):
+        # The literal of a negative zero or an infinity as a part gives another number.
+        return f"complex({_number(value.real)}, {_number(value.imag)})"
     return repr(value) if math.isfinite(value) else f"float('{value}')"
 
 
