@@ -104,7 +104,7 @@ def _of_converter(row: FailedRow) -> str:
     if takes_for_numbers(row):
         return "takes 0-d tensors for numbers"
     if facts.argument:
-        return f"{IGNORES}`{facts.argument}`"
+        return ANOTHER_DTYPE if facts.argument == "dtype" else f"{IGNORES}`{facts.argument}`"
     if row.said[:1] == (DTYPES,) and not is_lossy(*row.said[1:]):
         return LARGER_DTYPE
     if row.stage is Stage.CHECK and _WRONG_TYPE.search(row.words):

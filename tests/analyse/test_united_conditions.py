@@ -114,6 +114,15 @@ def test_element_types_that_differ_are_a_missing_cast_as_other_dtypes_are() -> N
     assert group.cause == "gives nodes dtypes that they are not defined for"
 
 
+def test_a_dtype_that_is_ignored_is_another_than_the_calls() -> None:
+    ignoring = "The graph that dynamo emits ignores an argument of the call. Without `{}` PyTorch gives it."
+    narrow = "dtype: output 0: expected float64, got float32"
+    for argument, expected in (("dtype", 1), ("half_to_float", 2)):
+        how = {"evidence": ignoring.format(argument), "converter": "dynamo"}
+        symptoms = (VALUES, how, of(FLOATS)), (narrow, {"converter": "dynamo"}, of(FLOATS))
+        assert count(*symptoms, name="log_softmax") == expected
+
+
 def test_what_an_export_asks_of_data_is_put_in_numbers_or_in_dtypes() -> None:
     asked = (
         "in aten.take: GuardOnDataDependentSymNode: Could not extract specialized integer from {} {} ({}). x"
