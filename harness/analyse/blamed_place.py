@@ -104,9 +104,11 @@ def _of_converter(row: FailedRow) -> str:
     if takes_for_numbers(row):
         return "takes 0-d tensors for numbers"
     if facts.argument:
-        return f"{IGNORES}`{facts.argument}`"
+        return ANOTHER_DTYPE if facts.argument == "dtype" else f"{IGNORES}`{facts.argument}`"
     if row.said[:1] == (DTYPES,) and not is_lossy(*row.said[1:]):
         return LARGER_DTYPE
+    if row.stage is Stage.CHECK and _WRONG_TYPE.search(row.words):
+        return UNDEFINED_DTYPE
     narrow = facts.why == "narrowed" or row.element == NARROW
     if narrow or row.said[:1] == (DTYPES,) or _MIXED.search(row.words):
         return ANOTHER_DTYPE
@@ -151,13 +153,14 @@ _OF_ALL_KINDS = re.compile("Constant|RewritePass")
 #: when a model is loaded or when it is run, as sizes happen to be known.
 _UNFIT = re.compile(
     r"Inferred shape and existing shape differ|.*\[ShapeInferenceError\] Incompatible dimensions"
+    r"|.*\[ShapeInferenceError\] (?:Negative dimension value|Mismatch between the sum|Last dimension of)"
     r"|.*\(op_type:Reshape\)|FAIL: Reshape \[ShapeInferenceError\]|FAIL: running Reshape: "
 )
 #: An axis of a tensor without dimensions, or a window beside those of a single sample.
 _RANKLESS = re.compile(
     r"axis'? must be in \[-rank|Unexpected axis value|Input tensor must have at least"
     r"|IsAxisInRange|operator on a scalar|Input dimension cannot be less than|Input rank must be >="
-    r"|tensor must have rank >="
+    r"|must have rank (?:>=|<n>)|need to have rank larger than|Invalid value for attribute axis"
 )
 #: While constants are folded or when the model is run.
 _DIVIDES = re.compile("Integer division by zero")
@@ -165,7 +168,11 @@ _UNDEFINED = "unsupported type"
 #: Kernel, strides, dilations, of one operator and of its transpose: one list is too short like the next.
 _LIST = "An attribute has incorrect size"
 #: A cast that is missing leaves a node operands of two dtypes, or the call a result of another one.
-_MIXED = re.compile(r"\(op_type:\w+\): inconsistent type$")
+_MIXED = re.compile(
+    r"\(op_type:\w+\): (?:inconsistent type$|\[TypeInferenceError\] .*\belement type\b)", re.I
+)
+#: A node that is no arithmetic infers its shape from an input that has the dtype, or asks for it.
+_WRONG_TYPE = re.compile(r"ParseData type mismatch|Only supports .* inputs|must be 1D tensor of type")
 #: A runtime words it by the first thing that it checks.
 _RUNNING = re.compile(r"FAIL: running (\w+): .*", re.DOTALL)
 _INVALID = re.compile(r"INVALID_ARGUMENT: running (\w+): .*", re.DOTALL)

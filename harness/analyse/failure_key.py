@@ -81,6 +81,8 @@ _LOST_WAY = re.compile(r"^IndexError: list index out of range|Cannot determine s
 _ASKED = re.compile(r"asks (\w+) for what does not fit")
 _OUT_OF_BOUNDS = re.compile(r"running Gather\w*: .*out of (?:data )?bounds")
 _OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
+#: What an export asks of data that it has not is put in numbers or in dtypes.
+_GUARDED = re.compile(r"(data-dependent expression) .*", re.DOTALL)
 _NO_ANSWER = re.compile(r"^no answer within .*")
 #: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
 _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
@@ -182,6 +184,8 @@ def _may_be(failed: FailedRow, wrong: str) -> str:
         return "values"
     if wrong == UNDEFINED_DTYPE and "op_type:Random" not in failed.words:
         return ANOTHER_DTYPE
+    if wrong == UNFIT and failed.stage is Stage.CHECK and (found := _OP_TYPE.search(failed.words)):
+        return f"gives {found[1]} inputs that do not fit"
     asked = _ASKED.fullmatch(wrong)
     if asked:
         return f"gives {asked[1]} inputs that do not fit"
@@ -215,5 +219,6 @@ def words_of(signature: str) -> str:
     words = _NO_SCALAR_TYPE.sub("does not know the dtype of a tensor", words)
     words = _SIDE.sub("an operand", words)
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
+    words = _GUARDED.sub(r"\1", words)
     words = _NO_ANSWER.sub("no answer in time", words)
     return without_dimensions(words)

@@ -20,6 +20,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from harness.analyse.blamed_place import BEFORE_BACKEND
+from harness.analyse.call_conditions import call_conditions
 from harness.analyse.coded_rows import CodedRows
 from harness.analyse.converter_place import told_place
 from harness.analyse.failure_key import SPEECHLESS, Cause, cause_of
@@ -252,6 +253,7 @@ def failure_groups(
         origin=origin,
         overload=rows.numbers("overload"),
         converter=rows.numbers("converter"),
+        conditions=call_conditions(rows, cause, len(causes)),
     )
     united = united_causes(causes, placed.parts, looked_at)
     group_of = np.empty(len(causes), dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -41,6 +41,11 @@ def united_blames(kept: Sequence[United], blamed: BlamedCauses) -> list[United]:
     is wrong.
     """
     links = (*_refused_alike(kept, blamed), *_of_unknown(kept, blamed), *_of_folding(kept, blamed))
+    return joined(kept, links, blamed)
+
+
+def joined(kept: Sequence[United], links: Iterable[tuple[int, int]], blamed: BlamedCauses) -> list[United]:
+    """What is left where those that are linked, by number, are one defect."""
     now = list(range(len(kept)))
     for pair in links:
         ends = {now[number] for number in pair}
@@ -72,7 +77,14 @@ def _refused_alike(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tup
                 found[key][_blame(united, blamed)].append(number)
     for by_blame in found.values():
         if len(by_blame) > 1:
-            yield from pairwise(number for numbers in by_blame.values() for number in numbers)
+            alike = pairwise(number for numbers in by_blame.values() for number in numbers)
+            yield from (pair for pair in alike if not _of_others(pair, kept, blamed))
+
+
+def _of_others(pair: tuple[int, int], kept: Sequence[United], blamed: BlamedCauses) -> bool:
+    """Whether a kernel refuses models of more operators than a conversion function is wrong for."""
+    by_blame = {_blame(kept[number], blamed): kept[number].overloads for number in pair}
+    return by_blame.keys() == {BACKEND, CONVERTER} and not by_blame[BACKEND] <= by_blame[CONVERTER]
 
 
 def _of_unknown(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tuple[int, int]]:

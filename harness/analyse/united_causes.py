@@ -19,11 +19,13 @@ from harness.analyse.blamed_place import (
     OF_ELEMENTS,
     RESTS,
 )
+from harness.analyse.call_conditions import CallConditions
 from harness.analyse.defect_place import Place
 from harness.analyse.failure_key import Cause
 from harness.analyse.settled_words import settled_words
 from harness.analyse.united import United
-from harness.analyse.united_blames import BlamedCauses, united_blames
+from harness.analyse.united_blames import BlamedCauses, joined, united_blames
+from harness.analyse.united_conditions import by_conditions
 from harness.compare import CONVERTER, ELEMENTWISE, SPEC, Outcome, Stage
 from harness.record import Numbers
 
@@ -49,6 +51,7 @@ class FailedRows:
         origin: Which row of the record it is about.
         overload: Which operator overload.
         converter: Which converter.
+        conditions: Of each cause, what its calls have in common.
     """
 
     cause: Numbers
@@ -57,6 +60,7 @@ class FailedRows:
     origin: Numbers
     overload: Numbers
     converter: Numbers
+    conditions: Sequence[CallConditions]
 
 
 def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRows) -> list[list[int]]:
@@ -138,6 +142,11 @@ def united_causes(causes: Sequence[Cause], parts: Sequence[int], rows: FailedRow
         converters=_of_each(rows.converter, rows.cause, len(causes)),
         rows=rows_of,
     )
+    functions = [
+        place if one.blame == CONVERTER and one.place.file else None
+        for one, place in zip(causes, places, strict=True)
+    ]
+    kept = joined(kept, list(by_conditions(kept, functions, rows.conditions, together)), blamed)
     return [united.causes for united in united_blames(kept, blamed)]
 
 
