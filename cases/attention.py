@@ -49,7 +49,8 @@ def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
     rank = len(scores)
     start = d.choose(rank - 2, 0, d.integer(0, rank - 2))
     sizes = tuple(1 if i < rank - 2 and d.boolean() else size for i, size in enumerate(scores))
-    shape = d.choose(*[sizes[start:]] * 6, scores[-1:])
+    # The kernels for four dims ask the mask for its last but one.
+    shape = d.choose(*[sizes[start:]] * 6, sizes[start:] if rank == 4 else scores[-1:])
     return d.tensor(shape, d.choose(d.dtype, "bool"))
 
 
@@ -285,7 +286,7 @@ def pack(d: Draw) -> Arguments:
     # Longest first; none longer than the input.
     lengths = ("packed", d.integer(1, steps), min(shortest, steps))
     return {
-        "input": d.tensor((*lead, *d.shape(0, 2, min_size=1, max_size=4))),
+        "input": d.tensor((*lead, *d.shape(0, 3, min_size=1, max_size=4))),
         "lengths": d.tensor((batch,), "int64", lengths if lengths[1] >= lengths[2] else ("packed", steps, 1)),
         "batch_first": batch_first,
     }

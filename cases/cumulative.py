@@ -130,9 +130,13 @@ _OVER_ABSCISSAE = Judge(
 def trapezoid_over(d: Draw) -> Arguments:
     shape = _shape(d, 1)
     dim = d.maybe(lambda: d.dim(len(shape)))
-    flat = d.boolean()
-    abscissae = (shape[-1 if dim is OMIT else dim],) if flat else shape
-    return {"y": d.tensor(shape), "x": d.tensor(abscissae), "dim": dim}
+    axis = (-1 if dim is OMIT else dim) % len(shape)
+    if d.boolean():
+        return {"y": d.tensor(shape), "x": d.tensor((shape[axis],)), "dim": dim}
+    # One of them may be broadcast along the others.
+    ones = tuple(size if i == axis else 1 for i, size in enumerate(shape))
+    heights, abscissae = d.choose(*[(shape, shape)] * 4, (ones, shape), (shape, ones))
+    return {"y": d.tensor(heights), "x": d.tensor(abscissae), "dim": dim}
 
 
 def _gradient(d: Draw, rank: int, dims: Any = None) -> tuple[tuple[int, ...], dict[str, Any]]:

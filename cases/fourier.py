@@ -199,15 +199,17 @@ def _many_dims(kind: str, *, forward: bool, two: bool) -> Judge:
 
 
 def _block(d: Draw, kind: str, *, two: bool) -> Arguments:
-    shape = d.shape(2 if two else 1 if kind != "c2c" else 0, min_size=1)
+    # `dim` may name fewer than two in functions of two, too.
+    least_rank = 2 if two else 1 if kind != "c2c" else 0
+    shape = d.shape(1 if two and kind == "c2c" and d.integer(0, 9) == 9 else least_rank, min_size=1)
     rank = len(shape)
     if not rank:
         return {"self": d.tensor(shape, domain=_values(d)), "dim": d.choose(OMIT, None, []), "norm": _norm(d)}
-    least = 2 if two else 1
+    least = min(rank, 2) if two else 1
     if kind == "c2c" and d.integer(0, 9) == 9:
         least = 0
     dims: Any = d.dims(rank, min_count=least, max_count=2 if two else None)
-    dim = d.choose(dims, OMIT) if two else d.choose(dims, OMIT, None)
+    dim = d.choose(dims, *((OMIT,) if rank > 1 or not two else ()), *(() if two else (None,)))
     over = dims if dim is dims else range(-2, 0) if two else range(rank)
     shape = _perhaps_nothing(d, shape, over[-1]) if over else shape
     # A spectrum of one frequency says too little of how long its signal was.

@@ -23,4 +23,4 @@ def make(cwd: Path) -> subprocess.CompletedProcess[str]:
     operators = [word for name in OPERATORS for word in ("--op", name)]
     backends = ("--backend", "ort-cpu", "--backend", "onnx-reference")
     where = ("--source", "generated", "--results-dir", f"results/{NAME}", "-p", "no:cacheprovider")
-    return conformance("run", *operators, *backends, "--examples", "24", *where, "--json", cwd=cwd)
+    return conformance("run", *operators, *backends, "--examples", "48", *where, "--json", cwd=cwd)

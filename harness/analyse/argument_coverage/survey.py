@@ -25,7 +25,7 @@ from harness.generate import OperatorCase, draw_invocations
 
 #: Name of the point that sizes can change between export and run.
 DYNAMIC = "run sizes other than the exported ones"
-DRAWS = 500
+DRAWS = 1000
 #: Share of draws that PyTorch must take.
 ACCEPTED = 0.95
 #: Draws after which PyTorch is asked which of the points that are still open are worth waiting for.
