@@ -117,7 +117,8 @@ class CallSource:
     @property
     def gives_complex(self) -> bool:
         """Whether an output is complex."""
-        return any(dtype in COMPLEX for dtype in self.output_dtypes)
+        # Half precision, which is never drawn, is what PyTorch promotes float16 to.
+        return any(tensor.is_complex() for tensor in output_tensors(self._result))
 
     @property
     def eager_inputs(self) -> str:
