@@ -11,11 +11,27 @@ from typing import Any
 import torch
 
 from harness.analyse.repro import literals
-from harness.core import Argument, Invocation, TensorSpec, bind, build_tensors, output_tensors, overload
+from harness.core import (
+    COMPLEX,
+    Argument,
+    Invocation,
+    TensorSpec,
+    bind,
+    build_tensors,
+    output_tensors,
+    overload,
+)
 from harness.execute import NothingToCompare
 
 #: Names that a script uses for something else where the call is written.
 _TAKEN = frozenset({"torch", "inf", "nan", "self", "out"})
+
+#: How exporters represent what ONNX has no type for.
+_PARTS = """\
+def parts(tensor):
+    \"""A complex tensor as ONNX has it: the real and the imaginary part in a last dimension.\"""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+"""
 
 
 @dataclass(frozen=True)
@@ -87,8 +103,39 @@ class CallSource:
         return f"({', '.join(found)},)"
 
     def listed(self, call: str) -> str:
-        """The outputs of an expression that calls the module or the operator, as a list."""
-        return f"[{call}]" if isinstance(self._result, torch.Tensor) else f"list({call})"
+        """The outputs of an expression that calls the module or the operator, as a list; see `helpers`."""
+        is_single = isinstance(self._result, torch.Tensor)
+        if self.gives_complex:
+            return f"[parts({call})]" if is_single else f"[parts(x) for x in {call}]"
+        return f"[{call}]" if is_single else f"list({call})"
+
+    @property
+    def takes_complex(self) -> bool:
+        """Whether an input is complex."""
+        return any(spec.dtype in COMPLEX for spec in self.invocation.tensors())
+
+    @property
+    def gives_complex(self) -> bool:
+        """Whether an output is complex."""
+        # Half precision, which is never drawn, is what PyTorch promotes float16 to.
+        return any(tensor.is_complex() for tensor in output_tensors(self._result))
+
+    @property
+    def eager_inputs(self) -> str:
+        """What `fed` calls the dict of the tensors that PyTorch takes."""
+        return "eager_inputs" if self.takes_complex else "inputs"
+
+    @property
+    def fed(self) -> list[str]:
+        """Makes ``inputs`` what a model takes, where that differs from what PyTorch takes; see `helpers`."""
+        if not self.takes_complex:
+            return []
+        return [f"{self.eager_inputs}, inputs = inputs, {{n: parts(x) for n, x in inputs.items()}}"]
+
+    @property
+    def helpers(self) -> list[str]:
+        """Functions that `fed` and `listed` call."""
+        return _PARTS.splitlines() if self.takes_complex or self.gives_complex else []
 
     @property
     def is_random(self) -> bool:

@@ -92,7 +92,7 @@ def criterion(
         got, want = f"outputs[{i}]{pick}", f"expected[{i}]{pick}"
         tolerance = tolerance_for(judge, expected[i], ruled=i in judge.rules)
         if needs_truth(judge, reference, i, tolerance, undefined[i]):
-            truths = truths or _truth(judge, source)
+            truths = truths or _truth(judge, reference, source)
             helpers = _NEAR.splitlines()
             terms = _terms(judge, reference, i)
             lines += [
@@ -234,19 +234,37 @@ def needs_truth(
     return bool(apart.any())
 
 
-def _truth(judge: Judge, source: CallSource) -> list[str]:
-    lines = [
-        "torch.set_default_dtype(torch.float64)",
-        "wide = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}",
-        *_evaluated("truth", source),
-    ]
-    if judge.accumulates and judge.terms is None:
+def _truth(judge: Judge, reference: Reference, source: CallSource) -> list[str]:
+    """Code for `truth`, and for `terms` where the judge and the scales do not say these; see `_terms`."""
+    lines = ["torch.set_default_dtype(torch.float64)", *_mapped(source, "double()", "inputs")]
+    lines += _evaluated("truth", source)
+    if judge.accumulates and judge.terms is None and not _has_complex_scale(reference):
         lines += [
             "# What is summed up, in absolute values: rounding errors grow with it.",
-            "wide = {n: x.abs() if x.is_floating_point() else x for n, x in wide.items()}",
+            *_mapped(source, "abs()", "wide"),
             *_evaluated("terms", source),
         ]
+        if source.gives_complex:
+            lines += [
+                "# The moduli of complex numbers are for both parts.",
+                "pairs = zip(terms, expected)",
+                "terms = [t if t.shape == e.shape else t[..., None].expand(e.shape) for t, e in pairs]",
+            ]
     return lines
+
+
+def _mapped(source: CallSource, method: str, tensors: str) -> list[str]:
+    """Code for the dict `wide`: another without integers, on which `method` has been called."""
+    if not source.takes_complex:
+        return [f"wide = {{n: x.{method} if x.is_floating_point() else x for n, x in {tensors}.items()}}"]
+    tensors = source.eager_inputs if tensors == "inputs" else tensors
+    complex_ = "cdouble()" if method == "double()" else method
+    return [
+        "wide = {",
+        f"    n: x.{complex_} if x.is_complex() else x.{method} if x.is_floating_point() else x",
+        f"    for n, x in {tensors}.items()",
+        "}",
+    ]
 
 
 def _evaluated(name: str, source: CallSource) -> list[str]:
@@ -261,10 +279,17 @@ def _evaluated(name: str, source: CallSource) -> list[str]:
 def _terms(judge: Judge, reference: Reference, i: int) -> str:
     with np.errstate(all="ignore"):
         terms = term_magnitudes(judge, reference, i)
-    if judge.terms is not None and terms is not None and np.isfinite(terms).all():
+    has_complex_scale = _has_complex_scale(reference)
+    is_stated = judge.terms is not None or has_complex_scale
+    if is_stated and terms is not None and np.isfinite(terms).all():
         return f"torch.tensor({terms.tolist()})"
     # The harness takes the scales of terms by their absolute value, which the module does not.
-    scaled = any(
+    scaled = has_complex_scale or any(
         name in SCALES and isinstance(a, int | float) and a < 0 for name, a in reference.arguments.items()
     )
     return f"truth[{i}]" if judge.terms is not None or terms is None or scaled else f"terms[{i}]"
+
+
+def _has_complex_scale(reference: Reference) -> bool:
+    """Whether a scale is complex, by which a call on absolute values gives no terms."""
+    return any(name in SCALES and isinstance(a, complex) for name, a in reference.arguments.items())

@@ -14,7 +14,16 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from harness.core import PRECISION, Argument, Enumerated, TensorSpec, build_tensor, is_float, is_integer
+from harness.core import (
+    PARTS,
+    PRECISION,
+    Argument,
+    Enumerated,
+    TensorSpec,
+    build_tensor,
+    is_float,
+    is_integer,
+)
 
 #: Columns of a script.
 WIDTH = 100
@@ -47,8 +56,10 @@ def _rounded(value: float, dtype: str) -> float:
         return float(ml_dtypes.bfloat16(single)) if dtype == "bfloat16" else float(single)
 
 
-def _shortest(value: float, dtype: str) -> str:
+def _shortest(value: float | complex, dtype: str) -> str:
     """The fewest digits that PyTorch reads back as `value`."""
+    if isinstance(value, complex):
+        return f"complex({_shortest(value.real, PARTS[dtype])}, {_shortest(value.imag, PARTS[dtype])})"
     if not math.isfinite(value) or (value == int(value) and abs(value) < 1e6):
         return number(value)
     for digits in range(1, 17 if dtype in PRECISION else 1):
@@ -73,7 +84,7 @@ def _dense(flat: torch.Tensor, shape: tuple[int, ...], kind: str, dtype: str) ->
     count = flat.numel()
     if not count:
         return f"torch.empty({shape}, {dtype})"
-    texts = [_shortest(v, kind) if is_float(kind) else number(v) for v in flat.tolist()]
+    texts = [_shortest(v, kind) if is_float(kind) or kind in PARTS else number(v) for v in flat.tolist()]
     if not shape:
         return f"torch.tensor({texts[0]}, {dtype})"
     if count > _MANY:

@@ -23,7 +23,7 @@ from harness.analyse.repro.failure import ReproducibleFailure, rules_of
 from harness.analyse.repro.failure_title import title
 from harness.compare import Outcome, Stage
 from harness.convert import NotSeparable, RuleProblem, RuleSource, find_converter
-from harness.core import PRECISION, ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
+from harness.core import PARTS, PRECISION, ExportSnippet, ExportWanted, RunSnippet, RunWanted, fed_shape
 from harness.execute import run_reference
 from harness.generate import judge_of, load_cases
 from harness.run import BACKENDS
@@ -63,7 +63,7 @@ def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
     if failure.stage is Stage.REFERENCE:
         raise NoScript("it ended before anything was exported; try it with `conformance replay`")
     parts = _parts(failure)
-    helpers: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         body = _dying(failure, parts)
     elif failure.stage is Stage.COMPARE:
@@ -71,10 +71,12 @@ def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
         load_cases()
         reference = run_reference(failure.invocation)
         found = criterion(failure, judge_of(failure.invocation), reference, parts.source)
-        helpers = found.helpers
+        checks = found.helpers
         body = _comparing(failure, parts, found)
     else:
         body = _raising(failure, parts)
+    pairs = parts.source.helpers if "parts(" in "\n".join(body) else []
+    helpers = [*pairs, *(["", ""] if pairs and checks else []), *checks]
     return _assembled(failure, parts, helpers, body, heading)
 
 
@@ -176,7 +178,7 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
         return [*before, *_refused(_checks(failure, parts), "a valid model")]
     if failure.stage is Stage.LOAD:
         return [*before, *_refused(run.load, "the model to load")]
-    expected = ['print("PyTorch gives", Model()(*inputs.values()))']
+    expected = ['print("PyTorch gives", Model()(*inputs.values()))', *parts.source.fed]
     return [*before, *run.load, *expected, *_refused(run.run, "the model to run")]
 
 
@@ -197,7 +199,7 @@ def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
 
 
 def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) -> list[str]:
-    eager = parts.source.listed("Model()(*inputs.values())")
+    eager = parts.source.listed(f"Model()(*{parts.source.eager_inputs}.values())")
     if found.runs == 1:
         run = [
             *parts.run.run,
@@ -221,6 +223,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
         *parts.inputs,
         *parts.export.code,
         *parts.run.load,
+        *parts.source.fed,
         *run,
         *_caught(found.lines, "AssertionError", "error"),
     ]
@@ -228,7 +231,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
 
 def _digits(source: CallSource) -> list[str]:
     """Code for as many digits as tell numbers apart that differ; PyTorch prints four."""
-    bits = max((PRECISION.get(dtype, 0) for dtype in source.output_dtypes), default=0)
+    bits = max((PRECISION.get(PARTS.get(dtype, dtype), 0) for dtype in source.output_dtypes), default=0)
     digits = math.ceil(1 + bits * math.log10(2))
     return [f"torch.set_printoptions(precision={digits})"] if digits > 4 else []
 
@@ -240,7 +243,7 @@ def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
         steps.append("onnx.checker.check_model(model, full_check=True)")
     steps += parts.run.load
     if failure.stage in (Stage.RUN, Stage.COMPARE):
-        steps += parts.run.run
+        steps += [*parts.source.fed, *parts.run.run]
     seconds = round(failure.timeout) + 60
     return [
         'if sys.argv[1:] == ["child"]:',
@@ -272,7 +275,7 @@ def _imports(wanted: list[str], body: list[str]) -> list[str]:
 
 
 def _assembled(
-    failure: ReproducibleFailure, parts: _Parts, helpers: tuple[str, ...], body: list[str], heading: str
+    failure: ReproducibleFailure, parts: _Parts, helpers: Sequence[str], body: list[str], heading: str
 ) -> str:
     module = _defined(parts)
     packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
