@@ -261,7 +261,7 @@ def test_the_call_that_show_prints_builds_the_very_tensors(run: Path) -> None:
 def test_show_and_replay_know_minimal_cases(run: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
     shutil.copytree(run, copied)
-    smallest = known(run, op="avg_pool2d", outcome="mismatch")["smallest"]["case_id"]
+    smallest = worst(run, op="avg_pool2d", outcome="mismatch")["smallest"]["case_id"]
     failed = next(v for v in verdicts(run) if v.case_id == smallest and v.outcome == "mismatch")
     small = unary("aten.celu.default", [0.5])
     append_line(
@@ -301,7 +301,9 @@ def test_show_and_replay_know_minimal_cases(run: Path, tmp_path: Path) -> None:
 
 def test_replay_still_fails_and_shows_the_numbers(run: Path) -> None:
     group = known(run, op="avg_pool2d", outcome="mismatch")
-    done = conformance("replay", group["smallest"]["case_id"], "--run", run, "--backend", group["backends"][0], cwd=run)
+    done = conformance(
+        "replay", group["smallest"]["case_id"], "--run", run, "--backend", group["backends"][0], cwd=run
+    )
     assert done.returncode == 1, output(done)
     for part in ("mismatch", "expected ", "float64 ", "got ", "1 verdict of 1 failing"):
         assert part in done.stdout

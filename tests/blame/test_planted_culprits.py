@@ -126,6 +126,9 @@ def honest_cases(seed: int, names: Sequence[str], converters: Sequence[str]) -> 
 
 
 def _honest(call: Invocation, name: str) -> Honest | None:
+    if not all(spec.numel for spec in call.tensors()):
+        # TorchScript's exporter divides by the number of elements, and the process ends (`take`).
+        return None
     try:
         reference = run_reference(call)
         if draws(judge_of(call)) or sum(e.size for e in reference.expected) > 2000:
