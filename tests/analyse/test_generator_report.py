@@ -157,7 +157,7 @@ def test_the_command_prints_each_operator_and_fails_for_none_that_is_good() -> N
     ]
     assert "2 have no defect" in done.stdout
     assert re.search(
-        r"^aten.celu.default +\\d+ +\d+/\d+ +\d+% +– +\d+/\d+ +\d+% +–$", done.stdout, re.MULTILINE
+        r"^aten.celu.default +\d+ +\d+/\d+ +\d+% +– +\d+/\d+ +\d+% +–$", done.stdout, re.MULTILINE
     )
     assert re.search(
         r"^\d+.\d% of [\d,]+ structural pairs are drawn in the default budget; ", done.stdout, re.MULTILINE
