@@ -2,6 +2,9 @@
 
 None is right in float64 alone: a backend is judged by that, and whoever is as near to it is right, whatever
 the kernel gives in a narrower dtype. None calls the operator that it replaces, which would call it in turn.
+
+The converter that is registered here is `dynamo` under a name of its own: a worker process looks for plug-ins
+when it is asked for a name that it does not know, and must have these kernels before its first case.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ import math
 from collections.abc import Callable
 
 import torch
+
+from harness.convert.converter import ConverterEntry, register
+from harness.convert.converters.dynamo import DynamoConverter
 
 _calls = itertools.count()
 _NONE, _MEAN = 0, 1
@@ -190,3 +196,12 @@ WRONG: dict[str, Callable[..., torch.Tensor]] = {
 _library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
 for _name, _kernel in WRONG.items():
     _library.impl(_name, _kernel, "CPU", allow_override=True)  # type: ignore[no-untyped-call]
+
+
+class Dynamo(DynamoConverter):
+    """The honest exporter, in a PyTorch with wrong kernels."""
+
+    name = "planted-torch"
+
+
+register(ConverterEntry(name=Dynamo.name, probe=lambda: None, create=Dynamo, version=lambda: "planted 1.0"))
