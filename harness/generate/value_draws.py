@@ -196,7 +196,7 @@ class _FurtherDraw:
         start = self._below("start", _KINDS)
         styles = {i: self._choose(("rest", i), _REST, points) for i in specs if i not in those}
         for slope, place in enumerate(those):
-            shift = start + (self._below(("shift", slope), _KINDS) if slope else 0)
+            shift = start + (int(self._choose(("shift", slope), _SHIFTS, points)) if slope else 0)
             styles[place] = f"facing {slope} {shift} {few}"
         return styles
 
@@ -256,6 +256,9 @@ class _FurtherDraw:
 _MANY = 64
 #: Special values that face each other.
 _KINDS = 13
+#: By how many places one operand's are behind the other's. Small tensors hold few pairs: those of a number
+#: with itself come first (is NaN equal to NaN? what is infinity less infinity?).
+_SHIFTS = Counter({"0": 3} | {str(shift): 1 for shift in range(1, _KINDS)})
 #: Elements that hold so many pairs of them that other classes wait: few structures are as large.
 _ENOUGH = 12
 #: More tensors than that are hardly operands of one element.
