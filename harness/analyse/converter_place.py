@@ -79,10 +79,15 @@ def converter_place(row: FailedRow) -> Place:
     if takes_for_numbers(row):
         return Place(row.converter, "type promotion")
     named = _RUN.match(row.words)
-    own = own_function(row.converter, row.overload)
+    own = _own(row)
     emitting = emitting_function(row.converter, own, named[1] or named[2]) if named and own else None
     place = _of(row, emitting, "") if emitting else _function(row, row.family)
     return replace(place, choice=row.called.choice)
+
+
+def _own(row: FailedRow) -> ConversionFunction | None:
+    """The function that the call of a row is translated with."""
+    return own_function(row.converter, row.overload, of_complex=row.called.has_complex)
 
 
 def _left_to(converter: str, function: ConversionFunction) -> ConversionFunction:
@@ -168,7 +173,7 @@ def _emitting(row: FailedRow, operator: str, of_node: str) -> ConversionFunction
     """
     families = [family_name(f"{of}.{of_node}") for of in ("aten", "prims")] if of_node else [row.family]
     function = (
-        own_function(row.converter, row.overload)
+        _own(row)
         or next(filter(None, (function_of_family(row.converter, family) for family in families)), None)
         or own_function(row.converter, f"aten.{operator.lower()}.default")
     )
@@ -216,7 +221,7 @@ def _of_export(row: FailedRow) -> Place:
         return Place(row.converter, f"{_STEPS[step]} of {row.family}" if row.by_operator else _STEPS[step])
     if not row.by_operator:
         return Place(row.converter, "export")
-    own = own_function(row.converter, row.overload)
+    own = _own(row)
     if own and _PYTHONS.match(row.words):
         return _of(row, left_to(row.converter, own), own.name)
     return _function(row, row.family)
@@ -234,7 +239,7 @@ def makes_complex(row: FailedRow) -> bool:
 def _function(row: FailedRow, family: str) -> Place:
     """The conversion function of a family; where it is not known, as of what is taken apart first, all that
     converts the operator."""
-    found = own_function(row.converter, row.overload) if family == row.family else None
+    found = _own(row) if family == row.family else None
     if found and row.stage not in (Stage.REFERENCE, Stage.CONVERT):
         # What a wrapper gives is wrong wherever the wrapped function is called.
         found = _left_to(row.converter, found)

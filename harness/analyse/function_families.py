@@ -11,16 +11,22 @@ from harness.analyse.operator_family import family_name, packet_of
 from harness.convert import ConversionFunction, conversion_functions, work_together
 
 
-def function_of(converter: str, overload: str) -> ConversionFunction | None:
-    """What a converter translates an overload with, without taking it apart; None where nothing is known."""
-    functions = conversion_functions(converter)
+def function_of(converter: str, overload: str, *, of_complex: bool = False) -> ConversionFunction | None:
+    """What a converter translates an overload with, without taking it apart; None where nothing is known.
+
+    Args:
+        of_complex: In a call that has complex tensors.
+    """
+    functions = conversion_functions(converter, of_complex=of_complex)
     return functions.get(overload) or functions.get(packet_of(overload))
 
 
-def own_function(converter: str, overload: str) -> ConversionFunction | None:
+def own_function(converter: str, overload: str, *, of_complex: bool = False) -> ConversionFunction | None:
     """As `function_of`, or under the name that an operator shares with its aliases."""
     packet, _, kind = overload.rpartition(".")
-    return function_of(converter, overload) or function_of(converter, f"{family_name(packet)}.{kind}")
+    names = (overload, f"{family_name(packet)}.{kind}")
+    found = (function_of(converter, name, of_complex=of_complex) for name in names)
+    return next(filter(None, found), None)
 
 
 def standing_for(converter: str, function: ConversionFunction) -> ConversionFunction:
@@ -48,7 +54,8 @@ def function_of_family(converter: str, family: str) -> ConversionFunction | None
 
 @cache
 def _by_name(converter: str) -> Mapping[str, ConversionFunction]:
-    return {function.name: function for function in sorted(set(conversion_functions(converter).values()))}
+    both = (conversion_functions(converter, of_complex=some) for some in (False, True))
+    return {function.name: function for function in sorted({one for some in both for one in some.values()})}
 
 
 @cache

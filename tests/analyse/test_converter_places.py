@@ -286,3 +286,16 @@ def test_wrong_elements_come_of_a_wrong_dtype_or_of_an_ignored_argument() -> Non
             for said in (message, values)
         ]
         assert len(groups(failed("aten.cumsum.default", message, problems=json.dumps(both)))) == count
+
+
+def test_complex_numbers_have_a_function_of_their_own() -> None:
+    message = "values: output 0[0]: expected 1.5, got 0.5"
+    calls = (
+        {"self": vector([0.5, 1.5], dtype), "other": vector([1.0, 2.0], dtype)}
+        for dtype in ("float32", "complex64")
+    )
+    found = groups(*(failed("aten.mul.Tensor", message, "dynamo", of=one) for one in calls))
+    assert sorted(group.place.partition(" in ")[0] for group in found) == [
+        "torchlib: aten_mul",
+        "torchlib: aten_mul_complex",
+    ]
