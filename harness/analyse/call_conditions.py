@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,16 +34,28 @@ class CallConditions:
     Attributes:
         met: The conditions.
         rare: Those of them that most failing calls of the same operators do not meet.
+        given: Of the arguments that are asked about, those that are given.
     """
 
     met: frozenset[str] = frozenset()
     rare: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
 
 
-def call_conditions(rows: CodedRows, cause: Numbers, count: int) -> list[CallConditions]:
-    """Those of each cause, given each row's."""
+def call_conditions(
+    rows: CodedRows, cause: Numbers, count: int, asked: Collection[str] = ()
+) -> list[CallConditions]:
+    """Those of each cause, given each row's.
+
+    Args:
+        asked: Names of arguments, without the axis or what else ``scales`` has in ``scale_factors``.
+    """
     words = rows.words("invocation")
     met = _met(words)[rows.numbers("invocation")]
+    names = sorted(asked)
+    # `null` is None.
+    patterns = (rf'"{re.escape(name.removesuffix("s"))}\w*":[^n]' for name in names)
+    given = [_matches(words, pattern)[rows.numbers("invocation")] for pattern in patterns]
     overload = rows.numbers("overload")
     failing = np.bincount(overload)
     by_overload = np.stack([np.bincount(overload, column, len(failing)) for column in met.T], axis=1)
@@ -51,7 +65,13 @@ def call_conditions(rows: CodedRows, cause: Numbers, count: int) -> list[CallCon
         operators = np.unique(overload[part])
         share = by_overload[operators].sum(axis=0) / failing[operators].sum()
         common = np.logical_and.reduce(met[part])
-        found.append(CallConditions(met=_named(common), rare=_named(common & (share < _RARE))))
+        found.append(
+            CallConditions(
+                met=_named(common),
+                rare=_named(common & (share < _RARE)),
+                given=frozenset(name for name, some in zip(names, given, strict=True) if some[part].all()),
+            )
+        )
     return found
 
 

@@ -80,7 +80,9 @@ def converter_place(row: FailedRow) -> Place:
         return Place(row.converter, "type promotion")
     named = _RUN.match(row.words)
     own = _own(row)
-    emitting = emitting_function(row.converter, own, named[1] or named[2]) if named and own else None
+    emitting = (
+        emitting_function(row.converter, own, named[1] or named[2], row.packet) if named and own else None
+    )
     place = _of(row, emitting, "") if emitting else _function(row, row.family)
     return replace(place, choice=row.called.choice)
 
@@ -177,7 +179,7 @@ def _emitting(row: FailedRow, operator: str, of_node: str) -> ConversionFunction
         or next(filter(None, (function_of_family(row.converter, family) for family in families)), None)
         or own_function(row.converter, f"aten.{operator.lower()}.default")
     )
-    return function and emitting_function(row.converter, function, operator)
+    return function and emitting_function(row.converter, function, operator, row.packet)
 
 
 _UNSUPPORTED = "unsupported type"

@@ -30,6 +30,7 @@ from harness.analyse.ordinary_failures import OrdinaryFailures, ordinary_failure
 from harness.analyse.priority import failing_pairs, failure_priority
 from harness.analyse.problem_rows import PROBLEMS, each_problem
 from harness.analyse.united_causes import SEVERITY, FailedRows, severity, united_causes
+from harness.analyse.united_conditions import ignored_arguments
 from harness.analyse.use_weights import model_use
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, count, listed, plain, shown
@@ -253,7 +254,7 @@ def failure_groups(
         origin=origin,
         overload=rows.numbers("overload"),
         converter=rows.numbers("converter"),
-        conditions=call_conditions(rows, cause, len(causes)),
+        conditions=call_conditions(rows, cause, len(causes), ignored_arguments(one.words for one in causes)),
     )
     united = united_causes(causes, placed.parts, looked_at)
     group_of = np.empty(len(causes), dtype=np.int64)

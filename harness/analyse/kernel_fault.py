@@ -9,6 +9,7 @@ from dataclasses import dataclass
 WRONG_INTEGERS = "gives wrong integers"
 WITHOUT_ELEMENTS = "goes wrong with tensors without elements"
 INEXACT_NUMBERS, WRONG_NUMBERS = "is inexact", "gives wrong numbers"
+INEXACT_FLOAT64, NARROW_FLOAT64 = "is inexact in float64", "computes float64 in float32"
 SMALL_NUMBERS = "takes small numbers for zero"
 MAKES_INFINITIES, MAKES_NAN = "makes infinities of numbers", "makes NaN of numbers"
 
@@ -99,14 +100,14 @@ def _wrong_float(right: float, got: float, dtypes: str) -> str:
         return SMALL_NUMBERS
     # What cancels out leaves a little of numbers about 1, or nothing.
     if 0 in (right, got) and abs(right - got) <= _MOST_ROUNDED:
-        return INEXACT_NUMBERS
+        return INEXACT_FLOAT64 if dtypes.startswith("float64") else INEXACT_NUMBERS
     off = abs(right - got) / max(abs(right), abs(got))
     # A kernel that rounds to float32 on the way is as exact as it can be for the rest.
     if dtypes.startswith("float64") and _LEAST_ROUNDED <= off <= _MOST_ROUNDED:
-        return "computes float64 in float32"
+        return NARROW_FLOAT64
     if off > (_INEXACT_SHORT if any(short in dtypes for short in _SHORT) else _INEXACT):
         return WRONG_NUMBERS
-    return INEXACT_NUMBERS
+    return INEXACT_FLOAT64 if dtypes.startswith("float64") else INEXACT_NUMBERS
 
 
 def _takes_empty(taken: str) -> bool:

@@ -28,7 +28,7 @@ def family_name(packet: str) -> str:
     """The operator that a packet is another name or another number of dimensions of: ``aten.max_poolNd``."""
     namespace, _, name = packet.rpartition(".")
     name = _canonical(_canonical(name).removeprefix("special_"))
-    name = without_dimensions(name.removesuffix("_copy"))
+    name = without_dimensions(name.removesuffix("_copy").removesuffix("_functional"))
     return f"{namespace}.{name}" if namespace else name
 
 

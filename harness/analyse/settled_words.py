@@ -10,6 +10,7 @@ One element may be inexact or infinite for several reasons. What else is wrong i
 | infinite, where float32 ends | a result that is cast to float32 | the same: it has no room |
 | anything, which a cast leaves open | an end of the integers | of the same cast |
 | near the right one | what leaves the range | of the same formula, which is not stable |
+| as exact as float32, of a kernel for float64 | one that is exact in another degree | as inexact as that |
 | wrong or zero, of a kernel | one that is near the right one | as inexact, and what is left of it |
 | NaN, of a kernel | an infinity | of the same overflow |
 """
@@ -22,9 +23,11 @@ from collections.abc import Hashable, Sequence
 from harness.analyse.blamed_place import ANOTHER_DTYPE, LEAVES_RANGE, LOSES_DIGITS, RESTS_ON_CAST
 from harness.analyse.failure_key import Cause
 from harness.analyse.kernel_fault import (
+    INEXACT_FLOAT64,
     INEXACT_NUMBERS,
     MAKES_INFINITIES,
     MAKES_NAN,
+    NARROW_FLOAT64,
     SMALL_NUMBERS,
     WRONG_NUMBERS,
 )
@@ -33,9 +36,10 @@ from harness.compare import BACKEND
 
 #: What a kernel gives → what that is where it gives this, too.
 _OF_KERNELS = {
-    WRONG_NUMBERS: INEXACT_NUMBERS,
-    SMALL_NUMBERS: INEXACT_NUMBERS,
-    MAKES_NAN: MAKES_INFINITIES,
+    WRONG_NUMBERS: (INEXACT_NUMBERS, INEXACT_FLOAT64),
+    SMALL_NUMBERS: (INEXACT_NUMBERS, INEXACT_FLOAT64),
+    NARROW_FLOAT64: (INEXACT_FLOAT64,),
+    MAKES_NAN: (MAKES_INFINITIES,),
 }
 
 
@@ -50,8 +54,8 @@ def settled_words(causes: Sequence[Cause], places: Sequence[Hashable]) -> list[s
 def _settled(cause: Cause, here: set[tuple[str, str]]) -> str:
     words, element = cause.words, cause.element
     if cause.blame == BACKEND:
-        as_well = _OF_KERNELS.get(words, words)
-        return as_well if any(said == as_well for said, _ in here) else words
+        said_here = {said for said, _ in here}
+        return next((as_well for as_well in _OF_KERNELS.get(words, ()) if as_well in said_here), words)
     narrow = any(said == ANOTHER_DTYPE for said, _ in here)
     if words == LOSES_DIGITS:
         return ANOTHER_DTYPE if narrow else words

@@ -9,17 +9,19 @@ inexact and of a misshapen result have two. That both need the same unusual call
 | nodes without a dtype | wrong elements | take integers only: their cast is missing |
 | digits of float32 | a wrong size | take no tensor: numbers give the size, too |
 | sizes that do not fit | a wrong size | are of one operator and alike in what is 0-d or empty |
+| an argument that is ignored | wrong values | give that argument |
 | wrong elements | a node that is not run | the same, and alike in taking integers only |
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
 from itertools import combinations, permutations, product
 
 from harness.analyse.blamed_place import (
     ANOTHER_DTYPE,
+    IGNORES,
     LEAVES_RANGE,
     LOSES_DIGITS,
     LOSES_NAN,
@@ -99,8 +101,15 @@ def _explains(cause: _Side, effect: _Side) -> bool:
     both = cause[1].met & effect[1].met
     if WHOLE in both and UNDEFINED_DTYPE in cause[0] and not effect[0].isdisjoint(ELEMENTWISE):
         return True
+    if effect[0] == {"values"} and not ignored_arguments(cause[0]).isdisjoint(effect[1].given):
+        return True
     narrow = not cause[0].isdisjoint({LOSES_DIGITS, ANOTHER_DTYPE})
     return NO_TENSOR in both and narrow and "shape" in effect[0]
+
+
+def ignored_arguments(words: Iterable[str]) -> set[str]:
+    """The arguments that functions ignore, by words of what is wrong with them."""
+    return {said.removeprefix(IGNORES).strip("`") for said in words if said.startswith(IGNORES)}
 
 
 def _is_size(words: str) -> bool:
@@ -113,4 +122,5 @@ def _common(united: United, conditions: Sequence[CallConditions]) -> CallConditi
     return CallConditions(
         met=first.met.intersection(*(other.met for other in others)),
         rare=first.rare.intersection(*(other.rare for other in others)),
+        given=first.given.intersection(*(other.given for other in others)),
     )

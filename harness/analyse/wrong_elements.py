@@ -10,7 +10,7 @@ import re
 
 #: An integer that had no room in a smaller dtype.
 NARROW = "narrow"
-#: A float64 number as exact as one of float32.
+#: A float64 number or an integer as exact as one of float32.
 DIGITS = "digits"
 #: The same, where the graph is known to have a cast that it comes of.
 CAST = "cast"
@@ -26,8 +26,11 @@ LEFT, BEYOND = "left", "beyond"
 LOST = "lost"
 
 _ELEMENT = re.compile(
-    r"(?:values|NaN positions|infinities|overflow to infinity): output [^:]+: expected (\S+), got (\S+)"
+    r"(?:values|NaN positions|infinities|overflow to infinity|subnormals flushed to zero): output [^:]+: "
+    r"expected (\S+), got (\S+)"
 )
+#: An integer, of which a float has fewer digits.
+_WHOLE = re.compile(r"-?\d+")
 #: No shorter dtype's numbers have so many digits.
 _FLOAT64 = re.compile(r"\d{14}")
 #: How much a float64 result is off, relatively, that was rounded to float32 on the way.
@@ -56,8 +59,10 @@ def wrong_element(message: str) -> str:
         return _of_infinite(right, wrong)
     if _is_wrapped(right, wrong):
         return NARROW
+    if all(map(_WHOLE.fullmatch, shown.groups())):
+        return _of_number(right, wrong, is_exact=True)
     digits = (text.partition("e")[0].replace(".", "") for text in shown.groups())
-    return _of_number(right, wrong, any(map(_FLOAT64.search, digits)))
+    return _of_number(right, wrong, is_exact=any(map(_FLOAT64.search, digits)))
 
 
 def _of_infinite(right: float, wrong: float) -> str:
@@ -68,14 +73,14 @@ def _of_infinite(right: float, wrong: float) -> str:
     return BEYOND if math.isinf(wrong) and abs(right) >= _LARGEST_FLOAT32 else LEFT
 
 
-def _of_number(right: float, wrong: float, is_float64: bool) -> str:
+def _of_number(right: float, wrong: float, *, is_exact: bool) -> str:
     off = abs(right - wrong)
     size = max(abs(right), abs(wrong))
-    if is_float64 and _LEAST * size <= off <= _MOST * size:
+    if is_exact and _LEAST * size <= off <= _MOST * size:
         return DIGITS
     # Where next to nothing is left of numbers about 1, what is wrong with them is.
     if 0 < off <= _NEAR * size or size <= _MOST:
-        return CANCELLED if is_float64 else INEXACT
+        return CANCELLED if is_exact else INEXACT
     return ""
 
 

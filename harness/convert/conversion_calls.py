@@ -43,12 +43,21 @@ class _Function:
 
 
 def emitting_function(
-    converter: str, function: ConversionFunction, operator: str
+    converter: str, function: ConversionFunction, operator: str, packet: str = ""
 ) -> ConversionFunction | None:
     """What emits an ONNX operator for a conversion function: the nearest function that it calls, or itself.
 
     None where no function that it reaches does, as for what a pass inserts.
+
+    Args:
+        packet: The PyTorch operator that is converted.
     """
+    wanted = set(packet.rpartition(".")[2].split("_"))
+
+    def likeness(key: tuple[str, str]) -> tuple[int, int, int]:
+        words = set(key[1].split("_"))
+        return callers[key], len(words & wanted), -len(words)
+
     functions, shared, callers = _functions(converter), _shared(converter), _callers(converter)
     start = function.file, function.name
     level, reached = [start] if start in functions else [], {start}
@@ -57,8 +66,9 @@ def emitting_function(
             key for key in level if operator in functions[key].emitted | _of_shared(functions, shared, key)
         ]
         if emitting:
-            # Which of several is called depends on the call: most probably the one that most functions use.
-            return functions[max(emitting, key=lambda key: callers[key])].itself
+            # Which of several is called depends on the call: most probably the one that most functions use,
+            # or that is named like the operator.
+            return functions[max(emitting, key=likeness)].itself
         following = [called for key in level for called in functions[key].calls if called not in shared]
         level = [key for key in dict.fromkeys(following) if key not in reached]
         reached.update(level)

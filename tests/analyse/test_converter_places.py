@@ -299,3 +299,16 @@ def test_complex_numbers_have_a_function_of_their_own() -> None:
         "torchlib: aten_mul",
         "torchlib: aten_mul_complex",
     ]
+
+
+def test_of_two_helpers_that_emit_a_node_the_one_named_like_the_operator_is_wrong() -> None:
+    message = (
+        "InferenceError: [ShapeInferenceError] Inference error(s): (op_type:MaxPool, node name: n): "
+        "[ShapeInferenceError] Attribute dilations has incorrect size"
+    )
+    names = ("max_pool3d", "max_pool3d_with_indices")
+    found = groups(*(failed(f"aten.{name}.default", message, **REJECTED) for name in names))
+    assert sorted(group.place.partition(" in ")[0] for group in found) == [
+        "TorchScript: _aten_max_pool_onnx",
+        "TorchScript: _aten_max_pool_with_indices_onnx",
+    ]

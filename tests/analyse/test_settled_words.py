@@ -185,3 +185,32 @@ def test_what_is_wrong_by_folding_constants_is_wrong_by_the_kernel() -> None:
     assert len(groups(folded, replace(kernel, overload="aten.mm.default"))) == 2
     # Of two kernels it may be either.
     assert len(groups(folded, kernel, replace(kernel, evidence=empty.replace("MatMul", "Gemm")))) == 3
+
+
+def test_an_integer_that_a_float_rounds_goes_with_digits_of_float32() -> None:
+    rounded = "values: output 0: expected 739515026119738, got 739515052326912"
+    smaller = "values: output 0: expected 214748364, got 214748368"
+    assert count(rounded, smaller, of={"self": vector([1], "int64")}) == 1
+    # So does a double that float32 has no number for.
+    tiny = "subnormals flushed to zero: output 0: expected 2.225073858507201e-308, got 0.0"
+    assert count((DIGITS, {"evidence": CAST}), tiny) == 1
+    assert count((OTHER, {}), rounded, of={"self": vector([1], "int64")}) == 2
+
+
+def test_a_kernel_is_inexact_in_float64_in_one_way() -> None:
+    wrong = (
+        "ort-cpu computes a node wrongly by its operator's definition. ort-cpu computes Sigmoid (node 0; "
+        "{0}) wrongly: of {0} -5.5 its definition gives {1}, it gives {2}. With the definition's result in "
+        "its place the graph gives PyTorch's."
+    )
+    degrees = {
+        "exact": ("float64", "0.004070137715896128", "0.004070137715896038"),
+        "narrow": ("float64", "3.368250145181467e-09", "3.368250123259031e-09"),
+        "short": ("float32", "0.0040701376", "0.0040701371"),
+    }
+    said = {
+        name: (DIGITS, {"evidence": wrong.format(*told), "blame": "backend"})
+        for name, told in degrees.items()
+    }
+    assert count(said["exact"], said["narrow"], name="sigmoid") == 1
+    assert count(said["short"], said["narrow"], name="sigmoid") == 2

@@ -151,3 +151,13 @@ def test_a_kernel_that_refuses_models_of_more_operators_is_no_conversion_functio
     )
     assert len(groups(wrong, own)) == 1
     assert len(groups(wrong, own, others)) == 2
+
+
+def test_values_are_wrong_for_the_argument_that_is_ignored() -> None:
+    evidence = (
+        "The graph that torchscript emits ignores an argument of the call. Without `scales` PyTorch gives."
+    )
+    ignored = (VALUES, {"evidence": evidence}, {**of(FLOATS), "scales_h": 2.0})
+    for given, groups_ in ((1.5, 1), (None, 2)):
+        rounded = (VALUES, {}, {**of(WHOLE), "scale_factors": given})
+        assert count(ignored, rounded, name="upsample_bicubic2d") == groups_
