@@ -219,9 +219,11 @@ def _inherit(
     """What those that were not looked into have from those that were and fail in the same way.
 
     Only what is a matter of structure is inherited, and only where all that were looked into agree: first
-    those of the same structure, then those of the same kind of graph, then all.
+    those of the same structure, then those of the same kind of graph, then all. Of these it is that of a call
+    in the same dtype, if there is one: what a kernel does wrong in one dtype it may do otherwise in another.
     """
     looked = {i: found[i] for i in members if i in found}
+    dtypes = {i: _invocation(results[i], groups).dtype for i in looked}
     for i in members:
         if i in found:
             continue
@@ -234,7 +236,8 @@ def _inherit(
         blames = {blame for blame, _ in alike.values()}
         runs = results[i].outcome is Outcome.MISMATCH
         if len(blames) == 1 and blames <= (_OF_STRUCTURE if runs else _WHERE_NOTHING_RUNS):
-            first = next(iter(alike))
+            dtype = _invocation(results[i], groups).dtype
+            first = next((j for j in alike if dtypes[j] == dtype), next(iter(alike)))
             case = _invocation(results[first], groups).case_id
             found[i] = alike[first][0], f"{INHERITED}{case}: {alike[first][1]}"
         else:

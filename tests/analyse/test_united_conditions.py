@@ -159,5 +159,5 @@ def test_values_are_wrong_for_the_argument_that_is_ignored() -> None:
     )
     ignored = (VALUES, {"evidence": evidence}, {**of(FLOATS), "scales_h": 2.0})
     for given, groups_ in ((1.5, 1), (None, 2)):
-        rounded = (VALUES, {}, {**of(WHOLE), "scale_factors": given})
+        rounded: Symptom = (VALUES, {}, {**of(WHOLE), "scale_factors": given})
         assert count(ignored, rounded, name="upsample_bicubic2d") == groups_
