@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.compare import Again, Outcome, OutputComparison, Stage, compare, first_wrong
+from harness.convert import find_converter
 from harness.core import Array, describe_error
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.placement import placements
@@ -53,6 +54,8 @@ class Executor:
 
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
+        # A plug-in may change PyTorch when it is imported: no reference is older than that.
+        find_converter(self._task.converter)
         accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
         for found in self._exports.export(accepted):
             for name in self._backends:

@@ -5,6 +5,7 @@ Wrong conversions are in `test_planted_defects`, which draws them anyway.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,13 +38,15 @@ BACKENDS = {
     "planted-optimiser": planted_backends.WRONG_OPTIMISATIONS,
     "planted-rejects": planted_backends.REJECTED,
 }
-#: Names of `planted.kernels.WRONG`, which no test may import: it would change PyTorch here.
+#: Names of `planted.kernels.WRONG`, which no test may import: it would change PyTorch here. Not `relu`, which
+#: reads the storage like `neg`: few of its first draws are transposed, and a slice is dense in float64.
 KERNELS = (
-    *("neg", "relu", "ceil", "trunc", "leaky_relu", "silu", "hardsigmoid", "elu", "softplus", "gelu"),
+    *("neg", "ceil", "trunc", "leaky_relu", "silu", "hardsigmoid", "elu", "softplus", "gelu"),
     *("mse_loss", "huber_loss", "addcmul", "addcdiv", "threshold", "hardswish", "glu", "roll", "tril"),
     "lerp.Scalar",
 )
 
+INHERITED = re.compile(r"As case (\w+): ")
 COLUMNS = ("case_id", "overload", "converter", "backend", "stage", "outcome", "blame", "evidence", "message")
 
 
@@ -81,15 +84,18 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
 
 def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     operators = [f"aten.{name}" if "." in name else f"aten.{name}.default" for name in KERNELS]
-    assert len(operators) == 20
+    assert len(operators) == 19
     few = ("--dtype", "float32", "--examples", "48")
     honest = record(tmp_path / "honest", operators, METADATA, *few, "--no-blame")
     passed = {row["case_id"] for row in honest if row["outcome"] == "pass"}
     found = defaultdict(list)
     wrong = record(tmp_path / "run", operators, KERNELS_METADATA, *few, "--converter", "planted-torch")
     for row in wrong:
-        # Elsewhere the exporter and the runtime have defects of their own in these operators.
-        if row["outcome"] == "mismatch" and row["case_id"] in passed:
+        # Elsewhere the exporter and the runtime have defects of their own in these operators: two at once
+        # where the kernel is wrong, too, of which a case that was not looked into may inherit the other.
+        inherited = INHERITED.match(row["evidence"] or "")
+        looked_into = inherited[1] if inherited else row["case_id"]
+        if row["outcome"] == "mismatch" and {row["case_id"], looked_into} <= passed:
             found[row["overload"]].append(row)
     assert_blamed(found, "pytorch", set(operators))
 
