@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from warm_starts import WarmPopen
+
 #: Which entry point is called; a script is called by its path.
 Program = Literal["pytest", "conformance", "script"]
 
@@ -111,7 +113,7 @@ class Sessions:
         self, program: Program, words: Sequence[str], cwd: Path, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         if self._process is None:
-            self._process = subprocess.Popen(
+            self._process = WarmPopen(
                 [sys.executable, "-c", self._program],
                 env=self._environment,
                 stdin=subprocess.PIPE,

@@ -1,0 +1,122 @@
+"""Python processes that have imported what takes long before they start.
+
+PyTorch, its exporters and pytest take a process many seconds, and the fork server of a session once more.
+Here such a process is forked from another, its template, which has imported them and done nothing else:
+nothing of this project, and no plug-in. It has the environment, the path, the streams and the parent that it
+would have if Python had started for it, and so has its own fork server. What a start takes, imports or prints
+is for tests that start Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+#: What a template runs.
+_PROGRAM = Path(__file__).with_name("warm_template.py")
+#: `prctl`'s, by which those whose parent ends become this process's children.
+_SET_CHILD_SUBREAPER = 36
+#: The arguments of what starts a process, of which newer versions of Python have more.
+_STARTING = list(inspect.signature(subprocess.Popen._execute_child).parameters)[1:]  # type: ignore[attr-defined]
+
+
+class Template:
+    """A process that has imported what takes long; each process that is started here is forked from it."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._owner = os.getpid()
+        self._in_turn = threading.Lock()
+
+    @property
+    def mine(self) -> bool:
+        """Whether this process may start others; one that is forked from it may not."""
+        return os.getpid() == self._owner
+
+    def start(
+        self,
+        words: Sequence[str],
+        descriptors: Mapping[int, int],
+        *,
+        environment: Mapping[str, str] | None = None,
+        directory: str | Path | None = None,
+        new_session: bool = False,
+    ) -> int:
+        """Start ``python WORDS`` as a child of this process; its id.
+
+        Args:
+            descriptors: Its open ones, by number, and what they are here.
+        """
+        request = {
+            "words": list(words),
+            "numbers": list(descriptors),
+            "environment": dict(os.environ if environment is None else environment),
+            "directory": str(directory or Path.cwd()),
+            "new_session": new_session,
+        }
+        with self._in_turn, _adopting():
+            socket.send_fds(self._channel, [json.dumps(request).encode()], list(descriptors.values()))
+            return int(self._channel.recv(64))
+
+    def close(self) -> None:
+        """End the template, which ends none that it was forked for."""
+        self._channel.close()
+
+
+@contextmanager
+def _adopting() -> Iterator[None]:
+    """Have those become children of this process whose parents end meanwhile."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@cache
+def template() -> Template:
+    """That of this process; it lasts as long as this process does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    clean = {name: word for name, word in os.environ.items() if not name.startswith(("PYTHON", "PYTEST_"))}
+    subprocess.Popen(
+        [sys.executable, str(_PROGRAM), str(theirs.fileno())],
+        env={**clean, "OMP_NUM_THREADS": "1"},
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+    )
+    theirs.close()
+    return Template(ours)
+
+
+class WarmPopen(subprocess.Popen[str]):
+    """`subprocess.Popen` for ``[sys.executable, ...]``."""
+
+    def _execute_child(self, *arguments: Any) -> None:
+        if sys.platform != "linux":
+            super()._execute_child(*arguments)  # type: ignore[misc]
+            return
+        given = dict(zip(_STARTING, arguments, strict=True))
+        assert given["args"][0] == sys.executable
+        streams = {0: given["p2cread"], 1: given["c2pwrite"], 2: given["errwrite"]}
+        self.pid = template().start(
+            given["args"][1:],
+            {number: number if there == -1 else there for number, there in streams.items()},
+            environment=given["env"],
+            directory=given["cwd"],
+            new_session=given["start_new_session"],
+        )
+        self._child_created = True
+        ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[end] for end in ends))  # type: ignore[attr-defined]
