@@ -3,8 +3,9 @@
 PyTorch, its exporters and pytest take a process many seconds, and the fork server of a session once more.
 Here such a process is forked from another, its template, which has imported them and done nothing else:
 nothing of this project, and no plug-in. It has the environment, the path, the streams and the parent that it
-would have if Python had started for it, and so has its own fork server. What a start takes, imports or prints
-is for tests that start Python.
+would have if Python had started for it, and so have its own fork server, workers of pytest-xdist and modules
+that it runs; but sets have the order that they have in its template. What a start takes, imports or prints,
+and what is the same in every process, is for tests that start Python.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from typing import Any
 _PROGRAM = Path(__file__).with_name("warm_template.py")
 #: `prctl`'s, by which those whose parent ends become this process's children.
 _SET_CHILD_SUBREAPER = 36
+#: What a fork server starts with, and what a worker of pytest-xdist runs.
+_FORK_SERVER = "from multiprocessing.forkserver import main"
+_WORKER = "import sys;exec(eval(sys.stdin.readline()))"
 #: The arguments of what starts a process, of which newer versions of Python have more.
 _STARTING = list(inspect.signature(subprocess.Popen._execute_child).parameters)[1:]  # type: ignore[attr-defined]
 
@@ -85,30 +89,53 @@ def _adopting() -> Iterator[None]:
         libc.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-@cache
+#: The template of this process, once it has one.
+_own: Template | None = None
+
+
 def template() -> Template:
     """That of this process; it lasts as long as this process does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    clean = {name: word for name, word in os.environ.items() if not name.startswith(("PYTHON", "PYTEST_"))}
-    subprocess.Popen(
-        [sys.executable, str(_PROGRAM), str(theirs.fileno())],
-        env={**clean, "OMP_NUM_THREADS": "1"},
-        pass_fds=[theirs.fileno()],
-        stdin=subprocess.DEVNULL,
-    )
-    theirs.close()
-    return Template(ours)
+    global _own
+    if _own is None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        without = ("PYTHON", "PYTEST_")
+        clean = {name: word for name, word in os.environ.items() if not name.startswith(without)}
+        subprocess.Popen(
+            [sys.executable, str(_PROGRAM), str(theirs.fileno())],
+            env={**clean, "OMP_NUM_THREADS": "1"},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        _own = Template(ours)
+    return _own
+
+
+def warm_all_below(own: Template) -> None:
+    """Have what this process starts forked from its template: modules, workers, and its fork server."""
+    global _own
+    _own = own
+    plain = util.spawnv_passfds
+
+    def spawn(path: Any, words: Sequence[Any], descriptors: Sequence[int]) -> int:
+        said = [os.fsdecode(word) for word in words]
+        if own.mine and any(word.startswith(_FORK_SERVER) for word in said):
+            return own.start(said[1:], {number: number for number in (0, 1, 2, *descriptors)})
+        started: int = plain(path, words, descriptors)
+        return started
+
+    util.spawnv_passfds = spawn  # type: ignore[assignment]
+    subprocess.Popen = _WarmModules  # type: ignore[misc, assignment]
 
 
 class WarmPopen(subprocess.Popen[str]):
     """`subprocess.Popen` for ``[sys.executable, ...]``."""
 
     def _execute_child(self, *arguments: Any) -> None:
-        if sys.platform != "linux":
+        given = dict(zip(_STARTING, arguments, strict=True))
+        if not self._warm(given["args"]):
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
-        given = dict(zip(_STARTING, arguments, strict=True))
-        assert given["args"][0] == sys.executable
         streams = {0: given["p2cread"], 1: given["c2pwrite"], 2: given["errwrite"]}
         self.pid = template().start(
             given["args"][1:],
@@ -120,3 +147,29 @@ class WarmPopen(subprocess.Popen[str]):
         self._child_created = True
         ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[end] for end in ends))  # type: ignore[attr-defined]
+
+    def _warm(self, words: Sequence[str]) -> bool:
+        return sys.platform == "linux" and words[0] == sys.executable and template().mine
+
+
+class _WarmModules(WarmPopen):
+    """The same for workers of pytest-xdist, and for what Python runs by its name."""
+
+    def _warm(self, words: Sequence[str]) -> bool:
+        ours = words[-1] == _WORKER or list(words[1:2]) == ["-m"]
+        return ours and super()._warm(words)
+
+
+def run(
+    words: Sequence[str | Path], *, timeout: float = 600, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run`, with all that is printed."""
+    text = list(map(str, words))
+    pipe = subprocess.PIPE
+    with WarmPopen(text, stdout=pipe, stderr=pipe, text=True, **options) as started:
+        try:
+            printed = started.communicate(timeout=timeout)
+        except BaseException:
+            started.kill()
+            raise
+        return subprocess.CompletedProcess(text, started.wait(), *printed)

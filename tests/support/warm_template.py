@@ -1,7 +1,7 @@
 """A template: it imports what takes long, and is forked for each process that `warm_starts` starts.
 
 A forked process becomes what Python would have made of its words, and has a template of its own, from which
-its fork server is forked.
+its fork server, for example, is forked.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
-from multiprocessing import process, util
+from multiprocessing import process
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from exporter_sources import read_once
-from warm_starts import Template
+from warm_starts import Template, warm_all_below
 
 #: Bytes of a request: the words and the environment of a process.
 _LARGEST = 2**18
 #: Descriptors from here on are nobody's.
 _SPARE = 512
-#: What the fork server of a process is started with.
-_FORK_SERVER = "from multiprocessing.forkserver import main"
 
 
 def _import_what_takes_long() -> None:
@@ -49,9 +47,8 @@ def _import_what_takes_long() -> None:
     logging.disable(logging.WARNING)
     with read_once(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for dynamo in (True, False):
-            file = None if dynamo else io.BytesIO()
-            onnx.export(nn.ReLU().eval(), (zeros(1),), file, dynamo=dynamo, verbose=False)
+        onnx.export(nn.ReLU().eval(), (zeros(1),), dynamo=True, verbose=False)
+        onnx.export(nn.ReLU().eval(), (zeros(1),), os.devnull, dynamo=False, verbose=False)
     logging.disable(logging.NOTSET)
     threads = len(list(Path("/proc/self/task").iterdir()))
     assert threads == 1, f"{threads} threads, which no forked process has"
@@ -77,7 +74,7 @@ def _serve(channel: socket.socket) -> None:
     channel.close()
     own = Template(socket.socket(fileno=_moved(ours.detach())))
     _become(request, moved)
-    _fork_servers(own)
+    warm_all_below(own)
     _run(request["words"])
 
 
@@ -139,20 +136,6 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     sys.orig_argv = [sys.executable, *request["words"]]
 
 
-def _fork_servers(own: Template) -> None:
-    """Have the fork server of this process forked, too."""
-    plain = util.spawnv_passfds
-
-    def spawn(path: Any, words: Sequence[Any], descriptors: Sequence[int]) -> int:
-        said = [os.fsdecode(word) for word in words]
-        if own.mine and any(word.startswith(_FORK_SERVER) for word in said):
-            return own.start(said[1:], {number: number for number in (0, 1, 2, *descriptors)})
-        started: int = plain(path, words, descriptors)
-        return started
-
-    util.spawnv_passfds = spawn
-
-
 def _run(words: list[str]) -> None:
     """Do what ``python WORDS`` does."""
     unbuffered, unwritten = "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"
@@ -186,7 +169,7 @@ def _open_streams(*, buffered: bool) -> None:
     for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
         raw = os.fdopen(number, "wb", -1 if buffered else 0, closefd=False)
         lines = number == 2
-        text = io.TextIOWrapper(raw, "utf-8", errors, line_buffering=lines, write_through=not buffered)  # type: ignore[type-var]
+        text = io.TextIOWrapper(raw, "utf-8", errors, line_buffering=lines, write_through=not buffered)
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)
 
