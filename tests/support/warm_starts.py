@@ -26,6 +26,8 @@ from typing import Any
 
 #: What a template runs.
 _PROGRAM = Path(__file__).with_name("warm_template.py")
+#: An argument, in place of which a forked process shows those that it was started with.
+_ROOM = "." * 2000
 #: `prctl`'s, by which those whose parent ends become this process's children.
 _SET_CHILD_SUBREAPER = 36
 #: What a fork server starts with, and what a worker of pytest-xdist runs.
@@ -101,7 +103,7 @@ def template() -> Template:
         without = ("PYTHON", "PYTEST_")
         clean = {name: word for name, word in os.environ.items() if not name.startswith(without)}
         subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(theirs.fileno())],
+            [sys.executable, str(_PROGRAM), str(theirs.fileno()), _ROOM],
             env={**clean, "OMP_NUM_THREADS": "1"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
