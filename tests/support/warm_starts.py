@@ -22,8 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import util
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+#: What a template has imported: PyTorch, or its exporters, too.
+Imported: TypeAlias = Literal["exporters", "torch"]
 #: What a template runs.
 _PROGRAM = Path(__file__).with_name("warm_template.py")
 #: An argument, in place of which a forked process shows those that it was started with.
@@ -91,32 +93,30 @@ def _adopting() -> Iterator[None]:
         libc.prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-#: The template of this process, once it has one.
-_own: Template | None = None
+#: The templates of this process, once it has them, by what they have imported.
+_own: dict[Imported, Template] = {}
 
 
-def template() -> Template:
+def template(imported: Imported = "exporters") -> Template:
     """That of this process; it lasts as long as this process does."""
-    global _own
-    if _own is None:
+    if imported not in _own:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         without = ("PYTHON", "PYTEST_")
         clean = {name: word for name, word in os.environ.items() if not name.startswith(without)}
         subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(theirs.fileno()), _ROOM],
+            [sys.executable, str(_PROGRAM), str(theirs.fileno()), imported, _ROOM],
             env={**clean, "OMP_NUM_THREADS": "1"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
-        _own = Template(ours)
-    return _own
+        _own[imported] = Template(ours)
+    return _own[imported]
 
 
 def warm_all_below(own: Template) -> None:
     """Have what this process starts forked from its template: modules, workers, and its fork server."""
-    global _own
-    _own = own
+    _own["exporters"] = own
     plain = util.spawnv_passfds
 
     def spawn(path: Any, words: Sequence[Any], descriptors: Sequence[int]) -> int:
@@ -133,13 +133,15 @@ def warm_all_below(own: Template) -> None:
 class WarmPopen(subprocess.Popen[str]):
     """`subprocess.Popen` for ``[sys.executable, ...]``."""
 
+    imported: Imported = "exporters"
+
     def _execute_child(self, *arguments: Any) -> None:
         given = dict(zip(_STARTING, arguments, strict=True))
         if not self._warm(given["args"]):
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
         streams = {0: given["p2cread"], 1: given["c2pwrite"], 2: given["errwrite"]}
-        self.pid = template().start(
+        self.pid = template(self.imported).start(
             given["args"][1:],
             {number: number if there == -1 else there for number, there in streams.items()},
             environment=given["env"],
@@ -151,7 +153,13 @@ class WarmPopen(subprocess.Popen[str]):
         self._close_pipe_fds(*(given[end] for end in ends))  # type: ignore[attr-defined]
 
     def _warm(self, words: Sequence[str]) -> bool:
-        return sys.platform == "linux" and words[0] == sys.executable and template().mine
+        return sys.platform == "linux" and words[0] == sys.executable and template(self.imported).mine
+
+
+class PlainPopen(WarmPopen):
+    """The same with PyTorch alone, whose exporters the process imports itself."""
+
+    imported = "torch"
 
 
 class _WarmModules(WarmPopen):

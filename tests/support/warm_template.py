@@ -37,10 +37,19 @@ _LARGEST = 2**18
 _SPARE = 512
 
 
-def _import_what_takes_long() -> None:
+def _import_what_takes_long(exporters: bool) -> None:
     # Not Arrow: it starts a thread.
-    for name in ("pytest", "onnx", "onnxscript", "torch"):
+    for name in ("pytest", "onnx", "torch", "torch._dynamo"):
         importlib.import_module(name)
+    if exporters:
+        _export()
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    assert threads == 1, f"{threads} threads, which no forked process has"
+    gc.collect()
+    gc.freeze()
+
+
+def _export() -> None:
     from torch import nn, onnx, zeros
 
     # What the first export imports. CUDA's driver would be of no use to those that are forked.
@@ -51,10 +60,6 @@ def _import_what_takes_long() -> None:
         onnx.export(nn.ReLU().eval(), (zeros(1),), dynamo=True, verbose=False)
         onnx.export(nn.ReLU().eval(), (zeros(1),), os.devnull, dynamo=False, verbose=False)
     logging.disable(logging.NOTSET)
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    assert threads == 1, f"{threads} threads, which no forked process has"
-    gc.collect()
-    gc.freeze()
 
 
 def _serve(channel: socket.socket) -> None:
@@ -185,7 +190,7 @@ def _open_streams(*, buffered: bool) -> None:
 
 
 if __name__ == "__main__":
-    _import_what_takes_long()
+    _import_what_takes_long(sys.argv[2] == "exporters")
     # The folder of this file.
     del sys.path[0]
     _serve(socket.socket(fileno=int(sys.argv[1])))
