@@ -30,7 +30,7 @@ from harness.record import completeness, read_run_info
 
 ray_cluster = pytest.importorskip("ray.cluster_utils")
 
-pytestmark = pytest.mark.slowest(4)
+pytestmark = pytest.mark.slowest(1)
 
 #: On it the planted backends crash and hang.
 GUILTY = 13.25

@@ -16,7 +16,7 @@ from planted.translations import DEFECTS
 from harness.compare.verdict import Outcome
 from harness.generate.case_library import load_cases
 
-pytestmark = pytest.mark.slowest(1)
+pytestmark = pytest.mark.slowest(3)
 
 DYNAMO, TORCHSCRIPT = "planted-wrong", "planted-wrong-torchscript"
 

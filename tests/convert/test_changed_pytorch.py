@@ -17,7 +17,7 @@ from harness.convert.kept_constants import KeptExport
 from harness.core import IsolatedCalls
 from harness.record.run_info import read_run_info
 
-pytestmark = pytest.mark.slowest(4)
+pytestmark = pytest.mark.slowest(9)
 
 CHANGED = PLUGINS / "changed_pytorch"
 #: One operator that is converted as it is, one that is taken apart, and one that has no conversion.

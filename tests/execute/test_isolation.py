@@ -45,7 +45,7 @@ from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import run_unit
 from harness.record import store
 
-pytestmark = pytest.mark.slowest(5)
+pytestmark = pytest.mark.slowest(8)
 
 INNOCENT = "ort-cpu"
 

@@ -40,10 +40,18 @@ _STARTING = list(inspect.signature(subprocess.Popen._execute_child).parameters)[
 
 
 class Template:
-    """A process that has imported what takes long; each process that is started here is forked from it."""
+    """A process that has imported what takes long; each process that is started here is forked from it.
 
-    def __init__(self, channel: socket.socket) -> None:
+    It ends with this one.
+
+    Args:
+        channel: To it.
+        process: What it was started as; nothing where this process was forked with it.
+    """
+
+    def __init__(self, channel: socket.socket, process: object = None) -> None:
         self._channel = channel
+        self._process = process
         self._owner = os.getpid()
         self._in_turn = threading.Lock()
 
@@ -77,10 +85,6 @@ class Template:
             socket.send_fds(self._channel, [json.dumps(request).encode()], list(descriptors.values()))
             return int(self._channel.recv(64))
 
-    def close(self) -> None:
-        """End the template, which ends none that it was forked for."""
-        self._channel.close()
-
 
 @contextmanager
 def _adopting() -> Iterator[None]:
@@ -103,14 +107,14 @@ def template(imported: Imported = "exporters") -> Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         without = ("PYTHON", "PYTEST_")
         clean = {name: word for name, word in os.environ.items() if not name.startswith(without)}
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, str(_PROGRAM), str(theirs.fileno()), imported, _ROOM],
             env={**clean, "OMP_NUM_THREADS": "1"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
-        _own[imported] = Template(ours)
+        _own[imported] = Template(ours, process)
     return _own[imported]
 
 

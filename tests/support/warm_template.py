@@ -27,6 +27,7 @@ from multiprocessing import process
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from exporter_sources import read_once
 from warm_starts import Template, warm_all_below
@@ -50,12 +51,12 @@ def _import_what_takes_long(exporters: bool) -> None:
 
 
 def _export() -> None:
-    from torch import nn, onnx, zeros
+    from torch import cuda, nn, onnx, zeros
 
-    # What the first export imports. CUDA's driver would be of no use to those that are forked.
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    # What the first export imports. It asks for GPUs: CUDA's driver would be of no use to forked processes.
+    no_gpu = patch.multiple(cuda, is_available=lambda: False, device_count=lambda: 0)
     logging.disable(logging.WARNING)
-    with read_once(), warnings.catch_warnings():
+    with no_gpu, read_once(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         onnx.export(nn.ReLU().eval(), (zeros(1),), dynamo=True, verbose=False)
         onnx.export(nn.ReLU().eval(), (zeros(1),), os.devnull, dynamo=False, verbose=False)
