@@ -12,6 +12,16 @@ from typing import TypeVar
 Option = TypeVar("Option", bound=Hashable)
 
 
+class _Row:
+    """How often each option came with one point, and all of them together."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.counts: dict[Hashable, int] = {}
+
+
 class Covering:
     """Remembers which options came with which points of a case.
 
@@ -21,7 +31,7 @@ class Covering:
 
     def __init__(self, below: Callable[[int], int]) -> None:
         self._below = below
-        self._met: dict[tuple[Hashable, Hashable], dict[Hashable, int]] = {}
+        self._met: dict[Hashable, dict[Hashable, _Row]] = {}
 
     def choose(self, place: Hashable, weights: Mapping[Option, int], points: Iterable[Hashable]) -> Option:
         """The option that these points have met least.
@@ -32,14 +42,15 @@ class Covering:
             points: What the case has. A point that is in few cases counts as much as one that is in many.
         """
         met = dict.fromkeys(weights, 0.0)
+        known = self._met.setdefault(place, {})
         rows = []
         for point in points:
-            row = self._met.get((place, point))
+            row = known.get(point)
             if row is None:
-                row = self._met[place, point] = {}
-            elif row:
-                share = 1.0 / (1 + sum(row.values()))
-                for option, count in row.items():
+                row = known[point] = _Row()
+            elif row.total:
+                share = 1.0 / (1 + row.total)
+                for option, count in row.counts.items():
                     if option in met:
                         met[option] += count * share
             rows.append(row)
@@ -53,5 +64,6 @@ class Covering:
                 best += [option] * weight
         chosen = best[self._below(len(best))]
         for row in rows:
-            row[chosen] = row.get(chosen, 0) + 1
+            row.total += 1
+            row.counts[chosen] = row.counts.get(chosen, 0) + 1
         return chosen

@@ -42,6 +42,7 @@ class ChoiceStream:
         self.options: Sequence[Hashable] = ()
         self._decks: dict[Hashable, list[int]] = {}
         self._points: list[Hashable] | None = None
+        self._numbers: dict[Hashable, int] = {}
         self._covering = Covering(self.uniform)
 
     def uniform(self, bound: int) -> int:
@@ -64,7 +65,8 @@ class ChoiceStream:
         left = {options[i]: 1 for i in deck}
         chosen = self._covering.choose(place, left, self._points or ())
         if self._points is not None and len(set(options)) <= _MOST_POINTS:
-            self._points.append((place, chosen))
+            # A number for each: deep tuples take long to be hashed, and are looked up at every choice.
+            self._points.append(self._numbers.setdefault((place, chosen), len(self._numbers)))
         index = next(i for i in deck if options[i] == chosen)
         deck.remove(index)
         return index

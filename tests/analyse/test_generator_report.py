@@ -23,7 +23,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, OperatorCase
 
-pytestmark = pytest.mark.slowest(3)
+pytestmark = pytest.mark.slowest(2)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from harness_runs import environment, record_of, row_of, unary, vector
+from warm_starts import run
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -162,17 +162,13 @@ def test_a_node_is_traced_back_to_an_overload_that_takes_its_inputs(
 def test_the_list_is_what_pytest_takes(models: Path, tmp_path: Path) -> None:
     done = operators(models / "program.pt2")
     (tmp_path / "operators.txt").write_text(done.stdout)
-    collected = subprocess.run(
+    collected = run(
         [
             *(sys.executable, "-m", "pytest", "harness", f"@{tmp_path / 'operators.txt'}", "--co", "-q"),
             *("-p", "no:cacheprovider", "--source", "generated"),
         ],
         cwd=Path(__file__).parents[2],
         env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
     )
     assert collected.returncode == 0, collected.stdout + collected.stderr
     for name in ("linear.default", "celu.default", "softmax.int", "add.Tensor"):

@@ -43,7 +43,7 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 from harness.run import BACKENDS
 
-pytestmark = pytest.mark.slowest(6)
+pytestmark = pytest.mark.slowest(4)
 
 NAN, INF = float("nan"), float("inf")
 

@@ -14,6 +14,8 @@ from harness.analyse.repro.script import write_script
 from harness.compare import Outcome, Stage
 from harness.core import Invocation, Literal, TensorSpec
 
+pytestmark = pytest.mark.slowest(10)
+
 X = vector([1 + 2j, -0.3 + 0.1j, 0.7 - 1e30j], "complex64")
 Y = vector([0.25 - 1j, 3.0, 2j], "complex64")
 MATRIX = TensorSpec((2, 2), "complex128", (2, 1), 0, Literal((1 + 1j, 2.0, 3j, -4.0 + 0.5j)))

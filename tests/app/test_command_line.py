@@ -34,9 +34,9 @@ VERDICT = (
 class Run:
     """A finished session and its record."""
 
-    def __init__(self, directory: Path, *options: str | Path) -> None:
+    def __init__(self, directory: Path, *options: str | Path, start: bool = False) -> None:
         self.directory = directory
-        self.done = run_harness("--results-dir", directory, *options)
+        self.done = run_harness("--results-dir", directory, *options, start=start)
 
     @property
     def status(self) -> int:
@@ -99,7 +99,7 @@ def test_the_run_says_how_it_was_made(plain: Run) -> None:
 
 @pytest.mark.thorough
 def test_two_workers_run_the_same_cases_to_the_same_verdicts(plain: Run, tmp_path: Path) -> None:
-    run = Run(tmp_path / "run", *FEW, "-n", "2")
+    run = Run(tmp_path / "run", *FEW, "-n", "2", start=True)
     assert run.status == pytest.ExitCode.TESTS_FAILED, output(run.done)
     assert run.verdicts() == plain.verdicts()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from harness_runs import ROOT, output, rows
 
-pytestmark = pytest.mark.slowest(14)
+pytestmark = pytest.mark.slowest(7)
 
 CELU = (
     *("--op", "celu", "--dtype", "float32", "--examples", "8", "--source", "generated"),

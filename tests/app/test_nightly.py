@@ -25,6 +25,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from harness_runs import ROOT, environment, row_of, rows, unary
+from warm_starts import WarmPopen
 
 from harness.app.cli._group import conformance
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
@@ -43,8 +44,8 @@ SHARDS = 3
 KILLED = 1
 
 
-def nightly(*words: str | Path, **more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def nightly(*words: str | Path, **more: str) -> WarmPopen:
+    return WarmPopen(
         [sys.executable, str(SCRIPT), *map(str, words)],
         cwd=ROOT,
         env={**environment(), "GITHUB_STEP_SUMMARY": "", "CONFORMANCE_WEBHOOK": "", **more},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dashboard_sites import chromium, visiting
 from harness_runs import output, run_harness
 from harness_sessions import Program, Sessions
 from playwright.sync_api import expect
+from warm_starts import run
 
 from harness.record import store
 
@@ -154,9 +154,7 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(import harness\n.*?)```", README, re.DOTALL)
     script = tmp_path / "example.py"
     script.write_text(example.replace("examples=40", "examples=4"), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=False, timeout=600
-    )
+    done = run([sys.executable, script], cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "compare pass" in done.stdout
 

@@ -37,6 +37,8 @@ from harness.execute import Exportable, Group, Settings, export_alone, run_refer
 from harness.generate import OPERATOR_CASES, draw_invocations, judge_of, load_cases
 from harness.run import BACKENDS, Backend
 
+pytestmark = pytest.mark.slowest(14)
+
 #: Of each kind; with ``--thorough`` all are planted, else a third.
 ALL, THIRD = 30, 10
 

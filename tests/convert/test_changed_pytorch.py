@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from harness_runs import METADATA, PLUGINS, ROOT, command, environment, output, rows, shared
 from harness_sessions import Sessions
+from warm_starts import PlainPopen
 
 from harness.convert.exporter_check import exporter_check, kept
 from harness.convert.kept_constants import KeptExport
 from harness.core import IsolatedCalls
 from harness.record.run_info import read_run_info
 
-pytestmark = pytest.mark.slowest(4)
+pytestmark = pytest.mark.slowest(9)
 
 CHANGED = PLUGINS / "changed_pytorch"
 #: One operator that is converted as it is, one that is taken apart, and one that has no conversion.
@@ -70,7 +71,7 @@ def changed(change: str) -> Iterator[Sessions]:
     """A process with a PyTorch that is changed in this way."""
     variables = environment(METADATA, CHANGED_PYTORCH=change)
     variables["PYTHONPATH"] = f"{CHANGED}:{variables['PYTHONPATH']}"
-    process = Sessions(variables)
+    process = Sessions(variables, start=PlainPopen)
     yield process
     process.close()
 

@@ -37,7 +37,7 @@ from harness.execute.worker import WorkerProcess
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 
-pytestmark = pytest.mark.slowest(8)
+pytestmark = pytest.mark.slowest(6)
 
 #: Converter → cases. The naive export of dynamo takes most of a second each, TorchScript's a few
 #: milliseconds.

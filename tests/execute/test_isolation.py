@@ -33,6 +33,7 @@ from harness_runs import (
 from planted._guilty import SIZE, VALUE
 from planted.announcing import Announcer
 from planted.chatty import Chatter
+from warm_starts import WarmPopen
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core import IsolatedCalls, ProcessDied, isolation
@@ -44,7 +45,7 @@ from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import run_unit
 from harness.record import store
 
-pytestmark = pytest.mark.slowest(5)
+pytestmark = pytest.mark.slowest(8)
 
 INNOCENT = "ort-cpu"
 
@@ -279,7 +280,7 @@ def test_a_killed_session_keeps_what_it_flushed_and_leaves_no_process(tmp_path: 
     hanging = [unary("aten.neg.default", [VALUE])]
     replay = record_of(tmp_path / "record", [*through, *hanging])
     results = tmp_path / "run"
-    session = subprocess.Popen(
+    session = WarmPopen(
         command(
             *("--replay", replay, "--results-dir", results),
             *("--backend", "onnx-api:planted.hang", "--timeout", "600"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from harness_runs import ROOT, environment
 from mutants.mutation import find_mutation
 from mutants.reasons import reasons
+from warm_starts import run
 
 
 def test_survivors_have_reasons_and_are_mutations_of_the_installed_exporters() -> None:
@@ -34,13 +34,6 @@ def test_a_survey_notices_mutations_that_cases_reach(tmp_path: Path) -> None:
 
 def _mutants(*words: str | Path) -> str:
     paths = f"{ROOT}:{ROOT / 'tests/support'}"
-    done = subprocess.run(
-        [sys.executable, "-m", "mutants", *map(str, words)],
-        env=environment(PYTHONPATH=paths),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=800,
-    )
+    done = run([sys.executable, "-m", "mutants", *words], env=environment(PYTHONPATH=paths), cwd=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

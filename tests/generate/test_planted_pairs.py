@@ -16,6 +16,8 @@ from planted_pairs.meeting import meeting
 from harness.core.invocation import Invocation
 from harness.generate.case_library import load_cases
 
+pytestmark = pytest.mark.slowest(12)
+
 #: Of each that is wrong, defects that sessions look for.
 _OF_EACH = 4
 #: Cases of an operator in these sessions.

@@ -20,6 +20,8 @@ from part_writer import rows_of_part
 
 from harness.record import RunInfo, RunWriter, layout, store
 
+pytestmark = pytest.mark.slowest(13)
+
 ROWS = 2
 INFO = RunInfo.begin(seed=1, options={})
 

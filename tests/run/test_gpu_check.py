@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from backend_models import needs_no_gpu
 from harness_runs import ROOT, environment, row_of, unary
+from warm_starts import run
 
 from harness.record import store
 from harness.record.run_info import RunInfo
@@ -30,8 +31,7 @@ NAME = "ort-cuda"
 
 
 def gpu_check(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *map(str, words)]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600)
+    return run([sys.executable, SCRIPT, *words], env=environment())
 
 
 @needs_no_gpu

@@ -77,8 +77,17 @@ def run_harness(
     cwd: Path = ROOT,
     timeout: float = 300,
     metadata: Path = METADATA,
+    start: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pytest harness` to its end, in a process that other sessions ran in before."""
+    """Run `pytest harness` to its end, in a process that other sessions ran in before.
+
+    Args:
+        start: Run it in a process that Python starts, as it starts all below: sets differ in their order.
+    """
+    if start:
+        ours = environment(metadata)
+        words = command(*options)
+        return subprocess.run(words, cwd=cwd, env=ours, timeout=timeout, capture_output=True, text=True)
     return shared(metadata).run("pytest", command(*options)[3:], cwd, timeout)
 
 

@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from warm_starts import WarmPopen
+
 #: Which entry point is called; a script is called by its path.
 Program = Literal["pytest", "conformance", "script"]
 
@@ -91,8 +93,14 @@ _KEPT = 2
 class Sessions:
     """A process that runs sessions and commands; it starts with the first, and again where one ends it."""
 
-    def __init__(self, environment: dict[str, str], program: str = _IN_TURN) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        program: str = _IN_TURN,
+        start: type[WarmPopen] = WarmPopen,
+    ) -> None:
         self._environment, self._program = _without_test(environment), program
+        self._start = start
         self._process: subprocess.Popen[str] | None = None
         self._in_turn = threading.Lock()
 
@@ -111,7 +119,7 @@ class Sessions:
         self, program: Program, words: Sequence[str], cwd: Path, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         if self._process is None:
-            self._process = subprocess.Popen(
+            self._process = self._start(
                 [sys.executable, "-c", self._program],
                 env=self._environment,
                 stdin=subprocess.PIPE,

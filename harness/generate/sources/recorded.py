@@ -36,7 +36,9 @@ def read_replay(results_dir: Path, wanted: Sequence[str] = ()) -> tuple[Replayed
     Raises:
         ResultsError: no such run or case, or the record is damaged.
     """
-    ids = [store.resolve_case(results_dir, case) for case in wanted]
+    # Whole ids in one go: there may be thousands.
+    whole = set(store.words(results_dir, "case_id", pc.field("case_id").isin(wanted))) if wanted else ()
+    ids = [case if case in whole else store.resolve_case(results_dir, case) for case in wanted]
     where = pc.field("case_id").isin(ids) if ids else None
     rows = store.read(results_dir, ["case_id", "invocation", "exported_invocation"], where)
     found: dict[tuple[str, str], Replayed] = {}

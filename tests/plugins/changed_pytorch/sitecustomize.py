@@ -5,6 +5,7 @@ Python imports this module at start in every process that has this folder on its
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import os
 import sys
@@ -98,3 +99,9 @@ class _Finder:
 
 if os.environ.get("CHANGED_PYTORCH"):
     sys.meta_path.insert(0, _Finder)
+    # Where the process was forked, PyTorch is there, but not its exporter.
+    if operators := sys.modules.get("torch._export.utils"):
+        name = "_collect_all_valid_cia_ops_for_namespace"
+        setattr(operators, name, functools.cache(getattr(operators, name)))
+    if too_late := [name for name in CHANGES[os.environ["CHANGED_PYTORCH"]] if name in sys.modules]:
+        raise SystemExit(f"imported before it could be changed: {too_late}")
