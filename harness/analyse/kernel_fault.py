@@ -34,6 +34,8 @@ _INEXACT_SHORT, _INEXACT = 0.05, 0.01
 _SHORT = ("float16", "bfloat16")
 #: How much a float64 result is off, relatively, that was rounded to float32 on the way.
 _LEAST_ROUNDED, _MOST_ROUNDED = 2.0**-36, 2.0**-20
+#: A few roundings of a float64 about 1, of which little may be left.
+_ROUNDING_OF_ONE = 2.0**-50
 #: The smallest number of float32 that has all of its bits.
 _SMALLEST_NORMAL = 2.0**-126
 
@@ -103,7 +105,8 @@ def _wrong_float(right: float, got: float, dtypes: str) -> str:
         return INEXACT_FLOAT64 if dtypes.startswith("float64") else INEXACT_NUMBERS
     off = abs(right - got) / max(abs(right), abs(got))
     # A kernel that rounds to float32 on the way is as exact as it can be for the rest.
-    if dtypes.startswith("float64") and _LEAST_ROUNDED <= off <= _MOST_ROUNDED:
+    rounded = _LEAST_ROUNDED <= off <= _MOST_ROUNDED and abs(right - got) > _ROUNDING_OF_ONE
+    if dtypes.startswith("float64") and rounded:
         return NARROW_FLOAT64
     if off > (_INEXACT_SHORT if any(short in dtypes for short in _SHORT) else _INEXACT):
         return WRONG_NUMBERS

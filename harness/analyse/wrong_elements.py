@@ -35,6 +35,8 @@ _WHOLE = re.compile(r"-?\d+")
 _FLOAT64 = re.compile(r"\d{14}")
 #: How much a float64 result is off, relatively, that was rounded to float32 on the way.
 _LEAST, _MOST = 2.0**-36, 2.0**-20
+#: A few roundings of a float64 about 1.
+_ROUNDING_OF_ONE = 2.0**-50
 #: How much a result is off that is inexact, and not another.
 _NEAR = 2.0**-7
 #: Up to this all whole numbers are numbers of float64.
@@ -76,7 +78,8 @@ def _of_infinite(right: float, wrong: float) -> str:
 def _of_number(right: float, wrong: float, *, is_exact: bool) -> str:
     off = abs(right - wrong)
     size = max(abs(right), abs(wrong))
-    if is_exact and _LEAST * size <= off <= _MOST * size:
+    # What is left of numbers about 1 is off by a rounding of these.
+    if is_exact and off > _ROUNDING_OF_ONE and _LEAST * size <= off <= _MOST * size:
         return DIGITS
     # Where next to nothing is left of numbers about 1, what is wrong with them is.
     if 0 < off <= _NEAR * size or size <= _MOST:
