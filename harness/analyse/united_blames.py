@@ -82,8 +82,12 @@ def _refused_alike(kept: Sequence[United], blamed: BlamedCauses) -> Iterator[tup
 
 
 def _of_others(pair: tuple[int, int], kept: Sequence[United], blamed: BlamedCauses) -> bool:
-    """Whether a kernel refuses models of more operators than a conversion function is wrong for."""
+    """Whether a kernel refuses models of more operators than a conversion function is wrong for, or only
+    another converter is to blame."""
     by_blame = {_blame(kept[number], blamed): kept[number].overloads for number in pair}
+    one, other = (_converters(kept[number], blamed) for number in pair)
+    if BACKEND not in by_blame and one.isdisjoint(other):
+        return True
     return by_blame.keys() == {BACKEND, CONVERTER} and not by_blame[BACKEND] <= by_blame[CONVERTER]
 
 

@@ -260,3 +260,14 @@ def test_arithmetic_that_is_put_another_way_has_an_infinity_for_nan() -> None:
     assert group.cause == "leaves the range of its numbers"
     [group] = groups(failed("aten.floor_divide.default", LOST))
     assert group.cause == "loses NaN"
+
+
+def test_what_one_converter_is_blamed_for_is_not_the_others() -> None:
+    message = RUNNING.format(
+        "ScatterElements node. Name:'n' Status Message: Indices vs updates dimensions differ"
+    )
+    how = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
+    blamed = failed("aten.scatter.src", message, "torchscript", **how)
+    for converter, count in (("dynamo", 2), ("torchscript", 1)):
+        unknown = failed("aten.scatter.src", message, converter, **how, blame="unknown", case_id="b" * 12)
+        assert len(groups(blamed, unknown)) == count
