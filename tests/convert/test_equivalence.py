@@ -188,8 +188,11 @@ def ending(result: Result) -> tuple[object, ...]:
         excused = tuple((why, number) for why, number in comparison.excused if why not in BY_CHANCE)
         comparison = replace(comparison, excused=excused)
     further = tuple(ending(other) for other in result.further)
+    # Behind the first line is what the process printed last, of this case or of one before.
+    died = result.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
+    message = result.message.partition("\n")[0] if died else result.message
     # As text, in which NaN equals NaN.
-    words = (repr(comparison), normalise(result.message), result.placement, result.outputs, further)
+    words = (repr(comparison), normalise(message), result.placement, result.outputs, further)
     return result.stage, result.outcome, result.blame, result.opset, *words
 
 
