@@ -147,6 +147,7 @@ def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter:
         str(groups[index].exported): (batched[index, case], one_by_one[index, case])
         for index, case in one_by_one
         if ending(batched[index, case]) != ending(one_by_one[index, case])
+        and not by_chance(groups[index], converter, ending(batched[index, case]))
     }
     assert not different
     # A comparison of failures alone would prove nothing.
@@ -175,6 +176,8 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
     assert all(by_overload[overload][:2] == (Stage.COMPARE, Outcome.PASS) for overload in free)
 
 
+#: How often a case is repeated to see whether its ending is chance.
+_REPEATS = 20
 #: Excuses for elements whose values are chance. How many of them happen to be PyTorch's differs from run to
 #: run, even of the same model.
 BY_CHANCE = {"drawn at random", "uninitialised or not asked for"}
@@ -194,6 +197,20 @@ def ending(result: Result) -> tuple[object, ...]:
     # As text, in which NaN equals NaN.
     words = (repr(comparison), normalise(message), result.placement, result.outputs, further)
     return result.stage, result.outcome, result.blame, result.opset, *words
+
+
+def by_chance(group: Group, converter: str, other: tuple[object, ...]) -> bool:
+    """Whether a case that is repeated alone comes to another ending, too.
+
+    TorchScript's shape inference divides by what it has not set, for a tensor of no elements: one export in
+    three dies of it.
+    """
+    for _ in range(_REPEATS):
+        with Supervisor() as supervisor:
+            ran = supervisor.run(Task((group,), converter, ("ort-cpu",), ALONE))
+            if other in [ending(result) for results in ran for result in results]:
+                return True
+    return False
 
 
 def exportable(index: int, invocation: Invocation) -> Exportable:
