@@ -9,7 +9,7 @@ inexact and of a misshapen result have two. That both need the same unusual call
 | nodes without a dtype | wrong elements | take integers only: their cast is missing |
 | digits of float32 | a wrong size | take no tensor: numbers give the size, too |
 | sizes that do not fit | a wrong size | are of one operator and alike in what is 0-d or empty |
-| an argument that is ignored | wrong values | give that argument |
+| an argument that is ignored | wrong elements | give that argument |
 | wrong elements | a node that is not run | the same, and alike in taking integers only |
 """
 
@@ -101,7 +101,9 @@ def _explains(cause: _Side, effect: _Side) -> bool:
     both = cause[1].met & effect[1].met
     if WHOLE in both and UNDEFINED_DTYPE in cause[0] and not effect[0].isdisjoint(ELEMENTWISE):
         return True
-    if effect[0] == {"values"} and not ignored_arguments(cause[0]).isdisjoint(effect[1].given):
+    if effect[0] <= _NUMBERS | {ANOTHER_DTYPE} and not ignored_arguments(cause[0]).isdisjoint(
+        effect[1].given
+    ):
         return True
     narrow = not cause[0].isdisjoint({LOSES_DIGITS, ANOTHER_DTYPE})
     return NO_TENSOR in both and narrow and "shape" in effect[0]

@@ -161,3 +161,10 @@ def test_values_are_wrong_for_the_argument_that_is_ignored() -> None:
     for given, groups_ in ((1.5, 1), (None, 2)):
         rounded: Symptom = (VALUES, {}, {**of(WHOLE), "scale_factors": given})
         assert count(ignored, rounded, name="upsample_bicubic2d") == groups_
+    # An argument that is not there may show in any elements, or in those that have no room.
+    for wrong in (LOST, "overflow to infinity: output 0: expected 1.0, got inf"):
+        for given, groups_ in ((1.5, 1), (None, 2)):
+            other: Symptom = (wrong, {}, {**of(WHOLE), "scale_factors": given})
+            assert count(ignored, other, name="upsample_bicubic2d") == groups_
+    elsewhere: Symptom = (SHAPE, {}, {**of(WHOLE), "scale_factors": 1.5})
+    assert count(ignored, elsewhere, name="upsample_bicubic2d") == 2
