@@ -15,7 +15,7 @@ from harness.analyse.places.of_failure import can_be_placed
 from harness.compare import CONVERTER, Outcome, Verdict
 from harness.core import InvalidInvocation, Invocation, count
 from harness.execute import PREFIX
-from harness.record import read_minimal, read_run_info, resolve_case, store
+from harness.record import read_located, read_minimal, read_run_info, resolve_case, store
 
 #: Failing cases that are looked at, and passing ones that a change is tried on first.
 MOST, PASSING = 512, 8
@@ -84,7 +84,8 @@ def _of_case(run: Path, case_id: str) -> FailingGroup:
 
 def _of_number(run: Path, number: int) -> FailingGroup:
     table = store.read(run, list(COLUMNS), FAILED, encoded=True)
-    groups = failure_groups(table, read_minimal(run))
+    # As `conformance failures` numbers them.
+    groups = failure_groups(table, read_minimal(run), located=read_located(run))
     if not 0 < number <= len(groups):
         raise CannotFix(f"there is no failure {number}: `conformance failures` lists {len(groups)}")
     group = groups[number - 1]
