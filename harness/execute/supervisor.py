@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from harness.compare import RUNS_AT, UNKNOWN, Outcome
 from harness.core import Blackboard, Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
@@ -79,7 +79,7 @@ class Supervisor:
         #: What a person should know of the converters that took part.
         self.notes: list[str] = []
 
-    def __enter__(self) -> Supervisor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
