@@ -60,7 +60,8 @@ class WaitingSupervisor(Supervisor):
     """Counts the seconds that workers cost that did not survive: their last step, and starting another."""
 
     def __init__(self) -> None:
-        super().__init__()
+        # As long as a session waits by default.
+        super().__init__(timeout=60.0)
         self.waited = 0.0
         self._died = False
 

@@ -112,6 +112,8 @@ class Supervisor:
                     done.update((r.case, r.backend) for r in message)
                     yield message
                 elif isinstance(message, Death):
+                    if isinstance(message.announced, Step):
+                        step = message.announced
                     verdicts, rest = _after_death(current, done, step, message)
                     if verdicts:
                         yield verdicts
