@@ -8,8 +8,10 @@
 The plain loop is what one would write by hand: for every case one public `torch.onnx.export`, one model
 check, one ONNX Runtime session, one run, one comparison, in this process. The harness does the same
 cases through `run_unit`, as a pytest item does: oracle, isolation, splitting and recording included. Only
-the ratio of the two, measured in one run, means anything. With `--sample` the plain loop does some of the
-cases that the harness does, chosen at random.
+the ratio of the two, measured in one run, means anything. A case that hangs or crashes would end the plain
+loop, which leaves it out: the ratio is over the cases that both do, without the time that the harness waits
+for such a case and for a new worker after it. That time has a line of its own, and so has the ratio with all
+of it. With `--sample` the plain loop does some of the cases that the harness does, chosen at random.
 """
 
 from __future__ import annotations

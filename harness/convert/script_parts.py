@@ -18,6 +18,7 @@ import torch
 from harness.convert.converter import ExportRequest, PartialResult
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import Patch
+from harness.convert.unknown_operators import is_unknown_itself, kinds_of_unknown
 
 #: Exports a request; what it raises is the failure of the whole program.
 Export = Callable[[ExportRequest], onnx.ModelProto]
@@ -61,10 +62,13 @@ class ScriptParts:
     def run(self) -> Iterator[PartialResult]:
         """What becomes of the calls.
 
-        Where a failure does not tell whose it is, the program is tried again in quarters; after a call that
-        fails alone the next is tried alone, and programs grow again from there.
+        Of calls of unknown operators one of each kind is tried first. Where a failure does not tell whose it
+        is, the program is tried again in quarters; after a call that fails alone the next is tried alone, and
+        programs grow again from there.
         """
-        left = list(range(len(self._calls)))
+        unknown = self._unknown()
+        yield from self._failed(unknown)
+        left = [i for i in range(len(self._calls)) if i not in unknown]
         size = len(left)
         while left:
             some = left[:size]
@@ -84,6 +88,21 @@ class ScriptParts:
             else:
                 left = [*rest, *left[len(some) :]]
                 size = max(1, len(rest) if failures else len(some) // 4)
+
+    def _unknown(self) -> dict[int, Exception | None]:
+        """The calls that fail because the exporter does not know their operators, as far as one of a kind
+        tells it of others."""
+        kinds = [kind for kind in kinds_of_unknown(self._calls) if len(kind) > 1]
+        failures: dict[int, Exception | None] = {}
+        together = self._attempt([kind[0] for kind in kinds]).failures if kinds else {}
+        for first, *others in kinds:
+            # Another kind may have ended the export before anything was looked up.
+            error = together.get(first) or (
+                None if len(kinds) == 1 else self._attempt([first]).failures.get(first)
+            )
+            if is_unknown_itself(self._calls[first], error):
+                failures.update(dict.fromkeys((first, *others), error))
+        return failures
 
     def _attempt(self, some: Sequence[int], *, translate: bool = True) -> _Attempt:
         """Export some of the calls, or only go as far as their translation."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from harness.compare import Again, Outcome, OutputComparison, Stage, compare, first_wrong
@@ -48,7 +49,9 @@ class Executor:
         converter, book = worker.converter(task.converter, task.settings)
         self._backends = {name: worker.start(name) for name in task.backends}
         self._send = worker.send
-        self._exports = BatchExport(task.settings, converter, book, worker.send)
+        # How long a runtime that has hung is waited for hangs on the step that it is at.
+        self._begin: Callable[[Step], None] = partial(worker.begin, send=bool(task.hung))
+        self._exports = BatchExport(task.settings, converter, book, self._begin)
         #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
         self._placed: dict[tuple[str, int], str] = {}
 
@@ -70,7 +73,7 @@ class Executor:
         references: dict[int, Reference] = {}
         for case, invocation in group.cases:
             key = (group.index, case)
-            self._send(Step(Stage.REFERENCE, None, (key,)))
+            self._begin(Step(Stage.REFERENCE, None, (key,)))
             try:
                 references[case] = run_reference(invocation)
             except Exception as error:
@@ -102,7 +105,7 @@ class Executor:
         named = places.keys() >= set(member.structure.output_names)
         if not named or narrowing(name, self._backends[name], dtypes):
             return list(standing)
-        self._send(Step(Stage.LOAD, name, member.keys, tuple(standing)))
+        self._begin(Step(Stage.LOAD, name, member.keys, tuple(standing)))
         ranges = self._ranges(converted) if self._settings.dynamic else None
         session = load_step(self._backends[name], converted.model, ranges)
         if isinstance(session, StepFailure) or not session.runnable:
@@ -110,7 +113,7 @@ class Executor:
         wanted = [places[n] for n in member.structure.output_names]
         found = []
         for result in standing:
-            self._send(Step(Stage.RUN, name, (result.case,), (result,)))
+            self._begin(Step(Stage.RUN, name, (result.case,), (result,)))
             reference = member.references[result.case[1]]
             feeds = member.structure.feeds(converted.model, reference.feeds)
             outputs = run_step(session, feeds)
@@ -140,7 +143,7 @@ class Executor:
     def _load(self, name: str, converted: Converted, pending: Mapping[int, list[int]]) -> None:
         """Load the model and run every pending case; split and start again where that fails."""
         keys = tuple((g, case) for g, cases in pending.items() for case in cases)
-        self._send(Step(Stage.LOAD, name, keys))
+        self._begin(Step(Stage.LOAD, name, keys))
         ranges = self._ranges(converted) if self._settings.dynamic else None
         started = time.perf_counter()
         session = load_step(self._backends[name], converted.model, ranges)
@@ -171,7 +174,7 @@ class Executor:
                 # Every input is always required: a group whose cases are done repeats one of them.
                 case = now.get(member.group.index, next(iter(member.references)))
                 feeds.update(member.structure.feeds(converted.model, member.references[case].feeds))
-            self._send(Step(Stage.RUN, name, tuple(now.items())))
+            self._begin(Step(Stage.RUN, name, tuple(now.items())))
             started = time.perf_counter()
             outputs = run_step(session, feeds)
             if isinstance(outputs, StepFailure):
@@ -193,7 +196,7 @@ class Executor:
         times: Mapping[str, float],
     ) -> None:
         place_of = {output.name: i for i, output in enumerate(converted.model.graph.output)}
-        self._send(Step(Stage.COMPARE, name, tuple(now.items())))
+        self._begin(Step(Stage.COMPARE, name, tuple(now.items())))
         results = []
         for member in converted.members:
             index = member.group.index

@@ -2,8 +2,9 @@
 
 A crash, a hang or a runaway allocation costs the guilty case its verdict and everything else
 nothing: what was reported before it stands, the cases under way are halved until the guilty one is
-alone (after a hang each is tried alone at once), and the rest goes on in a fresh process. Where one
-case hung, its runtime is waited for a tenth as long with the other values of the same structure.
+alone (after a hang each is tried alone at once), and the rest goes on in a fresh process. Where a
+runtime hung, it is waited for a tenth as long with each case of that run alone, and with the other
+values of a structure that hung.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from harness.compare import RUNS_AT, UNKNOWN, Outcome
+from harness.compare import RUNS_AT, UNKNOWN, Outcome, Stage
 from harness.core import Blackboard, Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.execute.task import (
     OWN_FAULT,
@@ -34,7 +35,9 @@ from harness.execute.task import (
 
 #: The option that sets a limit that a worker is ended for.
 _OPTIONS = {"time": " (--timeout)", "memory": " (--memory-limit)"}
-_AFTER_HANG = ", after other values of the same structure were waited for to the limit"
+#: Why a runtime is not waited for to the limit.
+_AFTER_VALUES = ", after other values of the same structure were waited for to the limit"
+_AMONG_OTHERS = ", after it was waited for to the limit among other cases"
 
 # The first process that is forked decides what all of them have, so it is said as early as possible.
 preload_in_fork_server("harness.execute.preload")
@@ -79,7 +82,7 @@ class Supervisor:
         #: What a person should know of the converters that took part.
         self.notes: list[str] = []
 
-    def __enter__(self) -> Supervisor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -109,6 +112,8 @@ class Supervisor:
                     done.update((r.case, r.backend) for r in message)
                     yield message
                 elif isinstance(message, Death):
+                    if isinstance(message.announced, Step):
+                        step = message.announced
                     verdicts, rest = _after_death(current, done, step, message)
                     if verdicts:
                         yield verdicts
@@ -162,7 +167,7 @@ class Supervisor:
                 yield Death(outcome, said, self._board.read())
                 return
             if isinstance(message, Step):
-                in_doubt = isinstance(task, Task) and task.hung and message.backend is not None
+                in_doubt = isinstance(task, Task) and bool(task.hung) and message.backend is not None
             if isinstance(message, Started):
                 self.backends[message.backend] = message
             elif isinstance(message, Noted):
@@ -178,7 +183,7 @@ class Supervisor:
 
 
 def _brief(timeout: float) -> float:
-    """Seconds to wait for a runtime that has just hung on other values of the same structure."""
+    """Seconds to wait for a runtime where it has hung before."""
     return min(timeout, max(5.0, timeout / 10))
 
 
@@ -202,8 +207,8 @@ def _after_death(
     split: list[set[int]] = []
     hung: set[tuple[int, str]] = set()
     said = death.message
-    if task.hung and death.outcome is Outcome.TIMEOUT:
-        said += _AFTER_HANG
+    if task.hung and step.backend and death.outcome is Outcome.TIMEOUT:
+        said += task.hung
     if len(suspects) == 1:
         guilty = [
             known.get((case, backend))
@@ -228,19 +233,27 @@ def _after_death(
     else:
         middle = len(suspects) // 2
         split = [set(suspects[:middle]), set(suspects[middle:])]
-    pending: dict[tuple[tuple[str, ...], bool], list[Group]] = {}
+    among = set(suspects) if split and (death.outcome, step.stage) == (Outcome.TIMEOUT, Stage.RUN) else set()
+
+    def doubt(group: int, backend: str) -> str:
+        if (group, backend) in hung:
+            return _AFTER_VALUES
+        return task.hung or (_AMONG_OTHERS if group in among and backend in hit else "")
+
+    pending: dict[tuple[tuple[str, ...], str], list[Group]] = {}
     for group in task.groups:
-        by_backends: dict[tuple[tuple[str, ...], bool], list[tuple[int, Invocation]]] = {}
+        by_backends: dict[tuple[tuple[str, ...], str], list[tuple[int, Invocation]]] = {}
         for case, invocation in group.cases:
-            left = [b for b in task.backends if ((group.index, case), b) not in done]
-            for again in (False, True):
-                part = tuple(b for b in left if ((group.index, b) in hung or task.hung) is again)
-                if part:
-                    by_backends.setdefault((part, again), []).append((case, invocation))
+            left: dict[str, list[str]] = {}
+            for backend in task.backends:
+                if ((group.index, case), backend) not in done:
+                    left.setdefault(doubt(group.index, backend), []).append(backend)
+            for why, backends in left.items():
+                by_backends.setdefault((tuple(backends), why), []).append((case, invocation))
         for key, cases in by_backends.items():
             pending.setdefault(key, []).append(replace(group, cases=tuple(cases)))
     tasks = []
-    for (backends, again), groups in pending.items():
+    for (some, why), groups in pending.items():
         for suspected in [*split, None]:
             chosen = tuple(
                 g
@@ -248,5 +261,5 @@ def _after_death(
                 if (g.index in suspected if suspected is not None else not any(g.index in s for s in split))
             )
             if chosen:
-                tasks.append(replace(task, groups=chosen, backends=backends, hung=again))
+                tasks.append(replace(task, groups=chosen, backends=some, hung=why))
     return guilty, tasks

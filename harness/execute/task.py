@@ -61,7 +61,8 @@ class Task:
     """Groups to put through one converter and some backends.
 
     Attributes:
-        hung: Whether other values of these groups made these backends hang: they are waited for less.
+        hung: Why these backends are waited for less with these groups, as a message ends; "" where they are
+            not.
     """
 
     handler: ClassVar[str] = "harness.execute.case_runner:carry_out"
@@ -70,7 +71,7 @@ class Task:
     converter: str
     backends: tuple[str, ...]
     settings: Settings
-    hung: bool = False
+    hung: str = ""
 
 
 @dataclass(frozen=True)

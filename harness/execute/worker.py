@@ -14,7 +14,7 @@ import torch
 
 from harness.convert import Converter, RuleBook, find_converter
 from harness.core import Send, describe_error
-from harness.execute.task import OWN_FAULT, Finished, Noted, Settings, Started, WorkerTask
+from harness.execute.task import OWN_FAULT, Finished, Noted, Settings, Started, Step, WorkerTask
 from harness.generate import load_cases
 from harness.run import BACKENDS, Backend, DeviceLost
 
@@ -55,6 +55,7 @@ class WorkerProcess:
     def __init__(self, send: Send, announce: Send | None = None) -> None:
         self.send = send
         self.announce = announce or _unheard
+        self._announces = announce is not None
         self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
 
@@ -74,6 +75,20 @@ class WorkerProcess:
             self.send(Finished(lost=f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"))
         else:
             self.send(Finished())
+
+    def begin(self, step: Step, *, send: bool = False) -> None:
+        """Say what is about to be done with some cases: announced, or with `send` sent as a message."""
+        if self._announces and not send and not step.standing:
+            try:
+                self.announce(step)
+            except ValueError:
+                # There is no room for so many cases.
+                pass
+            else:
+                return
+        # What was announced before is over.
+        self.announce(None)
+        self.send(step)
 
     def start(self, name: str) -> Backend:
         """The backend called `name`, whose facts the supervisor learns for the record."""

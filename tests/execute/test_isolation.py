@@ -143,6 +143,9 @@ def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
     verdicts = verdicts_of(invocations, HANG, INNOCENT, timeout=6.0, batch_size=4)
     assert_complete(verdicts, invocations, HANG, INNOCENT)
     assert failures(verdicts) == [(guilty.case_id, HANG, Stage.RUN, Outcome.TIMEOUT, "backend")]
+    assert [v.message for v in verdicts if v.outcome is Outcome.TIMEOUT] == [
+        "no answer within 5 s (--timeout), after it was waited for to the limit among other cases"
+    ]
 
 
 def test_a_backend_that_takes_all_memory_is_stopped_at_the_limit() -> None:
