@@ -33,6 +33,9 @@ _POLL = 0.1
 #: Seconds that starting may take: importing PyTorch and a first export on a loaded machine.
 _START_TIMEOUT = 300.0
 
+#: Bytes of a log that are searched for why its process died; a stack of a hundred frames takes some 20,000.
+_LAST_WORDS = 65536
+
 #: Sends a plain value to the process that asked.
 Send: TypeAlias = Callable[[object], None]
 #: Carries out one request.
@@ -233,7 +236,7 @@ class IsolatedProcess:
 
     def _last_words(self) -> str:
         with contextlib.suppress(OSError), self._log.open("rb") as log:
-            log.seek(max(0, os.fstat(log.fileno()).st_size - 4000))
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _LAST_WORDS))
             text = log.read().decode(errors="replace")
             lines = [line for line in text.splitlines() if line.strip()]
             # faulthandler's stack is of the harness, not of the runtime that died.

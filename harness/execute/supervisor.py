@@ -9,6 +9,7 @@ values of a structure that hung.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -191,7 +192,12 @@ def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
     # What it imports is loaded in the fork server already, and not needed here.
     from harness.execute.worker import start_worker
 
-    return start_worker(send, board.write)
+    def announce(message: object) -> None:
+        board.write(message)
+        # What was printed up to now is of other cases.
+        os.ftruncate(2, 0)
+
+    return start_worker(send, announce)
 
 
 def _after_death(

@@ -105,6 +105,17 @@ def test_a_backend_that_dies_costs_the_guilty_case_alone(crime: str, outcome: Ou
     assert words in next(v.message for v in verdicts if v.outcome is outcome)
 
 
+def test_a_crash_is_told_in_the_words_of_its_own_case() -> None:
+    invocations, _, _ = side_by_side()
+    verdicts = verdicts_of(invocations, "onnx-api:planted.abort", batch_size=1)
+    (message,) = (v.message for v in verdicts if v.outcome is Outcome.CRASH)
+    assert message.splitlines() == [
+        "process killed by SIGABRT",
+        "terminate called after throwing an instance of 'planted::Error'",
+        "Fatal Python error: Aborted",
+    ]
+
+
 def test_a_backend_that_dies_while_loading_costs_the_guilty_structure_alone() -> None:
     invocations, _, guilty = side_by_side()
     backend = "onnx-api:planted.segfault_at_load"
