@@ -56,7 +56,8 @@ def _lines(found: Catalogue) -> Iterator[str]:
         places = {entry.group.place for entry in one.defects}
         operators = {name for entry in one.defects for name in entry.group.overloads}
         cases = sum(entry.group.cases for entry in one.defects)
-        link = one.name.lower().replace(" ", "-")
+        # As GitHub makes one of a heading: of `dynamo, torchscript` the comma goes.
+        link = re.sub(r"[^\w -]", "", one.name.lower()).replace(" ", "-")
         yield (
             f"| [{one.name}](#{link}) | {len(one.defects):,} | {len(places):,} | {len(operators):,} "
             f"| {cases:,} | {len(one.gaps) or ''} |"

@@ -113,6 +113,12 @@ def test_each_component_has_a_page_of_its_places(tmp_path: Path) -> None:
     assert (entry["place"], entry["line"]) == ("dynamo: NonZero nodes", None)
 
 
+def test_a_page_is_linked_as_markdown_on_github_names_its_heading(tmp_path: Path) -> None:
+    backend = "onnx-api:my_runtime.backend"
+    run = record_of(tmp_path / "run", [unary("aten.neg.default", [1.0])], **WRONG, backend=backend)
+    assert f"| [{backend}](#onnx-apimy_runtimebackend) | 1 |" in invoke(run).output
+
+
 def test_a_root_cause_has_the_line_that_a_case_was_traced_to(tmp_path: Path) -> None:
     image = TensorSpec((1, 1, 2, 2), "float32", (4, 4, 2, 1), 0, Literal((1.0, 2.0, 3.0, 6.0)))
     call = Invocation(
