@@ -36,6 +36,8 @@ from warm_starts import Template, warm_all_below
 _LARGEST = 2**18
 #: Descriptors from here on are nobody's.
 _SPARE = 512
+#: What forked processes need not read again in Python's source.
+_reading = contextlib.ExitStack()
 
 
 def _import_what_takes_long(exporters: bool) -> None:
@@ -56,7 +58,9 @@ def _export() -> None:
     # What the first export imports. It asks for GPUs: CUDA's driver would be of no use to forked processes.
     no_gpu = patch.multiple(cuda, is_available=lambda: False, device_count=lambda: 0)
     logging.disable(logging.WARNING)
-    with no_gpu, read_once(), warnings.catch_warnings():
+    # Kept for as long as this process lives, and those that are forked from it.
+    _reading.enter_context(read_once())
+    with no_gpu, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         onnx.export(nn.ReLU().eval(), (zeros(1),), dynamo=True, verbose=False)
         onnx.export(nn.ReLU().eval(), (zeros(1),), os.devnull, dynamo=False, verbose=False)
