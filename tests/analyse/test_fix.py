@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import onnxscript
@@ -13,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import record_of, row_of, vector
 
+from harness.analyse.places.edit import Edit
 from harness.analyse.places.edit_text import changed_text, edit_difference
 from harness.analyse.places.edits import edits, rarer_edits, rarest_edits
 from harness.analyse.places.source_code import SourceCode
@@ -91,6 +94,13 @@ def product(self, dtype):
     return op.ReduceProd(self or 1)
 
 
+def made(dims):
+    def inner(g, self, offset):
+        return g.op("ReduceSum", self)
+
+    return inner
+
+
 @torch_op("mine::built")
 def built(self):
     return op.IsNaN(self)
@@ -144,6 +154,28 @@ def test_a_planted_defect_is_repaired(tmp_path: Path) -> None:
     assert PLANTED in (place / "onnxscript" / NN).read_text(encoding="utf-8")
 
 
+def bmm(dtype: str, size: int) -> Invocation:
+    batch = replace(vector(range(1, size + 1), dtype), shape=(size, 1, 1), strides=(1, 1, 1))
+    return Invocation("aten.bmm.default", (("self", batch), ("mat2", batch)))
+
+
+@pytest.mark.parametrize(("others", "status"), [((), 0), (("complex64",), 3)])
+def test_a_defect_of_torchscript_is_repaired(tmp_path: Path, others: tuple[str, ...], status: int) -> None:
+    failing = [bmm("uint8", 1), bmm("int8", 2), *(bmm(dtype, 1) for dtype in others)]
+    run = tmp_path / "run"
+    with RunWriter(run, RunInfo.begin(seed=0, options={"examples": 4, "values": 2})) as writer:
+        writer.write(row_of(call, converter="torchscript", **WRONG) for call in failing)
+        writer.write([row_of(bmm("float32", 1), converter="torchscript")])
+    store.finish(run, 0)
+    words = ["fix", failing[0].case_id, "--run", str(run), "--seconds", "2", "--json"]
+    done = CliRunner().invoke(conformance, words)
+    said = json.loads(done.stdout)
+    assert done.exit_code == status
+    assert said["function"] == "bmm"
+    assert said["rule"].endswith("what MatMul does not take, and cast back")
+    assert (said["failing"], said["repaired"]) == (len(failing), 2)
+
+
 @pytest.mark.parametrize(
     ("changes", "of_case", "of_group"),
     [
@@ -162,24 +194,36 @@ def test_what_is_not_the_converters_is_refused(
         assert why in " ".join(done.output.split())
 
 
-def changed(function: str, rule: str, directory: Path) -> list[str]:
-    """What each change by a rule makes of the one statement of a function."""
-    file = directory / "functions.py"
+def tried_edits(function: str, source: SourceCode, file: Path) -> list[Edit]:
+    """All changes of the last statement of a function that has no other."""
     file.write_text(FUNCTIONS, encoding="utf-8")
-    source = SourceCode()
-    lines = FUNCTIONS.splitlines()
-    line = next(i for i, text in enumerate(lines, 2) if text.startswith(f"def {function}("))
+    tree = ast.parse(FUNCTIONS)
+    line = next(
+        node.body[-1].lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    )
     statement = source.statement(CodeLine(str(file), line, function))
     assert statement is not None
-    tried = [edit for kind in (edits, rarer_edits, rarest_edits) for edit in kind(statement, source, 20)]
+    return [edit for kind in (edits, rarer_edits, rarest_edits) for edit in kind(statement, source, 20)]
+
+
+def new_lines(edit: Edit, source: SourceCode) -> str:
+    """The lines that are not there without an edit."""
+    old = set(FUNCTIONS.splitlines())
+    return "\n".join(part.strip() for part in changed_text(edit, source).splitlines() if part not in old)
+
+
+def changed(function: str, rule: str, directory: Path) -> list[str]:
+    """What each change by a rule makes of the one statement of a function."""
+    source = SourceCode()
     found = []
-    for edit in tried:
+    for edit in tried_edits(function, source, directory / "functions.py"):
         # Whatever is tried can be written down.
-        text = changed_text(edit, source)
+        text = new_lines(edit, source)
         if edit.rule == rule:
             assert edit_difference(edit, source)
-            old = set(FUNCTIONS.splitlines())
-            found.append("\n".join(part.strip() for part in text.splitlines() if part not in old))
+            found.append(text)
     return found
 
 
@@ -228,9 +272,29 @@ def changed(function: str, rule: str, directory: Path) -> list[str]:
         ("halved", "negate the condition",
          "return op.Floor(self) if not rounded and not whole else self"),
         ("lowest", "another sign", "return op.Max(self, -math.inf)"),
+        # What a function makes is changed where it is written.
+        ("inner", "read the argument offset in Mul",
+         'return g.op("Mul", g.op("ReduceSum", self), offset)'),
+        ("sine", "compute Sin in float where it does not take the dtype of self, and cast back",
+         "given = self\n"
+         'return op.CastLike((op.Sin(self if given.dtype.name in ("FLOAT", "DOUBLE", "FLOAT16") else '
+         "op.Cast(self, to=FLOAT.dtype)) + 1), given)"),
+        ("scaled", "And in place of Mul for bool",
+         'return op.And(self, op.CastLike(alpha, self)) if self.dtype.name in ("BOOL",) else '
+         "op.Mul(self, op.CastLike(alpha, self))"),
     ],
 )  # fmt: skip
 def test_a_change_touches_nothing_but_its_expression(
     function: str, rule: str, text: str, tmp_path: Path
 ) -> None:
     assert text in changed(function, rule, tmp_path)
+
+
+def test_changes_are_made_within_each_other(tmp_path: Path) -> None:
+    source = SourceCode()
+    of_rule = {edit.rule: edit for edit in tried_edits("averaged", source, tmp_path / "functions.py")}
+    outer = of_rule["cast to the dtype of self"]
+    inner = of_rule["cast to dtype where it is given"]
+    given = "op.Cast({0}, to=dtype) if dtype is not None and dtype != -1 else {0}"
+    expected = f"return op.CastLike(op.ReduceMean(self, {given.format('dim')}), self)"
+    assert new_lines(outer.and_then(inner), source) == expected

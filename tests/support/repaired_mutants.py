@@ -36,7 +36,7 @@ from located_mutants import (
 from mutants.applied import applied
 from mutants.mutation import Mutation, mutated_source, source_file
 
-from harness.analyse.places.edits import Edit
+from harness.analyse.places.edit import Edit
 from harness.analyse.places.failing_group import PASSING, FailingGroup
 from harness.analyse.places.fix_task import Ranked, Repair, RepairTask, Trying
 from harness.analyse.places.fixing import FixFound, FixLimits, ended_cases, search_fix
@@ -156,13 +156,13 @@ def _run_apart(tasks: Iterable[Task]) -> Iterator[list[Result]]:
 def _search(task: RepairTask, mutation: Mutation, source: SourceCode, send: Callable[[Any], None]) -> None:
     """Look for the line, then for the changes that were not tried on the way."""
     own = bench(mutation.converter)
-    tried: set[int] = set()
+    tried: set[str] = set()
     first: list[Repair] = []
 
-    def trying(number: int) -> None:
+    def trying(key: str) -> None:
         signal.setitimer(signal.ITIMER_PROF, _PATIENCE_OF_CHANGE)
-        tried.add(number)
-        send(Trying(number))
+        tried.add(key)
+        send(Trying(key))
 
     def repair(edit: Edit) -> Repair:
         changed = edit.function(source)

@@ -55,17 +55,31 @@ def applied_edit(file: str, changed: ast.FunctionDef, known: Holders) -> Iterato
         compiled = compile(module, file, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise CannotApply(str(error)) from None
-    new = next(c for c in compiled.co_consts if isinstance(c, CodeType) and c.co_name == changed.name)
-    of_home = known.get((file, new.co_firstlineno, new.co_name), [])
-    functions = [f for f in of_home if f.__code__.co_freevars == new.co_freevars]
+    functions = [
+        (function, code)
+        for code in _codes_of(compiled)
+        for function in known.get((file, code.co_firstlineno, code.co_name), [])
+        if function.__code__.co_freevars == code.co_freevars
+    ]
     if not functions:
-        raise CannotApply(f"{changed.name} is not a function that is kept by itself")
-    before = [(function, function.__code__) for function in functions]
-    for function in functions:
-        function.__code__ = new
+        raise CannotApply(f"{changed.name} is not a function that is kept")
+    before = [(function, function.__code__) for function, _ in functions]
+    for function, code in functions:
+        function.__code__ = code
     try:
-        with traced_functions(lambda function: any(function is one for one in functions)):
+        with traced_functions(lambda function: any(function is one for one, _ in functions)):
             yield
     finally:
         for function, code in before:
             function.__code__ = code
+
+
+def _codes_of(code: CodeType) -> Iterator[CodeType]:
+    """The code of the functions that some code defines, and of those within them: a function that makes
+    another one has done so long ago, and it is the other one that runs."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            # What has no name is made anew whenever its function runs.
+            if not inner.co_name.startswith("<"):
+                yield inner
+            yield from _codes_of(inner)

@@ -52,6 +52,16 @@ def literal(number: float) -> ast.expr:
     return ast.UnaryOp(ast.USub(), positive) if number < 0 else positive
 
 
+def expression(text: str) -> ast.expr:
+    """What a text says, without the places of its parts: it is not in the source."""
+    found = ast.parse(text, mode="eval").body
+    for node in ast.walk(found):
+        for name in node._attributes:
+            if hasattr(node, name):
+                delattr(node, name)
+    return found
+
+
 def not_given(
     call: ast.Call, name: str, first: int
 ) -> Iterator[tuple[str, str, onnx.defs.OpSchema.Attribute]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
-from harness.analyse.places.attribute_edits import literal
+from harness.analyse.places.attribute_edits import expression, literal
 from harness.analyse.places.surroundings import Surroundings
 
 #: Dtype of ONNX → its number, its name in TorchScript, and as ONNX's schemas write it.
@@ -28,8 +28,9 @@ _DTYPES = {
     "BOOL": (9, "Bool", "bool"),
 }
 #: What is computed in where an operator does not take a dtype, if it takes this one.
-_WIDER = ("FLOAT", "DOUBLE", "INT64", "INT32")
+WIDER = ("FLOAT", "DOUBLE", "INT64", "INT32")
 _LOGICAL = ("BOOL",)
+_TRUTHS = {"Add": "Or", "Mul": "And", "Sub": "Xor", "Max": "Or", "Min": "And"}
 #: What parts of a computation are cast to.
 _USUAL = ("FLOAT", "INT64", "BOOL", "DOUBLE", "INT32")
 #: Constants that conversion functions write down with too few digits.
@@ -60,8 +61,7 @@ def operand_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, 
     if isinstance(value, ast.Constant | ast.Tuple | ast.List | ast.Starred) or not around.emits:
         return
     for dtype in _USUAL:
-        to = around.element_type(dtype, _DTYPES[dtype][0])
-        yield f"cast to {dtype.lower()}", around.emit("Cast", [value], to=to)
+        yield f"cast to {dtype.lower()}", cast_to(value, dtype, around)
     for name in around.tensors:
         if not (isinstance(value, ast.Name) and value.id == name):
             like = ast.Name(name, ast.Load())
@@ -94,8 +94,15 @@ def promised_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str,
         # An attribute of onnxscript has a number for what is not given.
         number = ast.Compare(ast.Name("dtype", ast.Load()), [ast.NotEq()], [literal(-1)])
         given = ast.BoolOp(ast.And(), [given, number])
-    words = "cast to dtype where it is given"
-    yield words, ast.IfExp(given, around.emit("Cast", [value], to=to), value)
+    cast = around.emit("Cast", [value], to=to)
+    yield "cast to dtype where it is given", ast.IfExp(given, cast, value)
+    if not around.of_torchscript:
+        # What is computed in float may be rounded in the end.
+        wide: list[ast.expr] = [
+            around.element_type(dtype, _DTYPES[dtype][0]) for dtype in ("FLOAT", "DOUBLE")
+        ]
+        is_wide = ast.Compare(ast.Name("dtype", ast.Load()), [ast.In()], [ast.Tuple(wide, ast.Load())])
+        yield "cast to dtype where it is float or double", ast.IfExp(is_wide, cast, value)
 
 
 def _given_dtype(around: Surroundings) -> ast.expr | None:
@@ -105,9 +112,9 @@ def _given_dtype(around: Surroundings) -> ast.expr | None:
         return given
     if not {"symbolic_helper", "_type_utils"} <= around.imported:
         return None
-    return ast.parse(
-        "_type_utils.JitScalarType(symbolic_helper._get_const(dtype, 'i', 'dtype')).onnx_type()", mode="eval"
-    ).body
+    return expression(
+        "_type_utils.JitScalarType(symbolic_helper._get_const(dtype, 'i', 'dtype')).onnx_type()"
+    )
 
 
 def wider_computations(
@@ -120,23 +127,17 @@ def wider_computations(
         return
     schema = onnx.defs.get_schema(name, max_inclusive_version=around.opset)
     of_type = schema.inputs[0].type_str if schema.inputs else ""
-    constraint = next((c for c in schema.type_constraints if c.type_param_str == of_type), None)
-    taken = constraint.allowed_type_strs if constraint is not None else []
-    supported = [dtype for dtype, (_, _, word) in _DTYPES.items() if f"tensor({word})" in taken]
-    others = [dtype for dtype in _DTYPES if dtype not in supported]
-    if not supported or not others:
+    supported = taken_dtypes(name, around.opset)
+    fits = is_taken(asked, supported, around)
+    if fits is None:
         return
-    fits = _is_one_of(asked, supported, around)
-    if len(others) < len(supported):
-        fits = _is_one_of(asked, others, around)
-        fits.ops = [ast.NotIn()]
     halves = _is_one_of(asked, ["FLOAT16", "BFLOAT16"], around)
     back = bool(schema.outputs) and schema.outputs[0].type_str == of_type
     if back and len(operands) == 1:
         # Whole numbers are rounded already.
         as_it_is = around.emit("Identity", [asked])
         yield f"leave out {name} where it does not take the dtype", ast.IfExp(fits, call, as_it_is)
-    for wide in _LOGICAL if supported == ["BOOL"] else _WIDER:
+    for wide in _LOGICAL if supported == ["BOOL"] else WIDER:
         if wide not in supported:
             continue
         to = around.element_type(wide, _DTYPES[wide][0])
@@ -154,6 +155,49 @@ def wider_computations(
             if wide == "FLOAT":
                 either = ast.IfExp(halves, returned, computed)
                 yield f"{words}, and cast halves back", ast.IfExp(fits, call, either)
+
+
+def taken_dtypes(name: str, opset: int) -> list[str]:
+    """The dtypes that an operator takes as its first operand; none where it is unknown."""
+    if not onnx.defs.has(name, max_inclusive_version=opset):
+        return []
+    schema = onnx.defs.get_schema(name, max_inclusive_version=opset)
+    of_type = schema.inputs[0].type_str if schema.inputs else ""
+    constraint = next((c for c in schema.type_constraints if c.type_param_str == of_type), None)
+    taken = constraint.allowed_type_strs if constraint is not None else []
+    return [dtype for dtype, (_, _, word) in _DTYPES.items() if f"tensor({word})" in taken]
+
+
+def is_taken(value: ast.expr, supported: Sequence[str], around: Surroundings) -> ast.Compare | None:
+    """Whether a tensor has a dtype that an operator takes; None where it takes all of them, or none."""
+    others = [dtype for dtype in _DTYPES if dtype not in supported]
+    if not supported or not others:
+        return None
+    if len(others) >= len(supported):
+        return _is_one_of(value, supported, around)
+    fits = _is_one_of(value, others, around)
+    fits.ops = [ast.NotIn()]
+    return fits
+
+
+def cast_to(value: ast.expr, dtype: str, around: Surroundings) -> ast.expr:
+    """A value in a dtype of ONNX."""
+    return around.emit("Cast", [value], to=around.element_type(dtype, _DTYPES[dtype][0]))
+
+
+def logical_forms(
+    name: str, call: ast.Call, operands: Sequence[ast.expr], around: Surroundings
+) -> Iterator[tuple[str, ast.expr]]:
+    """What arithmetic is for truth values, which ONNX does not compute with."""
+    instead = _TRUTHS.get(name)
+    asked = next((operand for operand in operands if isinstance(operand, ast.Name)), None)
+    if instead is None or asked is None or len(operands) != 2 or not around.emits:
+        return
+    logical = around.emit(instead, operands)
+    yield (
+        f"{instead} in place of {name} for bool",
+        ast.IfExp(_is_one_of(asked, ["BOOL"], around), logical, call),
+    )
 
 
 def _formals(

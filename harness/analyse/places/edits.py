@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from harness.analyse.places.attribute_edits import (
     WORDS,
@@ -16,14 +14,17 @@ from harness.analyse.places.attribute_edits import (
 )
 from harness.analyse.places.dtype_edits import (
     exact_constants,
+    logical_forms,
     named_casts,
     operand_casts,
     promised_casts,
     result_casts,
     wider_computations,
 )
+from harness.analyse.places.edit import Edit
+from harness.analyse.places.function_edits import whole_casts
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions
-from harness.analyse.places.surroundings import Surroundings
+from harness.analyse.places.surroundings import Surroundings, operator_of
 from harness.analyse.places.value_edits import (
     careful_squeezes,
     nan_safe_forms,
@@ -54,70 +55,6 @@ _CASTS = frozenset(("Cast", "CastLike"))
 _COMPUTING = frozenset(name for family in _FAMILIES for name in family) | {"Where", "MatMul", "Neg"}
 
 
-@dataclass(frozen=True, eq=False)
-class Edit:
-    """One expression of a statement, and what takes its place.
-
-    Attributes:
-        rule: In words: "swap the operands".
-        place: Of the expression among those of the statement.
-    """
-
-    statement: Statement
-    rule: str
-    place: int
-    new: ast.expr
-
-    def function(self, source: SourceCode) -> ast.FunctionDef | None:
-        """The outermost function with the change; None where it has none.
-
-        A function that onnxscript builds from its source is marked to be run instead: not all that a change
-        may hold can be built.
-        """
-        original = source.file(self.statement.file).function(self.statement.function, self.statement.line)
-        if original is None:
-            return None
-        changed = copy.deepcopy(original)
-        for decorator in built_by(changed):
-            decorator.keywords.append(ast.keyword("trace_only", ast.Constant(True)))
-        statements = (
-            [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
-            for function in (original, changed)
-        )
-        node = source.node(self.statement)
-        own = next((new for old, new in zip(*statements, strict=True) if old is node), None)
-        if not isinstance(own, ast.stmt):
-            return None
-        old = list(own_expressions(own))[self.place]
-        for parent in ast.walk(changed):
-            for field, value in ast.iter_fields(parent):
-                if value is old:
-                    setattr(parent, field, self._located(old))
-                    return changed
-                if isinstance(value, list) and any(item is old for item in value):
-                    setattr(parent, field, [self._located(old) if item is old else item for item in value])
-                    return changed
-        return None
-
-    def _located(self, old: ast.AST) -> ast.expr:
-        new = copy.deepcopy(self.new)
-        for node in ast.walk(new):
-            ast.copy_location(node, old)
-        return new
-
-
-def built_by(function: ast.FunctionDef) -> list[ast.Call]:
-    """The decorator that has onnxscript build a function from its source; none where the function is run."""
-    return [
-        decorator
-        for decorator in function.decorator_list
-        if isinstance(decorator, ast.Call)
-        and isinstance(decorator.func, ast.Name)
-        and decorator.func.id == "torch_op"
-        and not any(keyword.arg == "trace_only" for keyword in decorator.keywords)
-    ]
-
-
 def edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit]:
     """The changes of a statement that repair most.
 
@@ -128,18 +65,20 @@ def edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit
     around = Surroundings.of(statement, source, opset)
     expressions = list(own_expressions(node))
     found = [
-        Edit(statement, rule, place, new)
+        Edit.of(statement, rule, place, new)
         for place, expression in enumerate(expressions)
         if isinstance(expression, ast.expr)
         for rule, new in _changes(expression, around)
     ]
     for place, value in _result(node, expressions):
-        found += [Edit(statement, rule, place, new) for rule, new in result_casts(value, around)]
+        found += [Edit.of(statement, rule, place, new) for rule, new in result_casts(value, around)]
     tests = list(_conditions(node, expressions))
     for place, expression in enumerate(expressions):
         if any(expression is t for t in tests) and not isinstance(expression, ast.Compare | ast.UnaryOp):
             assert isinstance(expression, ast.expr)
-            found.append(Edit(statement, "negate the condition", place, ast.UnaryOp(ast.Not(), expression)))
+            found.append(
+                Edit.of(statement, "negate the condition", place, ast.UnaryOp(ast.Not(), expression))
+            )
     yield from found
 
 
@@ -172,16 +111,18 @@ def rarer_edits(statement: Statement, source: SourceCode, opset: int) -> Iterato
             operands = expression.args[first:] if name else []
             if operands:
                 rules += wider_computations(expression, name, operands, around)
+                rules += logical_forms(name, expression, operands, around)
                 rules += nan_safe_forms(expression, name, operands, around)
                 rules += none_safe_forms(expression, first, around)
                 rules += careful_squeezes(name, expression, operands, around)
             given = [keyword for _, keyword, _ in not_given(expression, name, first)]
             rules += read_arguments(expression, first, given, around)
-        found += [Edit(statement, rule, place, new) for rule, new in rules]
+        found += [Edit.of(statement, rule, place, new) for rule, new in rules]
+    found += whole_casts(statement, expressions, around, source)
     for place, operand in _computed(expressions):
         rules = [*promised_casts(operand, around), *operand_casts(operand, around)]
         rules += one_more(operand, around)
-        found += [Edit(statement, rule, place, new) for rule, new in rules]
+        found += [Edit.of(statement, rule, place, new) for rule, new in rules]
     yield from found
 
 
@@ -193,13 +134,13 @@ def rarest_edits(statement: Statement, source: SourceCode, opset: int) -> Iterat
     for place, expression in enumerate(expressions):
         if isinstance(expression, ast.Call) and operator_of(expression)[0]:
             for rule, new in guessed_attributes(expression, *operator_of(expression), around):
-                yield Edit(statement, rule, place, new)
+                yield Edit.of(statement, rule, place, new)
     results = dict(_result(node, expressions))
     parts = dict(_computed(expressions))
     for place, value in {**results, **parts}.items():
         casts = [] if place in parts else operand_casts(value, around)
         for rule, new in (*casts, *named_casts(value, around), *other_ranks(value, around)):
-            yield Edit(statement, rule, place, new)
+            yield Edit.of(statement, rule, place, new)
 
 
 def _computed(expressions: Sequence[ast.AST]) -> Iterator[tuple[int, ast.expr]]:
@@ -259,17 +200,6 @@ def _of_constant(node: ast.Constant) -> Iterator[tuple[str, ast.expr]]:
         )
         for word in others:
             yield "another mode", ast.Constant(word)
-
-
-def operator_of(call: ast.Call) -> tuple[str, int]:
-    """The ONNX operator that a call emits and how many arguments stand before its operands; "" for none."""
-    function = call.func
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        if function.value.id.startswith("op") and function.attr[0].isupper():
-            return function.attr, 0
-        if function.attr == "op" and call.args and isinstance(call.args[0], ast.Constant):
-            return str(call.args[0].value), 1
-    return "", 0
 
 
 def _of_call(call: ast.Call, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:

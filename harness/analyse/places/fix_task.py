@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import gc
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType
 from typing import ClassVar
 
 from harness.analyse.places.applied_edit import Holders, applied_edit
-from harness.analyse.places.edits import Edit
+from harness.analyse.places.edit import Edit
 from harness.analyse.places.locate import locate
 from harness.analyse.places.observed_case import Bench
 from harness.analyse.places.repair import Limits, Search
@@ -19,13 +19,16 @@ from harness.analyse.places.source_code import SourceCode, short_path
 from harness.core import Invocation
 from harness.execute import Executor, Settings, Task, WorkerProcess
 
+#: Runs whatever ONNX specifies: what a backend has no kernel for is asked of it.
+EVALUATOR = "onnx-reference"
+
 
 @dataclass(frozen=True, kw_only=True)
 class RepairTask:
     """Find changes with which some cases pass; see `locate` for the arguments.
 
     Attributes:
-        skipped: Numbers of changes that are not tried.
+        skipped: Keys of changes that are not tried.
     """
 
     handler: ClassVar[str] = "harness.analyse.places.fix_task:find_repairs"
@@ -36,14 +39,14 @@ class RepairTask:
     backend: str
     settings: Settings
     limits: Limits
-    skipped: frozenset[int]
+    skipped: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Trying:
-    """The number of the change that is tried next."""
+    """The key of the change that is tried next."""
 
-    number: int
+    key: str
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,12 @@ class Repair:
 
     Attributes:
         changed: The function with it, with the lines of its file.
+        complete: Whether all of them pass; else some, and none newly fails.
     """
 
     edit: Edit
     changed: ast.FunctionDef
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,17 +89,23 @@ def find_repairs(task: RepairTask, worker: WorkerProcess) -> None:
     source = SourceCode()
     converter, _ = worker.converter(task.converter, task.settings)
     bench = Bench(converter, worker.backend(task.backend), task.settings.opset)
+    evaluator = None
+    if task.backend != EVALUATOR:
+        evaluator = replace(bench, backend=worker.backend(EVALUATOR))
 
-    def found(edit: Edit) -> None:
+    def found(edit: Edit, complete: bool = True) -> None:
         changed = edit.function(source)
         assert changed is not None
-        worker.send(Repair(edit, changed))
+        worker.send(Repair(edit, changed, complete))
+
+    def partial(edit: Edit) -> None:
+        found(edit, complete=False)
 
     def ranked(statements: int) -> None:
         worker.send(Ranked(statements))
 
-    search = Search(task.skipped, lambda number: worker.send(Trying(number)), found, ranked)
-    locate(bench, task.failing, task.passing, source, task.limits, search)
+    search = Search(task.skipped, lambda key: worker.send(Trying(key)), found, ranked, partial)
+    locate(bench, task.failing, task.passing, source, task.limits, search, evaluator)
 
 
 def carry_out(task: RepairedTask, worker: WorkerProcess) -> None:

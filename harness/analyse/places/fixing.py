@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from harness.analyse.places.edits import Edit
+from harness.analyse.places.edit import Edit
 from harness.analyse.places.failing_group import FailingGroup
-from harness.analyse.places.fix_task import Ranked, Repair, RepairedTask, RepairTask, Trying
+from harness.analyse.places.fix_task import EVALUATOR, Ranked, Repair, RepairedTask, RepairTask, Trying
 from harness.analyse.places.repair import Limits
 from harness.compare import Outcome
 from harness.core import Invocation
@@ -56,20 +56,30 @@ class FixFound:
 
     Attributes:
         edit: The change; None where none was found.
-        failing: Failing cases of the group that fail here again; with a change all of them pass.
+        failing: Failing cases of the group that fail here again.
+        repaired: Those of them that pass with the change.
+        evaluated: Those of these that the backend has no kernel for, and that pass in ONNX's reference
+            evaluator.
         passing: Cases of the operators that pass without a change, of those that were drawn; with a change
             all of them pass. 0 where none were run.
         statements: That may be wrong; 0 where no line can be named.
         tried: Changes that were tried.
-        refuted: Changes with which the first cases pass, and others do not.
+        refuted: Changes that do what is wanted for the first cases, and not for others.
     """
 
     edit: Edit | None = None
     failing: int = 0
+    repaired: int = 0
+    evaluated: int = 0
     passing: int = 0
     statements: int = 0
     tried: int = 0
     refuted: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether a change repairs all failing cases."""
+        return self.edit is not None and self.repaired == self.failing
 
 
 def find_fix(
@@ -110,68 +120,120 @@ def search_fix(
     if not failing:
         return FixFound()
     found = FixFound(failing=len(failing))
+    known = _Known.of(group, failing)
+    tried: set[str] = set()
     passing: list[Invocation] | None = None
-    progress("trying changes")
-    for message in _repairs(group, failing, limits, serve):
-        if isinstance(message, Ranked):
-            found = replace(found, statements=message.statements)
-            continue
-        if isinstance(message, Trying):
-            found = replace(found, tried=max(found.tried, message.number + 1))
-            continue
-        if passing is None:
-            progress("running the operators' cases without a change")
-            passing = ended_cases(_drawn(group, limits.examples), group, run, passes=True)
-            found = replace(found, passing=len(passing))
-        progress(f"checking: {message.edit.rule}")
-        if _all_pass(message, [*failing, *passing], group, run):
-            return replace(found, edit=message.edit)
-        found = replace(found, refuted=found.refuted + 1)
-        if found.refuted >= limits.repairs:
+    while found.refuted < limits.repairs:
+        progress("trying changes")
+        refuted = False
+        for message in known.repairs(group, limits, serve):
+            if isinstance(message, Ranked):
+                found = replace(found, statements=message.statements)
+                continue
+            if isinstance(message, Trying):
+                tried.add(message.key)
+                found = replace(found, tried=len(tried))
+                continue
+            if passing is None:
+                progress("running the operators' cases without a change")
+                passing = ended_cases(_drawn(group, limits.examples), group, run, passes=True)
+                found = replace(found, passing=len(passing))
+            progress(f"checking: {message.edit.rule}")
+            checked = _checked(message, failing, passing, found.repaired, group, run)
+            if checked.kept:
+                edit, evaluated = message.edit, checked.evaluated
+                found = replace(found, edit=edit, repaired=checked.repaired, evaluated=evaluated)
+                if found.complete:
+                    return found
+            if message.complete:
+                refuted = True
+                found = replace(found, refuted=found.refuted + 1)
+                known.learn(message, checked)
+                break
+        if not refuted:
             break
     return found
 
 
-def _repairs(
-    group: FailingGroup, failing: Sequence[Invocation], limits: FixLimits, serve: Serve
-) -> Iterator[Ranked | Trying | Repair]:
-    """How many statements may be wrong, the number of each change that is tried, and those that repair the
-    first cases."""
-    begun = time.monotonic()
-    first = {invocation.case_id for invocation in failing}
-    chosen = [invocation for invocation in group.failing if invocation.case_id in first][:FIRST]
-    skipped: set[int] = set()
-    for _ in range(_DEATHS):
-        last: int | None = None
-        died = False
-        task = RepairTask(
-            failing=tuple(chosen),
-            passing=group.passing,
-            converter=group.converter,
-            backend=group.backend,
-            settings=Settings(opset=group.opset, blame=False),
-            limits=Limits(
-                tries=10_000,
-                seconds=limits.seconds - (time.monotonic() - begun),
-                enough=limits.repairs,
-                statements=limits.statements,
-                rarer=True,
-            ),
-            skipped=frozenset(skipped),
-        )
-        for message in serve(task):
-            if isinstance(message, Trying | Ranked):
-                last = message.number if isinstance(message, Trying) else last
-                yield message
-            elif isinstance(message, Repair):
-                assert last is not None
-                # It need not be tried again where a later one takes the process down.
-                skipped.add(last)
-                yield message
-            died = died or isinstance(message, Death)
-        if not died or last is None:
-            return
-        skipped.add(last)
+@dataclass(frozen=True)
+class _Checked:
+    """What becomes of all cases with a change.
+
+    Attributes:
+        repaired: Failing cases that pass.
+        evaluated: Those of them that pass in the evaluator alone.
+        kept: Whether more are repaired than before, and no passing case fails.
+        failing: One that still fails; None where there is none.
+        broken: A passing case that fails with it; None where there is none, or none was looked for.
+    """
+
+    repaired: int
+    evaluated: int
+    kept: bool
+    failing: Invocation | None
+    broken: Invocation | None
+
+
+@dataclass
+class _Known:
+    """The cases that changes are tried on first, to which those are added that refute one.
+
+    Attributes:
+        skipped: Keys of changes that are not tried again.
+        left: Seconds for the search; None before it begins.
+    """
+
+    failing: list[Invocation]
+    passing: list[Invocation]
+    skipped: set[str] = field(default_factory=set)
+    left: float | None = None
+
+    @classmethod
+    def of(cls, group: FailingGroup, failing: Sequence[Invocation]) -> _Known:
+        here = {invocation.case_id for invocation in failing}
+        first = [invocation for invocation in group.failing if invocation.case_id in here][:FIRST]
+        return cls(first, list(group.passing))
+
+    def learn(self, repair: Repair, checked: _Checked) -> None:
+        """Try no change again that fails as this one did."""
+        self.skipped.add(repair.edit.key)
+        if checked.failing is not None:
+            # The first are those that the lines are ranked by.
+            self.failing.insert(1, checked.failing)
+        if checked.broken is not None:
+            self.passing.insert(0, checked.broken)
+
+    def repairs(
+        self, group: FailingGroup, limits: FixLimits, serve: Serve
+    ) -> Iterator[Ranked | Trying | Repair]:
+        """How many statements may be wrong, the key of each change that is tried, those that repair these
+        cases, and in the end those that repair some of them."""
+        left = limits.seconds if self.left is None else self.left
+        for _ in range(_DEATHS):
+            last: str | None = None
+            died = False
+            begun = time.monotonic()
+            self.left = left
+            task = RepairTask(
+                failing=tuple(self.failing),
+                passing=tuple(self.passing),
+                converter=group.converter,
+                backend=group.backend,
+                settings=Settings(opset=group.opset, blame=False),
+                limits=Limits(tries=10_000, seconds=left, enough=1, statements=limits.statements, rarer=True),
+                skipped=frozenset(self.skipped),
+            )
+            for message in serve(task):
+                self.left = left - (time.monotonic() - begun)
+                if isinstance(message, Trying):
+                    last = message.key
+                if isinstance(message, Trying | Ranked | Repair):
+                    yield message
+                died = died or isinstance(message, Death)
+            if not died or last is None:
+                return
+            self.skipped.add(last)
+            left = self.left
 
 
 def _drawn(group: FailingGroup, examples: int) -> list[Invocation]:
@@ -202,16 +264,57 @@ def ended_cases(
     ]
 
 
-def _all_pass(repair: Repair, calls: Sequence[Invocation], group: FailingGroup, run: Run) -> bool:
-    """Whether all cases pass with a change."""
+def _checked(
+    repair: Repair,
+    failing: Sequence[Invocation],
+    passing: Sequence[Invocation],
+    before: int,
+    group: FailingGroup,
+    run: Run,
+) -> _Checked:
+    """What becomes of the failing cases with a change, and of the passing ones if more than `before` of the
+    failing ones pass."""
+    ended = dict(_outcomes(repair, failing, group, run))
+    if group.backend != EVALUATOR:
+        refused = [call for call in failing if ended.get(call.case_id) is Outcome.UNSUPPORTED]
+        of_evaluator = dict(_outcomes(repair, refused, replace(group, backend=EVALUATOR), run))
+    else:
+        of_evaluator = {}
+    right = {case for case, outcome in (ended | of_evaluator).items() if outcome is Outcome.PASS}
+    evaluated = sum(outcome is Outcome.PASS for outcome in of_evaluator.values())
+    still = next((call for call in failing if call.case_id not in right), None)
+    if len(right) <= before:
+        return _Checked(len(right), evaluated, False, still, None)
+    broken = _broken(repair, passing, group, run)
+    return _Checked(len(right), evaluated, broken is None, still, broken)
+
+
+def _outcomes(
+    repair: Repair, calls: Sequence[Invocation], group: FailingGroup, run: Run
+) -> Iterator[tuple[str, Outcome]]:
+    """How each case ends with a change, by its id."""
     groups = _groups(calls)
-    file = repair.edit.statement.file
-    passed = 0
-    for results in run(replace(t, file=file, changed=repair.changed) for t in _tasks(groups, group)):
-        if any(result.outcome is not Outcome.PASS for result in results):
-            return False
-        passed += len(results)
-    return passed == sum(len(one.cases) for one in groups)
+    by_key = {(one.index, case): invocation for one in groups for case, invocation in one.cases}
+    for results in run(_with(repair, _tasks(groups, group))):
+        for result in results:
+            yield by_key[result.case].case_id, result.outcome
+
+
+def _with(repair: Repair, tasks: Iterable[RepairedTask]) -> Iterator[RepairedTask]:
+    return (replace(task, file=repair.edit.statement.file, changed=repair.changed) for task in tasks)
+
+
+def _broken(
+    repair: Repair, passing: Sequence[Invocation], group: FailingGroup, run: Run
+) -> Invocation | None:
+    """The first case that does not pass with a change; None where all do."""
+    left = {call.case_id: call for call in passing}
+    for case, outcome in _outcomes(repair, passing, group, run):
+        if outcome is not Outcome.PASS:
+            return left[case]
+        del left[case]
+    # What took the process down has no outcome.
+    return next(iter(left.values()), None)
 
 
 def _tasks(groups: Sequence[Group], group: FailingGroup) -> Iterator[RepairedTask]:

@@ -11,7 +11,7 @@ from types import CodeType
 
 import onnx
 
-from harness.analyse.places.edits import Edit
+from harness.analyse.places.edit import Edit
 from harness.analyse.places.neighbours import neighbours, users_of
 from harness.analyse.places.observed_case import Bench, ObservedCase
 from harness.analyse.places.ranking import rank
@@ -49,6 +49,7 @@ def locate(
     source: SourceCode,
     limits: Limits | None = None,
     search: Search = NOBODY_TOLD,
+    evaluator: Bench | None = None,
 ) -> Located:
     """Rank the statements that ran when failing cases were exported; none where no case fails here.
 
@@ -60,6 +61,7 @@ def locate(
         limits: How many small changes are tried; None for none. A statement at which one repairs all comes
             first.
         search: Who is told of them.
+        evaluator: Exports, and runs what the backend of `bench` has no kernel for; None to do without.
     """
     wrong = [case for case in _each(bench.observe, failing[:FAILING]) if not case.passes]
     if not wrong:
@@ -89,7 +91,9 @@ def locate(
         return _ending(plain, users_of(function, wrong, source), passes=True)
 
     found = list(
-        repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench)
+        repairs(
+            statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench, evaluator
+        )
     )
     repaired = list(dict.fromkeys(edit.statement for edit in found))
     first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.analyse.places.source_code import SourceCode, Statement
+from harness.analyse.places.edit import innermost
+from harness.analyse.places.source_code import SourceCode, Statement, parameters_of
+
+#: Tensors of a function that are looked at.
+_TENSORS = 4
+#: What annotations of tensors hold: the type variables of torchlib, dtypes of onnxscript, values.
+_ANNOTATED = re.compile(r"\b(T[A-Z]\w*|(B?FLOAT|DOUBLE|U?INT|BOOL|COMPLEX)\w*|Value)\b")
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The function that an expression is in.
+    """The innermost function that an expression is in.
 
     Attributes:
         parameters: Of the function, in their order.
@@ -19,6 +26,7 @@ class Surroundings:
         unread: Parameters that no line of it reads.
         imported: Names of its module.
         opset: Whose operators are emitted.
+        known_tensors: Parameters that are tensors, by what the function says of them.
     """
 
     parameters: tuple[str, ...]
@@ -26,16 +34,18 @@ class Surroundings:
     unread: tuple[str, ...]
     imported: frozenset[str]
     opset: int
+    known_tensors: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, statement: Statement, source: SourceCode, opset: int) -> Surroundings:
         """Of a statement."""
         file = source.file(statement.file)
-        function = file.function(statement.function, statement.line)
-        if function is None:
+        outermost = file.function(statement.function, statement.line)
+        if outermost is None:
             return cls((), frozenset(), (), frozenset(), opset)
-        given = function.args
-        parameters = tuple(a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        function = innermost(outermost, statement.line)
+        arguments = parameters_of(function)
+        parameters = tuple(argument.arg for argument in arguments)
         used = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
         stored = {node.id for node in used if isinstance(node.ctx, ast.Store)}
         read = {node.id for node in used if isinstance(node.ctx, ast.Load)}
@@ -45,6 +55,7 @@ class Surroundings:
             unread=tuple(name for name in parameters if name not in read | stored),
             imported=file.names,
             opset=opset,
+            known_tensors=tuple(_known_tensors(function)),
         )
 
     @property
@@ -59,9 +70,9 @@ class Surroundings:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Parameters that are tensors, as far as their places tell: the first two and the last."""
+        """Parameters that are tensors; where nothing tells, the first two and the last."""
         given = [name for name in self.parameters if name != "g"]
-        return tuple(dict.fromkeys([*given[:2], *given[-1:]]))
+        return self.known_tensors[:_TENSORS] or tuple(dict.fromkeys([*given[:2], *given[-1:]]))
 
     def emit(self, name: str, operands: Sequence[ast.expr], **attributes: ast.expr) -> ast.Call:
         """A call that emits a node; attributes are whole numbers."""
@@ -102,3 +113,30 @@ class Surroundings:
             types = ast.Attribute(ast.Name("_C_onnx", ast.Load()), "TensorProtoDataType", ast.Load())
             return ast.Attribute(types, name, ast.Load())
         return ast.Constant(number)
+
+
+def operator_of(call: ast.Call) -> tuple[str, int]:
+    """The ONNX operator that a call emits and how many arguments stand before its operands; "" for none."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        if function.value.id.startswith("op") and function.attr[0].isupper():
+            return function.attr, 0
+        if function.attr == "op" and call.args and isinstance(call.args[0], ast.Constant):
+            return str(call.args[0].value), 1
+    return "", 0
+
+
+def _known_tensors(function: ast.FunctionDef) -> Iterator[str]:
+    """The parameters that are tensors by their annotations, or by what TorchScript parses them as."""
+    arguments = parameters_of(function)
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and "parse_args" in ast.unparse(decorator.func):
+            kinds = [kind.value if isinstance(kind, ast.Constant) else "" for kind in decorator.args]
+            yield from (
+                argument.arg for argument, kind in zip(arguments[1:], kinds, strict=False) if kind == "v"
+            )
+            return
+    for argument in arguments:
+        said = ast.unparse(argument.annotation) if argument.annotation is not None else ""
+        if _ANNOTATED.search(said) and "Sequence" not in said:
+            yield argument.arg

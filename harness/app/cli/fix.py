@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: How many more cases than the run drew are drawn to check a change.
 _TIMES = 10
+#: Exit status where a change repairs some of the cases.
+_PARTIAL = 3
 
 
 @click.command(
@@ -35,7 +38,7 @@ _TIMES = 10
         "conformance fix 3 --run results/RUN --write fix.patch",
         "conformance fix 82129e6a --seconds 600 --examples 5000",
     )
-    + statuses("0 if a change was found; 1 if none was")
+    + statuses("0 if a change was found; 1 if none was; 3 if one was that repairs some of the cases")
 )
 @click.argument("target", metavar="GROUP|CASE")
 @run_option
@@ -72,12 +75,14 @@ def command(
     stands for the failures of its operator that look like its own.
 
     The lines that the failures come of are changed by rules: cast back to the promised dtype, read the
-    ignored argument, swap the operands, give another attribute, keep NaN, take a float64 constant. A change
-    is kept only if every failing case passes with it, and if nothing fails that passed among many newly
-    drawn cases of the operators. The installed files stay as they are.
+    ignored argument, swap the operands, give another attribute, keep NaN, take a float64 constant; up to
+    three changes of a function at once. A change is kept only if every failing case passes with it, and if
+    nothing fails that passed among many newly drawn cases of the operators. A case that the backend has no
+    kernel for passes if it does in ONNX's reference evaluator. Where no change repairs every case, the one
+    that repairs most is shown, under the same rule for what passed. The installed files stay as they are.
 
-    With --json: run, target, overloads, converter, backend, total, failing, passing, tried, refuted, rule,
-    function, file, line, diff. The last five are null where no change was found.
+    With --json: run, target, overloads, converter, backend, total, failing, repaired, evaluated, passing,
+    tried, refuted, rule, function, file, line, diff. The last five are null where no change was found.
     """
     # PyTorch takes seconds to import.
     from harness.analyse import CannotFix, FixLimits, failing_group, find_fix
@@ -96,7 +101,13 @@ def command(
         print_json(data)
     else:
         _print(group, found, data, write)
-    ctx.exit(int(found.edit is None))
+    ctx.exit(_status(found))
+
+
+def _status(found: FixFound) -> int:
+    if found.complete:
+        return 0
+    return 1 if found.edit is None else _PARTIAL
 
 
 def _data(run: Path, target: str, group: FailingGroup, found: FixFound) -> dict[str, Any]:
@@ -111,6 +122,8 @@ def _data(run: Path, target: str, group: FailingGroup, found: FixFound) -> dict[
         "backend": group.backend,
         "total": group.total,
         "failing": found.failing,
+        "repaired": found.repaired,
+        "evaluated": found.evaluated,
         "passing": found.passing,
         "tried": found.tried,
         "refuted": found.refuted,
@@ -131,15 +144,36 @@ def _print(group: FailingGroup, found: FixFound, data: dict[str, Any], write: Pa
         emit(Text(_why_none(found)))
         return
     emit(
-        Text(f"A change was found: {data['rule']}.", style="bold green"),
+        _found(found, data["rule"]),
         Text(f"It is in {data['function']} ({data['file']}:{data['line']})."),
-        Text(f"With it all {found.failing:,} failing cases pass."),
+        *_with_it(group, found),
         Text(f"{count(found.passing, 'drawn case')} passed before, and all of them still pass."),
         Text(),
         *map(line, data["diff"].splitlines()),
     )
     if write is not None:
         emit(Text(), line(f"written to {write}"))
+
+
+def _found(found: FixFound, rule: str) -> Text:
+    if found.complete:
+        return Text(f"A change was found: {rule}.", style="bold green")
+    return Text(f"A change was found that repairs some of them: {rule}.", style="bold yellow")
+
+
+def _with_it(group: FailingGroup, found: FixFound) -> Iterator[Text]:
+    if found.complete:
+        yield Text(f"With it all {found.failing:,} failing cases pass.")
+    else:
+        yield Text(
+            f"With it {found.repaired:,} of {count(found.failing, 'failing case')} pass; "
+            f"no change that was tried repairs them all."
+        )
+    if found.evaluated:
+        yield Text(
+            f"{found.evaluated:,} of these pass in ONNX's reference evaluator: {group.backend} has no kernel "
+            f"for what they are now."
+        )
 
 
 def _why_none(found: FixFound) -> str:
