@@ -63,6 +63,29 @@ def test_a_number_is_seen_beside_the_dtype() -> None:
     assert fit("bfloat16", float("nan")) == set()
 
 
+def test_parts_of_a_complex_number_are_seen() -> None:
+    def said(dtype: str, alpha: complex) -> set[str]:
+        made = [[call("aten.sub.Scalar", self=ordinary((2,), dtype), other=1, alpha=alpha)]]
+        found = {name for name in names(pair_table(made)) if name.startswith("alpha ")}
+        return {name.removeprefix("alpha ") for name in found} - {"given", "complex"}
+
+    nan, inf = float("nan"), float("inf")
+    assert said("complex64", 1j) == {"imaginary"}
+    assert said("complex64", 0j) == {"zero"}
+    assert said("complex64", -1.5 + 0j) == {"real", "exact in the dtype"}
+    assert said("complex64", 0.5 + 0.1j) == {"of both parts", "rounded in the dtype"}
+    assert said("complex64", 0.1 + 1e300j) == {"of both parts", "beyond the dtype"}
+    assert said("complex128", 3 + 16777217j) == {"of both parts", "exact in the dtype"}
+    assert said("complex64", complex(0.5, nan)) == {"with a part NaN"}
+    assert said("complex64", complex(-inf, 1)) == {"with a part infinite"}
+    calls = [
+        [call("aten.sub.Scalar", self=ordinary((2,), dtype), other=1, alpha=alpha)]
+        for dtype in ("complex64", "float32")
+        for alpha in (2, 2j)
+    ]
+    assert frozenset(("alpha complex", "dtype complex")) in pairs(pair_table(calls))
+
+
 def test_windows_and_sizes_are_seen_together() -> None:
     pooled = call(
         "aten.max_pool2d.default",

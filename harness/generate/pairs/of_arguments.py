@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
 #: Names of integers that name dimensions.
 DIMS = re.compile(r"dim\d?|dims|axis\d?|\w+_dim|dims?_\w+|source|destination")
 _LARGEST_EXPONENT = {"float64": 1024, "float32": 128, "float16": 16, "bfloat16": 128}
+#: How well a dtype holds a number, the best first.
+_FITS = ("exact in the dtype", "rounded in the dtype", "beyond the dtype")
 
 
 def argument_conditions(call: Invocation) -> Iterator[Condition]:
@@ -34,7 +37,7 @@ def argument_conditions(call: Invocation) -> Iterator[Condition]:
             yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name}={shown}")
             if isinstance(value, bool):
                 yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} bool")
-        elif isinstance(value, int | float):
+        elif isinstance(value, int | float | complex):
             yield from _of_number(name, value, dtype)
 
 
@@ -107,11 +110,27 @@ def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
         yield Condition(ConditionKind.ATTRIBUTE, name, f"{name} length", f"{name} {several}")
 
 
-def _of_number(name: str, value: int | float, dtype: str) -> Iterator[Condition]:
-    yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {_class_of(value)}")
+def _of_number(name: str, value: int | float | complex, dtype: str) -> Iterator[Condition]:
+    parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+    shown = _complex_class(value) if isinstance(value, complex) else _class_of(value)
+    yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {shown}")
     yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} {type(value).__name__}")
-    if math.isfinite(value) and value not in (0, 1):
-        yield Condition(ConditionKind.EXACTNESS, name, f"{name} in the dtype", f"{name} {_fit(value, dtype)}")
+    # What is 0 or 1 every dtype holds.
+    telling = [part for part in parts if part not in (0, 1)]
+    if telling and all(map(math.isfinite, parts)):
+        fit = max((_fit(part, dtype) for part in telling), key=_FITS.index)
+        yield Condition(ConditionKind.EXACTNESS, name, f"{name} in the dtype", f"{name} {fit}")
+
+
+def _complex_class(value: complex) -> str:
+    """What a complex number is like, of which each part may be lost by itself."""
+    if cmath.isnan(value):
+        return "with a part NaN"
+    if cmath.isinf(value):
+        return "with a part infinite"
+    if not value:
+        return "zero"
+    return "of both parts" if value.real and value.imag else "real" if value.real else "imaginary"
 
 
 def _class_of(value: int | float) -> str:

@@ -6,6 +6,7 @@ when it is run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -225,8 +226,8 @@ def _of_values(argument: Any, values: Sequence[Any]) -> Iterator[str]:
         yield from _LISTS
     elif any(isinstance(v, str | bool) for v in plain) and "number" not in kind:
         yield from (f"is {value!r}" for value in sorted({v for v in plain if isinstance(v, str | bool)}))
-    elif any(isinstance(v, int | float) for v in plain):
-        yield from (word for word, test in _NUMBERS.items() if any(test(v) for v in plain))
+    elif reals := [v for v in plain if isinstance(v, int | float)]:
+        yield from (word for word, test in _NUMBERS.items() if any(map(test, reals)))
 
 
 def _promotes(name: str, other: str, calls: Sequence[Seen]) -> bool:
@@ -247,9 +248,9 @@ _NUMBERS: dict[str, Callable[[Any], bool]] = {
     "negative": lambda n: n < 0,
     "zero": lambda n: n == 0 and not isinstance(n, bool),
     "one": lambda n: n == 1 and not isinstance(n, bool),
-    "a fraction": lambda n: n % 1 not in (0,) and np.isfinite(n),
+    "a fraction": lambda n: n % 1 not in (0,) and math.isfinite(n),
     "large": lambda n: abs(n) >= 100,
-    "not finite": lambda n: not np.isfinite(n),
+    "not finite": lambda n: not math.isfinite(n),
     "an int": lambda n: type(n) is int,
     "a float": lambda n: type(n) is float,
     "a bool": lambda n: type(n) is bool,
