@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analyse.places.edit import Edit
-from harness.analyse.places.trial import Tried
+from harness.analyse.places.edit_trial import TriedEdit
 
 #: Changes that others are added to.
 _SEEDS = 6
@@ -21,9 +21,9 @@ class Seeds:
     """The changes that do something for the failing cases, and harm no passing one."""
 
     def __init__(self) -> None:
-        self._tried: list[Tried] = []
+        self._tried: list[TriedEdit] = []
 
-    def add(self, tried: Tried) -> None:
+    def add(self, tried: TriedEdit) -> None:
         """Take a change into account."""
         if not tried.breaks and (tried.passed or tried.further or tried.changed):
             self._tried.append(tried)
@@ -53,9 +53,9 @@ class Seeds:
                         yield seed.edit.and_then(other)
 
 
-def _best(tried: Sequence[Tried]) -> list[Tried]:
+def _best(tried: Sequence[TriedEdit]) -> list[TriedEdit]:
     """The likeliest to repair all with one more; of those that do the same for the same cases only two."""
-    chosen: list[Tried] = []
+    chosen: list[TriedEdit] = []
     for one in sorted(tried, key=_worth):
         alike = [c for c in chosen if (c.passed, c.further) == (one.passed, one.further)]
         if len(alike) < 2 and len(chosen) < _SEEDS:
@@ -63,7 +63,7 @@ def _best(tried: Sequence[Tried]) -> list[Tried]:
     return chosen
 
 
-def _worth(one: Tried) -> tuple[int, int]:
+def _worth(one: TriedEdit) -> tuple[int, int]:
     return -len(one.passed), -len(one.further)
 
 

@@ -16,7 +16,7 @@ Spot: TypeAlias = tuple[str, int, int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class Replacement:
     """One expression of a statement, and what takes its place.
 
     Attributes:
@@ -48,14 +48,14 @@ class Edit:
 
     rule: str
     statement: Statement
-    changes: tuple[Change, ...]
+    changes: tuple[Replacement, ...]
     begin: tuple[ast.stmt, ...] = ()
     parts: int = 1
 
     @classmethod
     def of(cls, statement: Statement, rule: str, place: int, new: ast.expr) -> Edit:
         """A change of one expression."""
-        return cls(rule, statement, (Change(statement, place, new),))
+        return cls(rule, statement, (Replacement(statement, place, new),))
 
     @property
     def key(self) -> str:

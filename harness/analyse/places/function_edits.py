@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from harness.analyse.places.dtype_edits import WIDER, cast_to, is_taken, taken_dtypes
-from harness.analyse.places.edit import Change, Edit, innermost
+from harness.analyse.places.edit import Edit, Replacement, innermost
 from harness.analyse.places.source_code import SourceCode, Statement, own_expressions, parameters_of
 from harness.analyse.places.surroundings import Surroundings, operator_of
 
@@ -56,7 +56,7 @@ def _operand_casts(
     supported: Sequence[str],
     wide: str,
     around: Surroundings,
-) -> Iterator[Change]:
+) -> Iterator[Replacement]:
     """Casts of what is computed with; the dtype is asked of what the function is given, since what has been
     emitted has none that is known."""
     fits = is_taken(ast.Name(_GIVEN, ast.Load()), supported, around)
@@ -66,7 +66,7 @@ def _operand_casts(
         if isinstance(operand, ast.Constant | ast.Starred | ast.List | ast.Tuple):
             continue
         place = next(i for i, one in enumerate(expressions) if one is operand)
-        yield Change(statement, place, ast.IfExp(fits, operand, cast_to(operand, wide, around)))
+        yield Replacement(statement, place, ast.IfExp(fits, operand, cast_to(operand, wide, around)))
 
 
 def _casts(
@@ -85,7 +85,9 @@ def _casts(
             yield ast.If(fits, [ast.Assign([ast.Name(tensor, ast.Store())], cast)], [])
 
 
-def _cast_back(function: ast.FunctionDef, statement: Statement, around: Surroundings) -> Iterator[Change]:
+def _cast_back(
+    function: ast.FunctionDef, statement: Statement, around: Surroundings
+) -> Iterator[Replacement]:
     """The first result in the dtype of the first tensor, wherever the function returns."""
     given = ast.Name(_GIVEN, ast.Load())
     for node in ast.walk(function):
@@ -96,4 +98,4 @@ def _cast_back(function: ast.FunctionDef, statement: Statement, around: Surround
             continue
         place = next(i for i, one in enumerate(own_expressions(node)) if one is value)
         here = Statement(statement.file, node.lineno, statement.function)
-        yield Change(here, place, around.emit("CastLike", [value, given]))
+        yield Replacement(here, place, around.emit("CastLike", [value, given]))

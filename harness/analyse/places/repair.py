@@ -12,10 +12,10 @@ from typing import TypeAlias
 from harness.analyse.places.applied_edit import holders
 from harness.analyse.places.composed_edits import Seeds
 from harness.analyse.places.edit import Edit
+from harness.analyse.places.edit_trial import EditTrial, TriedEdit
 from harness.analyse.places.edits import edits, rarer_edits, rarest_edits
 from harness.analyse.places.observed_case import Bench
 from harness.analyse.places.source_code import SourceCode, Statement
-from harness.analyse.places.trial import Trial, Tried
 from harness.core import Invocation
 
 #: How much of the time goes by before changes are put together, if single ones last so long.
@@ -95,12 +95,12 @@ def repairs(
         opset: That the graphs have.
     """
     search.ranked(len(statements))
-    trial = Trial.of(failing, passing, bench, optimising, evaluator, source, holders(codes), users)
+    trial = EditTrial.of(failing, passing, bench, optimising, evaluator, source, holders(codes), users)
     seeds = Seeds()
     statements = statements[: limits.statements]
     begun, found = time.process_time(), 0
 
-    def tried(some: Iterable[Edit], share: float) -> Iterator[Tried]:
+    def tried(some: Iterable[Edit], share: float) -> Iterator[TriedEdit]:
         for number, edit in enumerate(some):
             late = time.process_time() - begun > share * limits.seconds
             if number >= limits.tries or late or found >= limits.enough:

@@ -26,7 +26,7 @@ _Reached: TypeAlias = tuple[int, bool, str]
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedEdit:
     """What became of the failing cases with a change.
 
     Attributes:
@@ -51,7 +51,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Trial:
+class EditTrial:
     """Failing and passing cases, and what runs them.
 
     Attributes:
@@ -83,18 +83,18 @@ class Trial:
         source: SourceCode,
         known: Holders,
         users: Callable[[str], Sequence[Invocation]],
-    ) -> Trial:
+    ) -> EditTrial:
         """Of the cases, which are run once without a change."""
         reached = {call.case_id: _reached(*bench.outcome(call)[:3]) for call in failing}
         return cls(failing, passing, reached, bench, optimising, evaluator, source, known, users)
 
-    def of_edit(self, edit: Edit, *, thorough: bool) -> Tried:
+    def of_edit(self, edit: Edit, *, thorough: bool) -> TriedEdit:
         """What becomes of the cases with a change.
 
         Args:
             thorough: Whether it matters what becomes of the rest where one case fails.
         """
-        nothing = Tried(edit, frozenset(), frozenset(), False, True, len(self.failing))
+        nothing = TriedEdit(edit, frozenset(), frozenset(), False, True, len(self.failing))
         function = edit.function(self.source)
         if function is None:
             return nothing
@@ -111,9 +111,9 @@ class Trial:
                     breaks = not all(self.passes(call) for call in users)
         except CannotApply:
             return nothing
-        return Tried(edit, found.passed, found.further, found.changed, breaks, found.every)
+        return TriedEdit(edit, found.passed, found.further, found.changed, breaks, found.every)
 
-    def _of_failing(self, edit: Edit, *, thorough: bool) -> Tried:
+    def _of_failing(self, edit: Edit, *, thorough: bool) -> TriedEdit:
         """What becomes of the failing cases with a change that is in place, as if it broke nothing."""
         passed, further, changed = set(), set(), False
         for number, call in enumerate(self.failing):
@@ -123,13 +123,13 @@ class Trial:
                 passed.add(number)
                 continue
             if not thorough:
-                return Tried(edit, frozenset(), frozenset(), False, True, len(self.failing))
+                return TriedEdit(edit, frozenset(), frozenset(), False, True, len(self.failing))
             if reached[:2] > before[:2]:
                 further.add(number)
             changed |= reached[:2] == before[:2] and reached[2] != before[2] and before[0] < len(_STAGES) - 1
             if number == _FIRST - 1 and not (passed or further or changed):
                 break
-        return Tried(edit, frozenset(passed), frozenset(further), changed, False, len(self.failing))
+        return TriedEdit(edit, frozenset(passed), frozenset(further), changed, False, len(self.failing))
 
     def passes(self, call: Invocation) -> bool:
         """Whether a case passes as things are now."""
