@@ -190,6 +190,14 @@ def shard_processes() -> list[psutil.Process]:
     return found
 
 
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that has ended may stay for ever where nobody asks for its status."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def workers_with_a_shard(node: Any) -> list[psutil.Process]:
     """Those of a node, each with the process of its shard."""
     raylet = node.all_processes["raylet"][0].process.pid
@@ -216,8 +224,7 @@ def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     orphans = worker.children()
     worker.kill()
     nodes.kill(lost)
-    psutil.wait_procs(orphans, timeout=30)
-    assert not any(process.is_running() for process in orphans)
+    wait_for(lambda: not any(map(is_alive, orphans)), seconds=30)
     # Nodes of one machine share their copy of the project, which a new one writes again: while it does, no
     # other node may have to start a process.
     wait_for(lambda: workers_with_a_shard(nodes.steady))

@@ -60,6 +60,7 @@ import onnx, onnxscript, torch
 
 sys.path.insert(0, os.environ.pop("SUPPORT"))
 from exporter_sources import read_once
+from quick_end import run_to_the_end
 
 del sys.path[0]
 reading = read_once()
@@ -83,7 +84,7 @@ os.chdir(directory)
 os.environ["PYTHONPATH"] = sys.path[0] = directory
 sys.argv[:] = words
 runpy.run_path("sitecustomize.py")
-runpy.run_path(words[0], run_name="__main__")
+run_to_the_end(lambda: runpy.run_path(words[0], run_name="__main__"))
 """
 
 #: How many processes are kept, each with a fork server and a worker.

@@ -22,6 +22,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.machinery import PathFinder
 from multiprocessing import process
 from pathlib import Path
@@ -30,6 +31,7 @@ from typing import Any
 from unittest.mock import patch
 
 from exporter_sources import read_once
+from quick_end import run_to_the_end
 from warm_starts import Template, warm_all_below
 
 #: Bytes of a request: the words and the environment of a process.
@@ -42,7 +44,7 @@ _reading = contextlib.ExitStack()
 
 def _import_what_takes_long(exporters: bool) -> None:
     # Not Arrow: it starts a thread.
-    for name in ("pytest", "onnx", "torch", "torch._dynamo"):
+    for name in ("pytest", "numpy.ma", "psutil", "msgspec", "rich.console", "onnx", "torch", "torch._dynamo"):
         importlib.import_module(name)
     if exporters:
         _export()
@@ -86,7 +88,7 @@ def _serve(channel: socket.socket) -> None:
     own = Template(socket.socket(fileno=_moved(ours.detach())))
     _become(request, moved)
     warm_all_below(own)
-    _run(request["words"])
+    run_to_the_end(partial(_run, request["words"]))
 
 
 def _forked(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
