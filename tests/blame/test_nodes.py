@@ -291,6 +291,18 @@ def test_an_infinite_input_decides_a_sum_whose_finite_terms_leave_the_range() ->
     assert not_as_defined(definition, [np.array([[np.nan]], F32)]) is not None
 
 
+def test_scales_are_no_terms_of_what_is_resized() -> None:
+    x = np.array([[[1.0, 2.0, np.inf]]], F32)
+    definition = defined("Resize", x, None, np.array([1.0, 1.0, 2.0], F32), mode="linear")
+    (right,) = right_results(definition)
+    assert not_as_defined(definition, [right]) is None
+    nowhere = right.copy()
+    nowhere[0, 0, 0] = np.nan
+    wrong = not_as_defined(definition, [nowhere])
+    assert wrong is not None
+    assert np.flatnonzero(wrong[0]).tolist() == [0]
+
+
 def test_a_sum_may_leave_the_range_where_its_terms_do_and_nowhere_else() -> None:
     most = np.finfo(F32).max
     rows = np.array([[most, most, -most], [1.0, 2.0, -np.inf], [most, 1.0, -1.0]], F32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,16 @@ def test_pytorchs_decomposition_says_nothing_of_what_it_cannot_take(call: Invoca
     assert list(ask_decomposition.testify(trial_of(call, model=graph_of("Relu")))) == []
 
 
+def test_pytorchs_decomposition_may_refuse_what_its_kernel_takes() -> None:
+    image = TensorSpec((1, 1, 2, 2), "float32", (4, 4, 2, 1), 0, Literal((1.0, 2.0, 3.0, 4.0)))
+    # The kernel stays within the image, whatever the scales say.
+    scales = (("scales_h", 0.25), ("scales_w", 0.25))
+    call = Invocation("aten.upsample_nearest2d.default", (("self", image), ("output_size", (2, 2)), *scales))
+    (said,) = ask_decomposition.testify(trial_of(call))
+    assert said.finding is testimony.Finding.REFUSES
+    assert "refuses the call: IndexError" in said.words
+
+
 def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
     call = unary("aten.nonzero.default", [1.0, 0.0])
     # The graph gives one row less than PyTorch: what this witness is asked about.
@@ -125,6 +136,14 @@ def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
     model.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["c0_o0"], value=rows))
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("c0_o0", TensorProto.INT64, [0, 1]))
     trial = trial_of(call, model=model)
+    assert trial.comparison is not None
+    assert trial.comparison.problem == "shape"
+    assert list(ask_meta_kernel.testify(trial)) == []
+
+    first = ("start", TensorSpec((), "int64", (), 0, Literal((1,))))
+    two = unary("aten.neg.default", [1.0, 2.0]).arguments
+    narrowed = Invocation("aten.narrow.Tensor", (*two, ("dim", 0), first, ("length", 1)))
+    trial = trial_of(narrowed, model=graph_of("Relu"))
     assert trial.comparison is not None
     assert trial.comparison.problem == "shape"
     assert list(ask_meta_kernel.testify(trial)) == []
@@ -197,6 +216,16 @@ def test_outputs_that_are_wrong_in_another_way_are_another_failure() -> None:
     )
     decision = examine(trial_of(call, backend="openvino"), frozenset(), lambda name: None)
     assert decision.blame == "backend"
+
+
+def test_of_two_wrong_nodes_each_of_which_stops_the_graph_one_is_named() -> None:
+    # ONNX Runtime keeps an empty dimension that it is to sum over: neither sum fits the other's right result.
+    empty = TensorSpec((2, 0), "float32", (1, 1), 0, Literal(()))
+    call = Invocation("aten._euclidean_dist.default", (("x1", empty), ("x2", replace(empty, shape=(3, 0)))))
+    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    assert decision.blame == "backend"
+    assert "computes ReduceSum" in decision.evidence
+    assert not witnesses_that_raised(decision.evidence)
 
 
 # Complex numbers are fed as pairs

@@ -19,7 +19,7 @@ from onnx import TensorProto
 from harness.blame.nodes.formulas import FORMULAS
 from harness.blame.nodes.node_call import NodeCall
 from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
-from harness.blame.nodes.operator_kinds import ACCUMULATING, COPIES, EXACT, RANDOM
+from harness.blame.nodes.operator_kinds import ACCUMULATING, COPIES, EXACT, PLACING, RANDOM
 from harness.core import PRECISION, Array
 from harness.execute import emitted_opset
 from harness.run import Backend, BackendSession
@@ -143,9 +143,18 @@ class Definition:
 
     def wide(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
         """The wide results where each floating input, made wide, is changed by `change`."""
+        return self._wide(lambda name, array: change(array))
+
+    def of_terms(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
+        """The same where `change` is for terms alone: not for what says where they lie (`PLACING`)."""
+        places = PLACING.get(self.operator, frozenset())
+        placing = {name for i, name in enumerate(self.step.node.input) if i in places}
+        return self._wide(lambda name, array: array if name in placing else change(array))
+
+    def _wide(self, change: Callable[[str, Array], Array]) -> tuple[Array | None, ...] | None:
         in_double = any(str(a.dtype) == "float64" for a in self.inputs.values())
         for dtype in (np.longdouble, np.float64) if in_double else (np.float64,):
-            moved = {n: change(a.astype(dtype)) if _is_float(a) else a for n, a in self.inputs.items()}
+            moved = {n: change(n, a.astype(dtype)) if _is_float(a) else a for n, a in self.inputs.items()}
             try:
                 found = self._evaluated(moved)
             except Undefined:

@@ -58,7 +58,7 @@ class NodeOracle:
         """The sums of the terms' magnitudes, of an operator that sums."""
         if not self._definition.accumulates:
             return None
-        return _in_float64(self._definition.wide(np.abs))
+        return _in_float64(self._definition.of_terms(np.abs))
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
@@ -66,7 +66,7 @@ class NodeOracle:
         if not self._definition.accumulates:
             return None
         return _in_float64(
-            self._definition.wide(lambda a: np.where(np.isfinite(a), 1.0, np.abs(a)).astype(a.dtype))
+            self._definition.of_terms(lambda a: np.where(np.isfinite(a), 1.0, np.abs(a)).astype(a.dtype))
         )
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 #: Results are elements of the inputs, or numbers that follow from them without a rounding. The definition is
 #: evaluated in the dtypes that the node has, and one answer is right.
 EXACT: frozenset[str] = frozenset(
@@ -40,6 +42,13 @@ ACCUMULATING: frozenset[str] = frozenset(
         *("Col2Im", "DFT", "STFT", "Resize", "GridSample", "LpPool", "RoiAlign"),
     }
 )
+
+#: Operator → places of the inputs that say where its terms lie or how many they are, and are none.
+PLACING: Mapping[str, frozenset[int]] = {
+    "Resize": frozenset({1, 2}),
+    "GridSample": frozenset({1}),
+    "RoiAlign": frozenset({1}),
+}
 
 #: Drawn at random: no single answer is right.
 RANDOM: frozenset[str] = frozenset(

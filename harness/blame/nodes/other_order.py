@@ -20,7 +20,7 @@ def overflown(definition: Definition, got: Sequence[Array], instead: float) -> t
     """The results of a step with `instead`, an infinity or NaN, wherever a sum may have left the range."""
     if not definition.accumulates or len(got) != 1 or str(got[0].dtype) not in PRECISION:
         return tuple(got)
-    magnitudes = definition.wide(_finite_magnitudes)
+    magnitudes = definition.of_terms(_finite_magnitudes)
     if magnitudes is None or magnitudes[0] is None or magnitudes[0].shape != got[0].shape:
         return tuple(got)
     with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ from harness.core import (
     TorchDispatchMode,
     bind,
     build_tensors,
+    describe_error,
     output_tensors,
     overload,
     own_definition,
@@ -26,6 +27,9 @@ from harness.execute import Reference, quiet_call, to_numpy
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
 _DEEPEST = 16
+
+#: What definitions raise for arguments that kernels take.
+_REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
 class _Circular(Exception):
@@ -80,6 +84,11 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
         with quiet_call(), in_its_place:
             results = output_tensors(call.with_target(definition)(tensors))
     except _Circular:
+        return
+    except _REFUSALS as error:
+        said = describe_error(error).partition("\n")[0][:160]
+        words = f"PyTorch's decomposition of the operator refuses the call: {said}."
+        yield Testimony(Role.DECOMPOSITION, Finding.REFUSES, words)
         return
     outputs = [to_numpy(t) for t in results]
     if compare(trial.judge, trial.reference, outputs).problem is None:

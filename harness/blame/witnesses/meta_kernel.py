@@ -9,7 +9,10 @@ import torch
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
-from harness.core import bind, build_tensors, output_tensors
+from harness.core import bind, build_tensors, describe_error, output_tensors
+
+#: What PyTorch says, in no class of its own, where a rule asks a tensor without values for a number.
+_VALUES_ARE_ASKED = "cannot be called on meta tensors"
 
 
 @witness("PyTorch's meta kernel", place=40)
@@ -22,8 +25,13 @@ def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
         tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
         try:
             results = output_tensors(bind(trial.invocation)(tensors))
-        except NotImplementedError:
+        except (NotImplementedError, RuntimeError) as error:
             # Where the output's size hangs on values, there are no such rules.
+            if isinstance(error, NotImplementedError) or _VALUES_ARE_ASKED in str(error):
+                return
+            said = describe_error(error).partition("\n")[0][:160]
+            words = f"PyTorch's own shape and dtype rules refuse the call: {said}."
+            yield Testimony(Role.META, Finding.REFUSES, words)
             return
     ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
     if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:

@@ -260,10 +260,11 @@ def _decisive(
     """Of several wrong nodes the first whose definition makes most elements right by itself."""
     if len(found.wrong) == 1:
         return found.wrong[0]
-    left = [
-        sum(_left(trial, question, _walk(trial, graph, attempts, only=(fault.definition.step.index,))))
-        for fault in found.wrong
-    ]
+    left = []
+    for fault in found.wrong:
+        alone = _walk(trial, graph, attempts, only=(fault.definition.step.index,))
+        # Behind another wrong node the graph may not run at all.
+        left.append(sum(_left(trial, question, alone) if alone.ended else _asked(question)))
     return found.wrong[left.index(min(left))]
 
 
