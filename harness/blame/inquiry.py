@@ -37,10 +37,10 @@ _OF_A_KIND = 3
 #: Of either, structures that witnesses export again.
 _THOROUGH = 2
 
-#: What is a matter of structure, so that another case of it may inherit it; where nothing runs, a
-#: decomposition of PyTorch's is one, too.
+#: What is a matter of structure, so that another case of it may inherit it; where no value counts, so is what
+#: PyTorch does wrong.
 _OF_STRUCTURE = {CONVERTER, BACKEND}
-_WHERE_NOTHING_RUNS = {*_OF_STRUCTURE, PYTORCH}
+_WHATEVER_THE_VALUES = {*_OF_STRUCTURE, PYTORCH}
 
 #: Where failures of an operator end, how, and what they say.
 FailureKind: TypeAlias = tuple[str, Stage, Outcome, str]
@@ -165,13 +165,19 @@ def _complaints(
         mismatch = results[members[0]].outcome is Outcome.MISMATCH
         chosen = _some_of_each(firsts, results, graphs)[:_MISMATCHES] if mismatch else firsts[:_STRUCTURES]
     elif results[members[0]].outcome is Outcome.MISMATCH:
+        of_form = _is_of_form(results[members[0]])
+        inheritable = _WHATEVER_THE_VALUES if of_form else _OF_STRUCTURE
+        kinds = {results[i].case[0]: graphs[results[i].case[0]] for i in members}
+        if of_form:
+            dtypes = {results[i].case[0]: _invocation(results[i], groups).dtype for i in members}
+            kinds = {structure: (kind, dtypes[structure]) for structure, kind in kinds.items()}
         blames: defaultdict[Hashable, set[str]] = defaultdict(set)
         for structure, blame in known.items():
-            blames[graphs[structure]].add(blame)
+            blames[kinds[structure]].add(blame)
 
         def is_settled(structure: int) -> bool:
-            said = {known[structure]} if structure in known else blames[graphs[structure]]
-            return len(said) == 1 and said <= _OF_STRUCTURE
+            said = {known[structure]} if structure in known else blames[kinds[structure]]
+            return len(said) == 1 and said <= inheritable
 
         open_ones = [i for i in ordered if i not in found and not is_settled(results[i].case[0])]
         new = [i for i in firsts if i in open_ones and results[i].case[0] not in known]
@@ -221,6 +227,7 @@ def _inherit(
     Only what is a matter of structure is inherited, and only where all that were looked into agree: first
     those of the same structure, then those of the same kind of graph, then all. Of these it is that of a call
     in the same dtype, if there is one: what a kernel does wrong in one dtype it may do otherwise in another.
+    A wrong dtype or shape does not hang on values, but on the dtype.
     """
     looked = {i: found[i] for i in members if i in found}
     dtypes = {i: _invocation(results[i], groups).dtype for i in looked}
@@ -233,15 +240,23 @@ def _inherit(
             or {j: said for j, said in looked.items() if graphs[results[j].case[0]] == graphs[structure]}
             or looked
         )
+        dtype = _invocation(results[i], groups).dtype
+        inheritable = _OF_STRUCTURE if results[i].outcome is Outcome.MISMATCH else _WHATEVER_THE_VALUES
+        same = {j: said for j, said in alike.items() if dtypes[j] == dtype}
+        if same and _is_of_form(results[i]):
+            alike, inheritable = same, _WHATEVER_THE_VALUES
         blames = {blame for blame, _ in alike.values()}
-        runs = results[i].outcome is Outcome.MISMATCH
-        if len(blames) == 1 and blames <= (_OF_STRUCTURE if runs else _WHERE_NOTHING_RUNS):
-            dtype = _invocation(results[i], groups).dtype
-            first = next((j for j in alike if dtypes[j] == dtype), next(iter(alike)))
+        if len(blames) == 1 and blames <= inheritable:
+            first = next(iter(same or alike))
             case = _invocation(results[first], groups).case_id
             found[i] = alike[first][0], f"{INHERITED}{case}: {alike[first][1]}"
         else:
             found[i] = UNKNOWN, f"Not looked into; those that were: {', '.join(sorted(blames))}."
+
+
+def _is_of_form(result: Result) -> bool:
+    """Whether a dtype or shape is wrong."""
+    return result.comparison is not None and result.comparison.problem in ("dtype", "shape")
 
 
 def _invocation(result: Result, groups: dict[int, Group]) -> Invocation:

@@ -199,6 +199,29 @@ def test_of_structures_whose_graphs_are_of_a_kind_a_few_are_looked_into() -> Non
     ]
 
 
+def normalised(size: int, dtype: str) -> Invocation:
+    """A call whose mean the CPU's kernel gives in its own dtype, PyTorch's rules and the graph in float32."""
+    rows = TensorSpec((size, 2), dtype, (2, 1), 0, Literal(tuple(float(i) for i in range(2 * size))))
+    nothing = (("weight", None), ("bias", None))
+    arguments = (("input", rows), ("normalized_shape", (2,)), *nothing, ("eps", 0.5))
+    return Invocation("aten.native_layer_norm.default", arguments)
+
+
+def test_a_wrong_dtype_is_whose_it_is_in_another_call_of_the_dtype() -> None:
+    calls = {dtype: [normalised(size, dtype) for size in range(1, 7)] for dtype in ("float16", "float64")}
+    unit = literal_unit([call for some in calls.values() for call in some], backends=["ort-cpu"])
+    with Supervisor(timeout=60) as supervisor:
+        ((source, groups),) = find_groups(unit, supervisor, print)
+        found = [v for part in run_part(unit, supervisor, source, groups) for v in part]
+    assert all(v.message.startswith("dtype: ") for v in found)
+    blames = {dtype: {v.blame for v in found if v.dtype == dtype} for dtype in calls}
+    assert blames == {"float16": {"pytorch"}, "float64": {"converter"}}
+    for dtype in calls:
+        inherited = [v.evidence.startswith("As case ") for v in found if v.dtype == dtype]
+        assert any(inherited)
+        assert not all(inherited)
+
+
 def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
     exporter, exports = Exporter(), dict[tuple[int, str], object]()
     for index in range(2):
