@@ -190,7 +190,7 @@ EXACTLY = {
 }
 
 
-@pytest.mark.parametrize("operator", sorted(ELEMENTWISE.keys() - {"Gemm", "MatMul", "PRelu"}))
+@pytest.mark.parametrize("operator", sorted(ELEMENTWISE.keys() - {"Gemm", "MatMul", "PRelu", "Pow"}))
 def test_elements_are_computed_by_nobodys_kernel_to_the_last_digits(operator: str) -> None:
     exact = np.longdouble(EXACTLY[operator])
     (found,) = defined(operator, np.array([0.75])).truth or ()
@@ -212,6 +212,19 @@ def test_integers_are_multiplied_in_their_own_dtype_and_a_slope_leaves_zero_alon
     assert right_results(defined("Gemm", a, b.T, np.array([1]), transB=1))[0] == [[-(2**63) + 16]]
     slope = np.array([np.inf, 2.0], F32)
     assert right_results(defined("PRelu", np.array([0.0, -1.0], F32), slope))[0].tolist() == [0.0, -2.0]
+
+
+def test_an_integer_to_a_power_is_exact_and_a_fraction_is_cut() -> None:
+    base, power = np.array([3, -3, 2, -1, -1, 5]), np.array([37, 33, -1, -3, -2, 0])
+    (found,) = right_results(defined("Pow", base, power))
+    assert found.tolist() == [3**37, (-3) ** 33, 0, -1, 1, 1]
+    # A float64 has 53 bits.
+    rounded = np.float64(3.0) ** np.array([37.0])
+    wrong = not_as_defined(defined("Pow", base[:1], power[:1]), [rounded.astype(np.int64)])
+    assert wrong is not None
+    assert wrong[0].tolist() == [True]
+    with pytest.raises(Undefined):
+        _ = defined("Pow", np.array([0]), np.array([-1])).own
 
 
 def test_a_result_without_elements_is_defined_whatever_the_evaluator_does() -> None:

@@ -72,6 +72,23 @@ def _gemm(call: NodeCall) -> Sequence[Array] | None:
     return [(product + c.astype(wide) * wide(beta)).astype(a.dtype)]
 
 
+def _pow(call: NodeCall) -> Sequence[Array] | None:
+    """Integers in their own dtype, where the evaluator refuses negative exponents. A fraction is cut, as
+    ``Cast`` cuts it; zero to a negative power is no integer."""
+    base, exponent = call.given(0), call.given(1)
+    if base is None or exponent is None or base.dtype.kind not in "iu" or exponent.dtype.kind not in "iu":
+        return None
+    base, power = np.broadcast_arrays(base, exponent)
+    below = power < 0
+    if (below & (base == 0)).any():
+        return None
+    found = np.power(base, np.where(below, 0, power).astype(base.dtype), dtype=base.dtype)
+    # Of -1 and 1 the reciprocal is the number itself.
+    own = np.where(power % 2 == 0, 1, base)
+    inverse = np.where(np.abs(base) == 1, own, 0)
+    return [np.where(below, inverse, found).astype(base.dtype)]
+
+
 ELEMENTWISE: dict[str, Formula] = {
     "Exp": _unary(np.exp),
     "Gemm": _gemm,
@@ -79,6 +96,7 @@ ELEMENTWISE: dict[str, Formula] = {
     "Log": _unary(np.log),
     "MatMul": _matmul,
     "PRelu": _prelu,
+    "Pow": _pow,
     "Reciprocal": _unary(lambda x: np.asarray(1 / x)),
     "Sigmoid": _unary(_sigmoid),
     "Sin": _unary(np.sin),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -90,7 +90,8 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
         return
     name = trial.complaint.backend
     if found.wrong and _helps(trial, question, found):
-        yield _wrong_node(trial, _decisive(trial, question, graph, found, attempts))
+        fault = _decisive(trial, question, graph, found, attempts)
+        yield _wrong_node(trial, _in_question(question, fault))
         return
     if found.unjudged or found.failing:
         return
@@ -101,7 +102,7 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
         return
     strictly = _walk(trial, graph, attempts, strict=True)
     if strictly.wrong and not any(_left(trial, question, strictly)):
-        yield _wrong_node(trial, strictly.wrong[0])
+        yield _wrong_node(trial, _in_question(question, strictly.wrong[0]))
         return
     explained = not found.wrong or _gives_the_same(trial, question, found)
     if explained and _stay_wrong(trial, question, found):
@@ -156,6 +157,18 @@ def _backends(trial: Trial) -> tuple[Backend, Backend]:
     # Onnx's evaluator comes first; it is not asked about itself.
     (judge, *_) = (name for name in backends_to_ask() if trial.is_independent(name))
     return trial.loading_once(plain), trial.loading_once(trial.backend(judge))
+
+
+def _in_question(question: _Question, fault: WrongStep) -> WrongStep:
+    """With those of its wrong elements alone that are in question, if some are: of others the comparison may
+    have excused what a definition does not."""
+    masks = dict(zip(question.names, question.masks, strict=True))
+    wrong = []
+    for name, mask in zip(fault.definition.step.outputs, fault.wrong, strict=True):
+        asked = masks.get(name)
+        both = mask & asked if asked is not None and asked.shape == mask.shape else mask
+        wrong.append(both if both.any() else mask)
+    return replace(fault, wrong=tuple(wrong))
 
 
 def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
