@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import onnx
 
+from harness.blame.in_question import ElementsInQuestion
 from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
-from harness.blame.nodes.node_verdict import form_of, right_results
+from harness.blame.nodes.node_verdict import right_results
 from harness.blame.nodes.other_order import overflown
 from harness.blame.nodes.text_rules import not_of_rank
 from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
@@ -20,7 +20,7 @@ from harness.blame.open_questions import OPEN_QUESTIONS
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import backends_to_ask, witness
-from harness.compare import Mask, Outcome, draws, wrong_elements
+from harness.compare import Mask, Outcome, draws
 from harness.core import PRECISION, Array
 from harness.execute import emitted_opset, extract
 from harness.run import Backend
@@ -40,45 +40,8 @@ def ask_nodes(trial: Trial) -> Iterator[Testimony]:
         yield from _of_failure(trial)
 
 
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """The outputs and elements that are in question: `masks` has None for an output of another form."""
-
-    names: tuple[str, ...]
-    expected: tuple[Array, ...]
-    got: tuple[Array, ...]
-    masks: tuple[Mask | None, ...]
-    indices: tuple[int, ...]
-
-    @property
-    def of_form(self) -> bool:
-        """Whether a shape or dtype is in question."""
-        return any(mask is None for mask in self.masks)
-
-
-def _question(trial: Trial) -> _Question | None:
-    assert trial.got is not None
-    expected, got = trial.reference.expected, trial.got
-    if len(expected) != len(got):
-        return None
-    names = [o.name for o in trial.model.graph.output]
-    unlike = [form_of(e) != form_of(g) for e, g in zip(expected, got, strict=True)]
-    # A wrong form ends the comparison: it is what is in question.
-    asked = [i for i, w in enumerate(trial.wrong) if (unlike[i] if any(unlike) else w.any())]
-    if any(unlike) and trial.comparison is not None and trial.comparison.problems:
-        # Outputs that are wrong in another way are another failure.
-        asked = [i for i in asked if i in trial.comparison.problems[0].outputs]
-    return _Question(
-        names=tuple(names[i] for i in asked),
-        expected=tuple(expected[i] for i in asked),
-        got=tuple(got[i] for i in asked),
-        masks=tuple(None if unlike[i] else trial.wrong[i] for i in asked),
-        indices=tuple(asked),
-    )
-
-
 def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
-    question = _question(trial)
+    question = ElementsInQuestion.of(trial)
     if question is None or not question.names or (draws(trial.judge) and not question.of_form):
         return
     graph = _towards(trial, question.names)
@@ -91,20 +54,20 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
     name = trial.complaint.backend
     if found.wrong and _helps(trial, question, found):
         fault = _decisive(trial, question, graph, found, attempts)
-        yield _wrong_node(trial, _in_question(question, fault))
+        yield _wrong_node(trial, question.among_wrong(fault))
         return
     if found.unjudged or found.failing:
         return
     own = found if not found.wrong else _walk(trial, graph, attempts, corrected=False)
-    if not any(_left(trial, question, own)):
+    if not any(question.left(own)):
         words = f"Node by node {name} gives PyTorch's result: it goes wrong where it takes nodes together."
         yield Testimony(Role.NODES, Finding.RIGHT, words)
         return
     strictly = _walk(trial, graph, attempts, strict=True)
-    if strictly.wrong and not any(_left(trial, question, strictly)):
-        yield _wrong_node(trial, _in_question(question, strictly.wrong[0]))
+    if strictly.wrong and not any(question.left(strictly)):
+        yield _wrong_node(trial, question.among_wrong(strictly.wrong[0]))
         return
-    explained = not found.wrong or _gives_the_same(trial, question, found)
+    explained = not found.wrong or question.gives_the_same(found)
     if explained and _stay_wrong(trial, question, found):
         if _leaves_range(trial, question, found):
             yield Testimony(Role.NODES, Finding.INEXACT, _PYTORCH_LEAVES.format(name=name))
@@ -159,18 +122,6 @@ def _backends(trial: Trial) -> tuple[Backend, Backend]:
     return trial.loading_once(plain), trial.loading_once(trial.backend(judge))
 
 
-def _in_question(question: _Question, fault: WrongStep) -> WrongStep:
-    """With those of its wrong elements alone that are in question, if some are: of others the comparison may
-    have excused what a definition does not."""
-    masks = dict(zip(question.names, question.masks, strict=True))
-    wrong = []
-    for name, mask in zip(fault.definition.step.outputs, fault.wrong, strict=True):
-        asked = masks.get(name)
-        both = mask & asked if asked is not None and asked.shape == mask.shape else mask
-        wrong.append(both if both.any() else mask)
-    return replace(fault, wrong=tuple(wrong))
-
-
 def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
     node = definition_name(fault.definition)
     said = said_of(fault, right_results(fault.definition))
@@ -185,15 +136,15 @@ def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
     return Testimony(Role.NODES, Finding.WRONG, words)
 
 
-def _helps(trial: Trial, question: _Question, found: Walk) -> bool:
+def _helps(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
     """Whether most elements in question are right with the definition's results: a node that is a little off
     is not what a graph is wrong by that stays wrong without it."""
-    return 2 * sum(_left(trial, question, found)) < sum(_asked(question))
+    return 2 * sum(question.left(found)) < sum(question.counts)
 
 
-def _stay_wrong(trial: Trial, question: _Question, found: Walk) -> bool:
+def _stay_wrong(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
     """Whether most elements in question are wrong with the definitions' results, too: all, of each output."""
-    left, asked = _left(trial, question, found), _asked(question)
+    left, asked = question.left(found), question.counts
     return left == asked or (bool(found.wrong) and 2 * sum(left) > sum(asked))
 
 
@@ -203,7 +154,7 @@ _PYTORCH_LEAVES = (
 )
 
 
-def _leaves_range(trial: Trial, question: _Question, found: Walk) -> bool:
+def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
     """Whether it is PyTorch that leaves the range of its dtype on its way, in all elements in question.
 
     The graph's result must be finite and so large or small that a step more leaves the range, and PyTorch's
@@ -233,7 +184,7 @@ _PYTORCH_SUMS = (
 )
 
 
-def _leaves_range_in_a_sum(trial: Trial, question: _Question, graph: SteppedGraph) -> bool:
+def _leaves_range_in_a_sum(trial: Trial, question: ElementsInQuestion, graph: SteppedGraph) -> bool:
     """Whether PyTorch's infinities and NaN come of another order of summation in one of the nodes."""
     pairs = zip(question.expected, question.masks, strict=True)
     if question.of_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
@@ -245,7 +196,7 @@ def _leaves_range_in_a_sum(trial: Trial, question: _Question, graph: SteppedGrap
     for instead in (np.inf, -np.inf, np.nan):
         altered = partial(overflown, instead=instead)
         other = walk(graph, feeds, backend, evaluator, corrected=False, altered=altered)
-        if other.ended and not any(_left(trial, question, other)):
+        if other.ended and not any(question.left(other)):
             return True
     return False
 
@@ -268,7 +219,7 @@ _NEAR_END = 64
 
 
 def _decisive(
-    trial: Trial, question: _Question, graph: SteppedGraph, found: Walk, attempts: Attempts
+    trial: Trial, question: ElementsInQuestion, graph: SteppedGraph, found: Walk, attempts: Attempts
 ) -> WrongStep:
     """Of several wrong nodes the first whose definition makes most elements right by itself."""
     if len(found.wrong) == 1:
@@ -277,31 +228,8 @@ def _decisive(
     for fault in found.wrong:
         alone = _walk(trial, graph, attempts, only=(fault.definition.step.index,))
         # Behind another wrong node the graph may not run at all.
-        left.append(sum(_left(trial, question, alone) if alone.ended else _asked(question)))
+        left.append(sum(question.left(alone) if alone.ended else question.counts))
     return found.wrong[left.index(min(left))]
-
-
-def _gives_the_same(trial: Trial, question: _Question, found: Walk) -> bool:
-    """Whether the definitions give the failing backend's answer: elements in question are mostly far nearer
-    to it than it is to PyTorch's."""
-    for e, got, name, mask in zip(
-        question.expected, question.got, question.names, question.masks, strict=True
-    ):
-        final = found.values[name]
-        if form_of(final) != form_of(got):
-            return False
-        if mask is None or form_of(e) != form_of(got):
-            continue
-        with np.errstate(all="ignore"):
-            o, g, p = (a[mask].astype(np.float64) for a in (final, got, e))
-            near = (o == g) | (np.isnan(o) & np.isnan(g)) | (_NEARER * np.abs(o - g) <= np.abs(p - g))
-        if 2 * int(near.sum()) <= near.size:
-            return False
-    return True
-
-
-#: How much nearer the definitions' answer is to the backend's than PyTorch's is, to be the same.
-_NEARER = 100
 
 
 #: Operators whose results' shapes hang on values.
@@ -311,26 +239,6 @@ _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "R
 def _towards(trial: Trial, outputs: Sequence[str]) -> SteppedGraph:
     every = [i.name for i in trial.model.graph.input]
     return in_steps(extract(trial.model, every, outputs))
-
-
-def _left(trial: Trial, question: _Question, found: Walk) -> list[int]:
-    """Of each output in question, how many of its elements are still wrong; 1 for a wrong form."""
-    counts: list[int] = []
-    for i, name, e, mask in zip(
-        question.indices, question.names, question.expected, question.masks, strict=True
-    ):
-        final = found.values[name]
-        if mask is None or form_of(e) != form_of(final):
-            counts.append(int(form_of(e) != form_of(final)))
-            continue
-        outputs = list(trial.reference.expected)
-        outputs[i] = final
-        counts.append(int((wrong_elements(trial.judge, trial.reference, outputs)[i] & mask).sum()))
-    return counts
-
-
-def _asked(question: _Question) -> list[int]:
-    return [1 if mask is None else int(mask.sum()) for mask in question.masks]
 
 
 def _open_question(trial: Trial, fault: WrongStep) -> str | None:
