@@ -4,8 +4,8 @@ Of the wrong results of a structure that say the same one is looked into. Where 
 runtime's the others inherit; else each is looked into by itself, since PyTorch's own errors and what a
 specification leaves open hang on the values. Of structures whose graphs are of the same kind a few are looked
 into first, and where these agree on the graph or the runtime the rest inherits as well. A model that cannot
-be loaded or run fails by its structure: of the failures that say the same, a few structures are looked into,
-smallest first, and where these agree the rest inherits.
+be loaded or run fails by its structure: of the failures that say the same, the smallest structures are looked
+into and some whose graphs are of other kinds; where these agree the rest inherits, else more are looked into.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ preload_in_fork_server("harness.blame.preloaded_witnesses")
 _BARRED_AT = 3
 #: Of the failures to load or run that say the same, structures looked into.
 _STRUCTURES = 3
+#: The same where these are not all blamed on the same.
+_STRUCTURES_AT_ODDS = 16
 #: Of the wrong results of one kind, cases looked into.
 _MISMATCHES = 64
 #: Of these, structures whose graphs are of the same kind that are looked into first.
@@ -140,7 +142,7 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
 
 def _graph_kinds(members: Sequence[int], results: Sequence[Result]) -> dict[int, Hashable]:
     """The kind of graph of each structure that `members` are cases of, or the structure itself where all
-    structures are looked into anyway or none has a result."""
+    structures are looked into anyway."""
     models = {results[i].case[0]: results[i].model for i in members}
     if results[members[0]].outcome is not Outcome.MISMATCH or len(models) <= _OF_A_KIND:
         return dict(zip(models, models, strict=True))
@@ -163,7 +165,10 @@ def _complaints(
     known = {results[i].case[0]: found[i][0] for i in members if i in found}
     if not known:
         mismatch = results[members[0]].outcome is Outcome.MISMATCH
-        chosen = _some_of_each(firsts, results, graphs)[:_MISMATCHES] if mismatch else firsts[:_STRUCTURES]
+        if mismatch:
+            chosen = _some_of_each(firsts, results, graphs)[:_MISMATCHES]
+        else:
+            chosen = [*firsts[:_STRUCTURES], *_of_other_kinds(firsts, results, graphs)[:_STRUCTURES]]
     elif results[members[0]].outcome is Outcome.MISMATCH:
         of_form = _is_of_form(results[members[0]])
         inheritable = _WHATEVER_THE_VALUES if of_form else _OF_STRUCTURE
@@ -183,7 +188,10 @@ def _complaints(
         new = [i for i in firsts if i in open_ones and results[i].case[0] not in known]
         chosen = (new or open_ones)[: max(_MISMATCHES - len(known), 0)]
     else:
-        chosen = []
+        # Where they do not agree, it hangs on more than the message.
+        agreed = len(set(known.values())) == 1
+        new = [] if agreed else [i for i in firsts if results[i].case[0] not in known]
+        chosen = new[: max(_STRUCTURES_AT_ODDS - len(known), 0)]
     exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
     return [
         Complaint(
@@ -213,6 +221,16 @@ def _some_of_each(
         alike[graphs[results[i].case[0]]].append(i)
     some = {i for same in alike.values() for i in (*same[: _OF_A_KIND - 1], same[-1])}
     return [i for i in firsts if i in some]
+
+
+def _of_other_kinds(
+    firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]
+) -> list[int]:
+    """Of cases of one structure each, one of each kind of graph that the first few are not of."""
+    kinds = [graphs[results[i].case[0]] for i in firsts]
+    seen = {*kinds[:_STRUCTURES]}
+    others = {kind: i for kind, i in reversed([*zip(kinds, firsts, strict=True)]) if kind not in seen}
+    return [i for i in firsts if i in {*others.values()}]
 
 
 def _inherit(
