@@ -3,8 +3,8 @@
 A crash, a hang or a runaway allocation costs the guilty case its verdict and everything else
 nothing: what was reported before it stands, the cases under way are halved until the guilty one is
 alone (after a hang each is tried alone at once), and the rest goes on in a fresh process. Where a
-runtime hung, it is waited for a tenth as long with each case of that run alone, and with the other
-values of a structure that hung.
+runtime hung, it is waited for a tenth as long with each case of that run alone, with the other
+values of a structure that hung, and with later calls of the same overload.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _OPTIONS = {"time": " (--timeout)", "memory": " (--memory-limit)"}
 #: Why a runtime is not waited for to the limit.
 _AFTER_VALUES = ", after other values of the same structure were waited for to the limit"
 _AMONG_OTHERS = ", after it was waited for to the limit among other cases"
+_AFTER_CALLS = ", after other calls of the overload were waited for to the limit"
 
 # The first process that is forked decides what all of them have, so it is said as early as possible.
 preload_in_fork_server("harness.execute.preload")
@@ -78,6 +79,8 @@ class Supervisor:
         self._worker = IsolatedProcess(
             partial(_serving, self._board), fork=True, memory_limit=memory_limit, board=self._board
         )
+        #: Converter, overload and backend of runs that were waited for to the limit.
+        self._waited_for: set[tuple[str, str, str]] = set()
         #: Backend name → version and device, as the worker found them.
         self.backends: dict[str, Started] = {}
         #: What a person should know of the converters that took part.
@@ -103,7 +106,7 @@ class Supervisor:
         """Carry out `task`: one `Result` per case and backend, in lists as they come."""
         stack = [task]
         while stack:
-            current = stack.pop()
+            current = self._in_doubt(stack.pop())
             done: set[tuple[MemberKey, str]] = set()
             step: Step | None = None
             for message in self.serve(current):
@@ -115,10 +118,24 @@ class Supervisor:
                 elif isinstance(message, Death):
                     if isinstance(message.announced, Step):
                         step = message.announced
+                    self._note_hang(current, step, message.outcome)
                     verdicts, rest = _after_death(current, done, step, message)
                     if verdicts:
                         yield verdicts
                     stack.extend(rest)
+
+    def _in_doubt(self, task: Task) -> Task:
+        """The task, with what is known of hangs of its overload."""
+        known = {
+            backend: _AFTER_CALLS
+            for backend in task.backends
+            if any(key in self._waited_for for key in _runs(task, backend))
+        }
+        return replace(task, hung={**known, **task.hung})
+
+    def _note_hang(self, task: Task, step: Step | None, outcome: Outcome) -> None:
+        if step and step.backend and (step.stage, outcome) == (Stage.RUN, Outcome.TIMEOUT):
+            self._waited_for |= _runs(task, step.backend)
 
     def resize(self, bases: Sequence[Invocation], count: int) -> list[tuple[Invocation, ...]]:
         """At most `count` valid invocations of other sizes for each of `bases`, in their order."""
@@ -168,7 +185,7 @@ class Supervisor:
                 yield Death(outcome, said, self._board.read())
                 return
             if isinstance(message, Step):
-                in_doubt = isinstance(task, Task) and bool(task.hung) and message.backend is not None
+                in_doubt = isinstance(task, Task) and message.backend in task.hung
             if isinstance(message, Started):
                 self.backends[message.backend] = message
             elif isinstance(message, Noted):
@@ -181,6 +198,10 @@ class Supervisor:
                 return
             else:
                 yield message
+
+
+def _runs(task: Task, backend: str) -> set[tuple[str, str, str]]:
+    return {(task.converter, group.exported.overload, backend) for group in task.groups}
 
 
 def _brief(timeout: float) -> float:
@@ -213,8 +234,8 @@ def _after_death(
     split: list[set[int]] = []
     hung: set[tuple[int, str]] = set()
     said = death.message
-    if task.hung and step.backend and death.outcome is Outcome.TIMEOUT:
-        said += task.hung
+    if step.backend and death.outcome is Outcome.TIMEOUT:
+        said += task.hung.get(step.backend, "")
     if len(suspects) == 1:
         guilty = [
             known.get((case, backend))
@@ -244,22 +265,22 @@ def _after_death(
     def doubt(group: int, backend: str) -> str:
         if (group, backend) in hung:
             return _AFTER_VALUES
-        return task.hung or (_AMONG_OTHERS if group in among and backend in hit else "")
+        return task.hung.get(backend) or (_AMONG_OTHERS if group in among and backend in hit else "")
 
-    pending: dict[tuple[tuple[str, ...], str], list[Group]] = {}
+    pending: dict[tuple[tuple[str, str], ...], list[Group]] = {}
     for group in task.groups:
-        by_backends: dict[tuple[tuple[str, ...], str], list[tuple[int, Invocation]]] = {}
+        by_backends: dict[tuple[tuple[str, str], ...], list[tuple[int, Invocation]]] = {}
         for case, invocation in group.cases:
-            left: dict[str, list[str]] = {}
-            for backend in task.backends:
-                if ((group.index, case), backend) not in done:
-                    left.setdefault(doubt(group.index, backend), []).append(backend)
-            for why, backends in left.items():
-                by_backends.setdefault((tuple(backends), why), []).append((case, invocation))
+            left = [b for b in task.backends if ((group.index, case), b) not in done]
+            if left:
+                doubts = tuple((backend, doubt(group.index, backend)) for backend in left)
+                by_backends.setdefault(doubts, []).append((case, invocation))
         for key, cases in by_backends.items():
             pending.setdefault(key, []).append(replace(group, cases=tuple(cases)))
     tasks = []
-    for (some, why), groups in pending.items():
+    for doubts, groups in pending.items():
+        backends = tuple(backend for backend, _ in doubts)
+        why = {backend: words for backend, words in doubts if words}
         for suspected in [*split, None]:
             chosen = tuple(
                 g
@@ -267,5 +288,5 @@ def _after_death(
                 if (g.index in suspected if suspected is not None else not any(g.index in s for s in split))
             )
             if chosen:
-                tasks.append(replace(task, groups=chosen, backends=some, hung=why))
+                tasks.append(replace(task, groups=chosen, backends=backends, hung=why))
     return guilty, tasks

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias
 
 from harness.compare import Outcome, OutputComparison, Stage
@@ -61,8 +62,7 @@ class Task:
     """Groups to put through one converter and some backends.
 
     Attributes:
-        hung: Why these backends are waited for less with these groups, as a message ends; "" where they are
-            not.
+        hung: Of backends that are waited for less with these groups, why, as a message ends.
     """
 
     handler: ClassVar[str] = "harness.execute.case_runner:carry_out"
@@ -71,7 +71,7 @@ class Task:
     converter: str
     backends: tuple[str, ...]
     settings: Settings
-    hung: str = ""
+    hung: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -124,8 +124,8 @@ def test_a_backend_that_dies_while_loading_costs_the_guilty_structure_alone() ->
     assert failures(verdicts) == [(guilty.case_id, backend, Stage.LOAD, Outcome.CRASH, "backend")]
 
 
-#: Of one structure: a backend hangs on each.
-HANGING = [unary("aten.neg.default", [VALUE, float(k)]) for k in range(3)]
+#: Of one structure and of another: a backend hangs on each.
+HANGING = [unary("aten.neg.default", [VALUE, *rest]) for rest in ([0.0], [1.0], [2.0], [])]
 HANG = "onnx-api:planted.hang"
 
 
@@ -138,7 +138,7 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Path]]:
     def run() -> Path:
         done = run_harness(
             *("--replay", replay, "--results-dir", directory / "run", "--backend", HANG, "--timeout", "7"),
-            *("--converter", "dynamo", "--no-blame", "--shrink", "0"),
+            *("--converter", "dynamo", "--no-blame", "--shrink", "0", "--batch-size", "1"),
         )
         assert done.returncode == 1, output(done)
         return directory / "run"
@@ -264,13 +264,14 @@ def test_with_and_without_xdist_every_crash_is_recorded_and_nothing_else_lost(
     } == expected
 
 
-def test_a_structure_that_hangs_with_all_its_values_is_waited_for_once(hung: Future[Path]) -> None:
+def test_an_overload_that_hangs_is_waited_for_to_the_limit_once(hung: Future[Path]) -> None:
     verdicts = list(store.verdicts(hung.result()))
     assert_complete(verdicts, HANGING, HANG)
     assert Counter(v.message for v in verdicts if v.outcome is Outcome.TIMEOUT) == {
         "no answer within 7 s (--timeout)": 1,
         "no answer within 5 s (--timeout), after other values of the same structure were waited for to"
         " the limit": 2,
+        "no answer within 5 s (--timeout), after other calls of the overload were waited for to the limit": 1,
     }
 
 
