@@ -58,6 +58,8 @@ BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Words of refusals that name the kernel.
 _NO_KERNEL = re.compile(r"implementation for (\w+)\(")
 _KERNEL = re.compile(r"\brunning (\w+):|^\w+: (\w+) \[\w+Error\]")
+#: What ONNX Runtime's optimiser makes of a node and one beside it runs the node's kernel: ``FusedMatMul``.
+_FUSED = "Fused"
 _OF_SEQUENCES = re.compile(r"Sequence|Optional|ConcatFromSequence")
 
 
@@ -186,7 +188,7 @@ def _backend(row: FailedRow) -> Place:
     if row.facts.why.startswith("by "):
         return Place(row.backend, f"{OPTIMISATION}{row.facts.passes or row.family}")
     missing, named = _NO_KERNEL.search(row.words), _KERNEL.search(row.words)
-    said = (named[1] or named[2]) if named else ""
+    said = (named[1] or named[2]).removeprefix(_FUSED) if named else ""
     # A runtime may run an operator as others that define it, and blame looks at nodes for sequences together.
     operator = missing[1] if missing else row.facts.operator
     if not operator or _OF_SEQUENCES.match(operator):
