@@ -7,7 +7,7 @@ inexact and of a misshapen result have two. That both need the same unusual call
 | --- | --- | --- |
 | anything | anything | have a 0-d tensor or tensors of several ranks, as few others do |
 | nodes without a dtype | wrong elements | take integers only: their cast is missing |
-| digits of float32 | a wrong size | take no tensor: numbers give the size, too |
+| wrong numbers | a wrong size | take no tensor: numbers give the size, too |
 | sizes that do not fit | a wrong size | are of one operator and alike in what is 0-d or empty |
 | an argument that is ignored | wrong elements | give that argument |
 | wrong elements | a node that is not run | the same, and alike in taking integers only |
@@ -25,6 +25,7 @@ from harness.analyse.blamed_place import (
     LEAVES_RANGE,
     LOSES_DIGITS,
     LOSES_NAN,
+    SHAPES,
     UNDEFINED_DTYPE,
     UNFIT,
 )
@@ -105,8 +106,8 @@ def _explains(cause: _Side, effect: _Side) -> bool:
         effect[1].given
     ):
         return True
-    narrow = not cause[0].isdisjoint({LOSES_DIGITS, ANOTHER_DTYPE})
-    return NO_TENSOR in both and narrow and "shape" in effect[0]
+    wrong = not cause[0].isdisjoint({LOSES_DIGITS, ANOTHER_DTYPE, "values"})
+    return NO_TENSOR in both and wrong and not effect[0].isdisjoint(SHAPES)
 
 
 def ignored_arguments(words: Iterable[str]) -> set[str]:

@@ -64,6 +64,11 @@ def test_a_cast_of_integers_that_is_missing_gives_wrong_numbers_and_dtypes_witho
 def test_numbers_that_lose_digits_give_a_size_where_there_is_no_tensor() -> None:
     numbers: dict[str, Argument] = {"start": 0.1, "end": 4.9, "step": 0.3}
     assert count((DIGITS, {}, numbers), (SIZES, REJECTED, numbers), name="arange") == 1
+    emptied = (
+        "InferenceError: [ShapeInferenceError] Inferred shape and existing shape differ in dimension 0: (0) "
+        "vs (1)"
+    )
+    assert count((VALUES, {}, numbers), (emptied, REJECTED, numbers), name="arange") == 1
     doubles = of(vector([0.5], "float64"))
     assert count((DIGITS, {}, doubles), (SIZES, REJECTED, doubles)) == 2
 
