@@ -65,10 +65,10 @@ class WaitingSupervisor(Supervisor):
         self.waited = 0.0
         self._died = False
 
-    def serve(self, task: WorkerTask) -> Iterator[Any]:
+    def serve(self, task: WorkerTask, *, patience: float = 1.0) -> Iterator[Any]:
         """See `Supervisor`."""
         since = time.perf_counter()
-        for message in super().serve(task):
+        for message in super().serve(task, patience=patience):
             dead = isinstance(message, Death)
             # The first message of another kind of task comes when a part of its work is done.
             if dead or (self._died and isinstance(task, Task)):

@@ -162,8 +162,12 @@ class Supervisor:
             self._worker.stop()
         return self.serve(task)
 
-    def serve(self, task: WorkerTask) -> Iterator[Any]:
+    def serve(self, task: WorkerTask, *, patience: float = 1.0) -> Iterator[Any]:
         """Messages of one task; a `Death` comes last where the worker did not survive it.
+
+        Args:
+            task: What to do.
+            patience: The share of the time limit that a step of it may take, though not less than 5 seconds.
 
         Raises:
             WorkerFailed: no worker can be started.
@@ -175,10 +179,11 @@ class Supervisor:
             self._worker.send(task)
         except ProcessDied as died:
             raise WorkerFailed(died.account) from None
+        limit = _shortened(self._timeout, patience)
         in_doubt = False
         while True:
             try:
-                message = self._worker.receive(_brief(self._timeout) if in_doubt else self._timeout)
+                message = self._worker.receive(_shortened(limit, _BRIEFLY) if in_doubt else limit)
             except ProcessDied as died:
                 outcome = Outcome.TIMEOUT if died.hung else Outcome.CRASH
                 said = died.account + _OPTIONS.get(died.limit, "")
@@ -204,9 +209,12 @@ def _runs(task: Task, backend: str) -> set[tuple[str, str, str]]:
     return {(task.converter, group.exported.overload, backend) for group in task.groups}
 
 
-def _brief(timeout: float) -> float:
-    """Seconds to wait for a runtime where it has hung before."""
-    return min(timeout, max(5.0, timeout / 10))
+#: The share of the time limit that a runtime is waited for where it has hung before.
+_BRIEFLY = 0.1
+
+
+def _shortened(timeout: float, patience: float) -> float:
+    return min(timeout, max(5.0, timeout * patience))
 
 
 def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:

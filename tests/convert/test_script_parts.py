@@ -73,9 +73,9 @@ class Counting(Supervisor):
 
     deaths = 0
 
-    def serve(self, task: WorkerTask) -> Iterator[Any]:
+    def serve(self, task: WorkerTask, *, patience: float = 1.0) -> Iterator[Any]:
         """See `Supervisor.serve`."""
-        for message in super().serve(task):
+        for message in super().serve(task, patience=patience):
             self.deaths += isinstance(message, Death)
             yield message
 

@@ -378,6 +378,12 @@ def test_an_announcement_counts_as_an_answer_and_outlives_the_worker() -> None:
         assert death.announced is None
 
 
+def test_a_task_may_have_a_share_of_the_time_limit_but_five_seconds() -> None:
+    with Supervisor(timeout=25) as supervisor:
+        (death,) = supervisor.serve(Announcer(numbers=1, pause=20), patience=0.1)
+    assert (death.outcome, death.message) == (Outcome.TIMEOUT, "no answer within 5 s (--timeout)")
+
+
 def test_a_worker_that_does_not_start_is_not_told_about_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_START_TIMEOUT", 0.0)
     with Supervisor() as supervisor, pytest.raises(WorkerFailed) as raised:
