@@ -26,8 +26,8 @@ from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
 # In place of what `harness.execute` names, which this imports too.
 preload_in_fork_server("harness.blame.preloaded_witnesses")
 
-#: The share of the time limit that a witness is waited for: it asks about one call, where a step of a case may
-#: be about a batch of them, and what it says is not the verdict.
+#: The share of the time limit that a witness is waited for: it asks about one call, where a step of a case
+#: may be about a batch of them, and what it says is not the verdict.
 _PATIENCE = 1 / 3
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3
