@@ -9,6 +9,9 @@ from onnx import helper
 from trials import graph_of_nodes, trial_of
 
 from harness.blame.examine import examine
+from harness.blame.witnesses.guilty_pass import ask_exporter_passes
+from harness.blame.witnesses.unoptimised_export import ask_unoptimised_export
+from harness.core.invocation import Invocation
 
 CALL = unary("aten.log10.default", [0.5, 3.0, 7.0], "float64")
 
@@ -20,6 +23,20 @@ def test_a_logarithm_that_is_rounded_in_the_graph_is_the_converters(converter: s
     assert decision.blame == "converter"
     assert "The graph has the number 2.3025851249694824 in float32's precision" in decision.evidence
     assert "2.302585093 would give PyTorch's result" in decision.evidence
+
+
+def test_a_function_that_the_runtime_computes_with_more_bits_is_wrong_before_the_optimiser_too() -> None:
+    # Times 10^5, which float16 does not hold; ONNX Runtime runs a function that is not inlined in float32.
+    [(name, tensor)] = unary("aten.round.decimals", [0.5], "float16").arguments
+    call = Invocation("aten.round.decimals", ((name, tensor), ("decimals", 5)))
+    trial = trial_of(call)
+    [testimony] = ask_unoptimised_export.testify(trial)
+    words = "Exported without dynamo's optimiser, the call gives the same wrong result in onnx-reference."
+    assert testimony.words == words
+    assert list(ask_exporter_passes.testify(trial)) == []
+    decision = examine(trial, frozenset(), lambda name: None)
+    assert decision.blame == "converter"
+    assert "optimiser breaks the graph" not in decision.evidence
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import onnx
 
+from harness.blame.before_optimiser import before_optimiser
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, witness
@@ -37,7 +38,7 @@ def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
         return
     if not isinstance(converter, HasUnoptimised):
         return
-    if not _is_right(trial, trial.accused, trial.translation.model):
+    if before_optimiser(trial)[0] is not Finding.RIGHT:
         return
     request = export_request([trial.structure], opset=trial.settings.opset, dynamic=trial.settings.dynamic)
     _, changing = converter.optimised(request, ())

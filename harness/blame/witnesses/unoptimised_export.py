@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.blame.before_optimiser import before_optimiser
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, witness
@@ -17,7 +18,7 @@ def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
     converter = trial.converter(trial.complaint.converter)
     if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
         return
-    finding, _ = trial.find(trial.ask(trial.accused, trial.translation.model))
+    finding, backend = before_optimiser(trial)
     how = {
         Finding.RIGHT: "gives PyTorch's result",
         Finding.SAME: "gives the same wrong result",
@@ -25,5 +26,5 @@ def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
         Finding.REFUSES: "fails too",
         Finding.LACKS: "needs a kernel that is missing",
     }[finding]
-    words = f"Exported without {converter.name}'s optimiser, the call {how} in {trial.accused.name}."
+    words = f"Exported without {converter.name}'s optimiser, the call {how} in {backend}."
     yield Testimony(Role.UNOPTIMISED, finding, words)
