@@ -1,4 +1,4 @@
-"""The plan of the house, as far as no linter checks it: facades, names, sizes, and what a command imports."""
+"""The plan of the house, as far as no linter checks it: facades, and what a command imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import importlib
 import json
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -20,12 +19,6 @@ from harness.record import RunInfo, RunWriter, store
 
 HOUSE = ROOT / "harness"
 ROOMS = sorted(path.parent.name for path in HOUSE.glob("*/__init__.pyi"))
-#: A line more, and a file has two ideas.
-LONGEST = 400
-#: Data that a program writes, and that nobody reads from the top.
-WRITTEN = {"cases/budget.toml", "cases/dtypes.toml", "cases/onnx_counterparts.toml"}
-#: A command's file has the command's name, whatever the files of the rooms are called.
-COMMANDS = HOUSE / "app" / "cli"
 #: Commands that read nothing but the record.
 READING = (
     ("failures",),
@@ -89,30 +82,6 @@ def test_every_name_of_a_facade_is_there_and_hides_no_module(room: str) -> None:
         found = getattr(facade, name)
         # What is imported last would decide which of the two `harness.ROOM.NAME` is.
         assert name not in modules or (not module and isinstance(found, ModuleType)), name
-
-
-def test_no_file_is_longer_than_one_idea() -> None:
-    suffixes = {".py", ".pyi", ".js", ".css", ".toml", ".html"}
-    files = [path for name in ("harness", "cases", "ci") for path in (ROOT / name).rglob("*")]
-    lengths = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
-        for path in [*files, ROOT / "ci" / "nightly"]
-        if path.suffix in suffixes | {""} and path.is_file() and not {"vendor", "corpus"} & set(path.parts)
-    }
-    assert {name: lines for name, lines in lengths.items() if lines > LONGEST and name not in WRITTEN} == {}
-
-
-def test_names_of_files_and_public_classes_are_used_once() -> None:
-    files, classes = defaultdict(list), defaultdict(list)
-    for file, tree in code("harness"):
-        place = file.relative_to(HOUSE).as_posix()
-        if file.name != "__init__.py" and file.parent != COMMANDS:
-            files[file.name].append(place)
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                classes[node.name].append(place)
-    named = {**files, **classes}
-    assert {name: places for name, places in named.items() if len(places) > 1} == {}
 
 
 #: What takes seconds to import, and what reading a record has no use for.

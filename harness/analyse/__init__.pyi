@@ -100,7 +100,6 @@ from .shrink.shrink_session import (
     shrink_run as shrink_run,
 )
 from .support.is_supported import is_supported as is_supported
-from .support.model_answer import answers_for as answers_for
 from .support.of_model import ModelError as ModelError, operators_of as operators_of
 from .support.support_answer import Support as Support, SupportLevel as SupportLevel
 from .support.support_cells import (

@@ -48,7 +48,7 @@ def add(add: Callable[..., None]) -> None:
     add("--examples", help=cases, **number)
     add(
         "--values",
-        help="draw values N times per exported structure (4, and 7 where exports are slow)",
+        help="draw values N times per exported structure (4, and up to 8 where exports are slow)",
         **number,
     )
     add("--seed", help=f"seed of the draws ({default.seed})", **number)

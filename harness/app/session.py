@@ -9,7 +9,6 @@ with Session(plan, Path("out")) as session:
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -40,9 +39,6 @@ from harness.plan import (
 )
 from harness.record import OPTION, RunInfo, RunWriter, layout, recorded, store
 from harness.run import BACKENDS, runtime_distributions
-
-#: Seconds between parts of the record while a unit goes on; one is written at its end in any case.
-_FLUSH_INTERVAL = 2.0
 
 
 class UnitSummary:
@@ -191,9 +187,8 @@ class Session:
         seen: list[Verdict] = []
         # What is run beside the run proper is not remembered.
         memory = _memory(unit) if writer is self._writer else None
-        flushed = time.monotonic()
         try:
-            for verdicts in self._verdicts(unit, summary.notices.append):
+            for verdicts in self._verdicts(unit, summary.notices.append, writer.hold):
                 writer.write(verdicts)
                 summary.add(verdicts)
                 if memory is not None:
@@ -201,9 +196,6 @@ class Session:
                 if baseline is not None:
                     seen += verdicts
                 self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
-                if time.monotonic() - flushed > _FLUSH_INTERVAL:
-                    writer.flush()
-                    flushed = time.monotonic()
         finally:
             writer.flush()
             if memory is not None:
@@ -215,10 +207,12 @@ class Session:
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
         return summary
 
-    def _verdicts(self, unit: Unit, notice: Callable[[Notice], None]) -> Iterator[list[Verdict]]:
+    def _verdicts(
+        self, unit: Unit, notice: Callable[[Notice], None], hold: Callable[[list[Verdict]], None]
+    ) -> Iterator[list[Verdict]]:
         if self._library is None:
-            return run_unit(unit, self._supervisor, notice)
-        return run_reusing(unit, self._supervisor, notice, self._library, self.run_info)
+            return run_unit(unit, self._supervisor, notice, hold)
+        return run_reusing(unit, self._supervisor, notice, self._library, self.run_info, hold)
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Note that planned units were deselected: the run lacks nothing without them."""

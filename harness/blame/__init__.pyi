@@ -1,6 +1,11 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from .inquiry import FailureKind as FailureKind, signature as signature, with_blame as with_blame
+from .inquiry import (
+    FailureKind as FailureKind,
+    not_examined as not_examined,
+    signature as signature,
+    with_blame as with_blame,
+)
 from .testimony import (
     COULD_NOT_BE_ASKED as COULD_NOT_BE_ASKED,
     witnesses_that_raised as witnesses_that_raised,

@@ -23,7 +23,6 @@ from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome,
 from harness.core import Invocation, preload_in_fork_server
 from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
 
-# In place of what `harness.execute` names, which this imports too.
 preload_in_fork_server("harness.blame.preloaded_witnesses")
 
 #: The share of the time limit that a witness is waited for: it asks about one call, where a step of a case
@@ -56,6 +55,14 @@ def signature(result: Result) -> str:
     if result.comparison is not None and result.comparison.problem:
         return result.comparison.problem
     return normalise(result.message) if result.outcome is not Outcome.PASS else ""
+
+
+def not_examined(result: Result) -> Result:
+    """A failure of which no witness has been asked, or none could be."""
+    further = tuple(not_examined(further) for further in result.further)
+    evidence = result.evidence if result.blame == SPEC else "Not examined: the run ended first."
+    blame = SPEC if result.blame == SPEC else UNKNOWN
+    return replace(result, blame=blame, evidence=evidence, further=further)
 
 
 def with_blame(

@@ -221,7 +221,8 @@ class Trial:
                 self._exports[key] = error
         found = self._exports[key]
         if isinstance(found, Exception):
-            raise found
+            # Raised once more, it would keep the frames of every earlier raise alive, and their arrays.
+            raise found.with_traceback(None)
         return cast(T, found)
 
     def kept_of_operator(self, kind: str, make: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -178,16 +178,12 @@ def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> Ite
     }
     if not fallbacks:
         replacements["strategies"] = replaceable("strategies").original[:1]
-    patches = [(replaceable(name), replacement) for name, replacement in replacements.items()]
-    for patch, replacement in patches:
-        patch.put(replacement)
-    try:
+    with ExitStack() as stack:
+        for name, replacement in replacements.items():
+            stack.enter_context(replaceable(name).replaced_by(replacement))
         # To remember what a call gives takes PyTorch longer than to make it.
-        with part("tracing_settings")(fake_tensor_cache_enabled=False):
-            yield export
-    finally:
-        for patch, _ in patches:
-            patch.put(patch.original)
+        stack.enter_context(part("tracing_settings")(fake_tensor_cache_enabled=False))
+        yield export
 
 
 #: By opset, as they were before anybody added to them.
@@ -204,11 +200,8 @@ def learned() -> Iterator[None]:
         _pristine_registries[opset_version] = _copy(registry)
         return registry
 
-    patch.put(classmethod(build))
-    try:
+    with patch.replaced_by(classmethod(build)):
         yield
-    finally:
-        patch.put(patch.original)
 
 
 def _pristine_registry(cls: Any, opset_version: int = 18) -> Any:

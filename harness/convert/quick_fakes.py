@@ -42,13 +42,8 @@ def _parts() -> _FakeParts:
 @contextmanager
 def quick_fakes() -> Iterator[None]:
     """Let operators find what they return for tensors without values by `fake_result` in this block."""
-    patch = replaceable("fake_dispatch")
-    previous = vars(patch.owner)[patch.attribute]
-    patch.put(fake_result)
-    try:
+    with replaceable("fake_dispatch").replaced_by(fake_result):
         yield
-    finally:
-        patch.put(previous)
 
 
 def fake_result(

@@ -66,7 +66,7 @@ def _compiled_when_run(module: Any) -> None:
 @contextmanager
 def compiled_when_run() -> Iterator[None]:
     """Let modules that are made in this block write their code when they are called."""
-    with _replaced("recompile", _compiled_when_run):
+    with replaceable("recompile").replaced_by(_compiled_when_run):
         yield
 
 
@@ -77,19 +77,8 @@ def modules_not_traced() -> Iterator[None]:
     For the sake of modules PyTorch's tracer changes methods of their class, and Python looks the methods of
     thousands of subclasses up anew.
     """
-    with _replaced("patch_method", lambda patcher, *method, **options: None):
+    with replaceable("patch_method").replaced_by(lambda patcher, *method, **options: None):
         yield
-
-
-@contextmanager
-def _replaced(name: str, replacement: Any) -> Iterator[None]:
-    patch = replaceable(name)
-    previous = vars(patch.owner)[patch.attribute]
-    patch.put(replacement)
-    try:
-        yield
-    finally:
-        patch.put(previous)
 
 
 _signatures: dict[tuple[str, str, int], Any] = {}

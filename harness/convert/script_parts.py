@@ -241,11 +241,8 @@ class Translation:
 
             return self._translate(block, node, translate)
 
-        symbolic.put(run)
-        try:
+        with symbolic.replaced_by(run):
             yield
-        finally:
-            symbolic.put(symbolic.original)
 
     @property
     def begun(self) -> bool:

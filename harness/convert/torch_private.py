@@ -15,6 +15,7 @@ import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -259,9 +260,15 @@ class Patch:
     attribute: str
     original: Any
 
-    def put(self, replacement: Any) -> None:
-        """Replace it, or put the original back."""
+    @contextmanager
+    def replaced_by(self, replacement: Any) -> Iterator[None]:
+        """Within it, the part is `replacement`; afterwards it is what it was before, so that these nest."""
+        before = vars(self.owner)[self.attribute]
         setattr(self.owner, self.attribute, replacement)
+        try:
+            yield
+        finally:
+            setattr(self.owner, self.attribute, before)
 
 
 @cache

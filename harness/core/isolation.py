@@ -11,6 +11,7 @@ import pickle
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -155,7 +156,7 @@ class IsolatedProcess:
             patience = min(_POLL, max(0.0, deadline - time.monotonic()))
             if self._connection.poll(0 if self._ended_for else patience):
                 try:
-                    return self._connection.recv()
+                    return self._receive_whole(max(deadline - time.monotonic(), _POLL))
                 except (EOFError, OSError):
                     raise self._ended() from None
             if self._ended_for:
@@ -165,6 +166,21 @@ class IsolatedProcess:
             if time.monotonic() >= deadline:
                 self._end_for(ProcessDied(f"no answer within {timeout:g} s", limit="time"))
                 raise self._ended()
+
+    def _receive_whole(self, seconds: float) -> Any:
+        """The message that has begun to arrive.
+
+        A process that stops within it is ended after some seconds.
+        """
+        assert self._connection is not None
+        hung = ProcessDied(f"no answer within {seconds:g} s", limit="time")
+        watchdog = threading.Timer(seconds, self._end_for, [hung])
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            return self._connection.recv()
+        finally:
+            watchdog.cancel()
 
     def stop(self) -> None:
         """End the process; the next request starts another."""
@@ -281,8 +297,12 @@ class IsolatedCalls(IsolatedProcess):
         return cast(R, result)
 
 
+#: What the fork server imports before it forks, in this order.
+_preloaded: list[str] = []
+
+
 def preload_in_fork_server(module: str, *, start: bool = False) -> None:
-    """Have the fork server import `module` before it forks; of no effect once it runs.
+    """Have the fork server import `module`, after those named before; of no effect once it runs.
 
     Importing it must not start threads or touch a device: a forked process inherits neither.
 
@@ -302,7 +322,9 @@ def preload_in_fork_server(module: str, *, start: bool = False) -> None:
     # Until Python 3.13 the server looks into the current directory first, whatever this process's path says;
     # another project may have a package of that name there.
     if found is None or [Path(place).resolve() for place in found.submodule_search_locations or ()] == ours:
-        multiprocessing.get_context("forkserver").set_forkserver_preload([module])
+        if module not in _preloaded:
+            _preloaded.append(module)
+        multiprocessing.get_context("forkserver").set_forkserver_preload(list(_preloaded))
         if start:
             forkserver.ensure_running()
 

@@ -42,11 +42,7 @@ from .program import (
     export_request as export_request,
     varying_dims as varying_dims,
 )
-from .reference import (
-    NothingToCompare as NothingToCompare,
-    Reference as Reference,
-    run_reference as run_reference,
-)
+from .reference import Reference as Reference, run_reference as run_reference
 from .resize import variants as variants
 from .run_steps import (
     StepFailure as StepFailure,
@@ -74,6 +70,8 @@ from .task import (
     Task as Task,
 )
 from .torch_call import (
+    CallRejected as CallRejected,
+    NothingToCompare as NothingToCompare,
     call_invocation as call_invocation,
     map_arguments as map_arguments,
     quiet_call as quiet_call,

@@ -18,6 +18,7 @@ from harness.execute.reference import Reference, run_reference
 from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_again, run_step
 from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
+from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
 from harness.execute.wrong_results import wrong_results
 from harness.generate import judge_of
@@ -76,10 +77,9 @@ class Executor:
             self._begin(Step(Stage.REFERENCE, None, (key,)))
             try:
                 references[case] = run_reference(invocation)
-            except Exception as error:
-                said = describe_error(error)
+            except CallRejected as rejection:
                 for name in self._backends:
-                    self._report((key,), name, Stage.REFERENCE, Outcome.SKIP, message=said)
+                    self._report((key,), name, Stage.REFERENCE, Outcome.SKIP, message=rejection.account)
         return Accepted.of(group, references) if references else None
 
     def _not_converted(self, name: str, found: NotConverted) -> None:

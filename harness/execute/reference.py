@@ -13,12 +13,8 @@ import torch
 from harness.compare import SCALES, Sensitivity, paired
 from harness.core import PARTS, Argument, Array, Invocation, build_tensors, is_float
 from harness.execute import neighbourhood
-from harness.execute.torch_call import call_invocation, in_float64, to_numpy
+from harness.execute.torch_call import call_invocation, in_float64, reference_outputs, to_numpy
 from harness.generate import judge_of
-
-
-class NothingToCompare(Exception):
-    """The call returns no tensor."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +104,15 @@ class Reference:
 
 
 def run_reference(invocation: Invocation) -> Reference:
-    """Run the case in PyTorch eager on the CPU; raises `NothingToCompare` where no output is a tensor."""
+    """Run the case in PyTorch eager on the CPU.
+
+    Raises:
+        CallRejected: PyTorch raises for the call.
+        NothingToCompare: the call returns nothing that can be compared.
+    """
     tensors = build_tensors(invocation)
     feeds = tuple(to_numpy(t) for t in tensors)
-    outputs = call_invocation(invocation, tensors)
-    if not outputs:
-        raise NothingToCompare(f"{invocation.overload} returned no tensor")
+    outputs = reference_outputs(invocation, tensors)
     return Reference(invocation, feeds, tuple(to_numpy(t) for t in outputs))
 
 

@@ -15,6 +15,7 @@ from harness.compare import Stage
 from harness.core import Invocation, Literal, Recipe, TensorSpec
 from harness.execute.reference import run_reference
 from harness.execute.task import Resized, ResizeTask, Step
+from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
 
 #: Domains whose first parameter is a dimension's size.
@@ -54,7 +55,7 @@ def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
 def _is_valid(candidate: Invocation, ranks: Sequence[int]) -> bool:
     try:
         outputs = run_reference(candidate).expected
-    except Exception:
+    except CallRejected:
         return False
     return [array.ndim for array in outputs] == list(ranks)
 
@@ -138,7 +139,7 @@ def carry_out(task: ResizeTask, worker: WorkerProcess) -> None:
         worker.send(Step(Stage.REFERENCE, None, ((index, 0),)))
         try:
             found = variants(base, task.count)
-        except Exception:
+        except CallRejected:
             # PyTorch rejects the base itself, which the task that runs it will report.
             found = ()
         worker.send(Resized(index, found))

@@ -10,7 +10,59 @@ from dataclasses import replace
 import ml_dtypes
 import torch
 
-from harness.core import Argument, Array, Enumerated, Invocation, bind, output_tensors, wider_float
+from harness.core import (
+    ALL,
+    COMPLEX,
+    WIDE_UNSIGNED,
+    Argument,
+    Array,
+    Enumerated,
+    Invocation,
+    bind,
+    describe_error,
+    output_tensors,
+    wider_float,
+)
+
+
+class CallRejected(Exception):
+    """PyTorch itself raises for a call; its exception is the cause."""
+
+    @property
+    def account(self) -> str:
+        """PyTorch's own words."""
+        return describe_error(self.__cause__ or self)
+
+
+class NothingToCompare(CallRejected):
+    """The call returns no tensor, or one that ONNX has no counterpart of: sparse, quantised, an odd dtype."""
+
+
+#: Dtypes of the outputs that can be compared.
+_COMPARABLE = frozenset((*ALL, *WIDE_UNSIGNED, *COMPLEX))
+
+
+def reference_outputs(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that PyTorch returns for a case. An error of the harness itself is raised as it is.
+
+    Raises:
+        CallRejected: PyTorch raises for the call.
+        NothingToCompare: it returns nothing that can be compared.
+    """
+    call = bind(invocation)
+    with quiet_call():
+        try:
+            result = call(tensors)
+        except Exception as error:
+            raise CallRejected(str(error)) from error
+    outputs = output_tensors(result)
+    if not outputs:
+        raise NothingToCompare(f"{invocation.overload} returned no tensor")
+    for output in outputs:
+        dtype = str(output.dtype).removeprefix("torch.")
+        if output.layout is not torch.strided or output.is_quantized or dtype not in _COMPARABLE:
+            raise NothingToCompare(f"{invocation.overload} returned a tensor of {output.layout} {dtype}")
+    return outputs
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from harness.blame import FailureKind, with_blame
+from harness.blame import FailureKind, not_examined, with_blame
 from harness.compare import Verdict
 from harness.convert import find_converter
 from harness.execute import Group, Result, Settings, Supervisor, Task
@@ -61,14 +62,29 @@ class Unit:
         return f"{self.overload} {self.word}"
 
 
+#: Takes provisional verdicts: failures whose blame is still open.
+Hold: TypeAlias = Callable[[list[Verdict]], None]
+
+
 def run_unit(
-    unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None] = lambda said: None
+    unit: Unit,
+    supervisor: Supervisor,
+    notice: Callable[[Notice], None] = lambda notice: None,
+    hold: Hold = lambda verdicts: None,
 ) -> Iterator[list[Verdict]]:
-    """Find and run the cases of `unit`; `notice` is called with what the sources have to say to a person.
+    """Find and run the cases of `unit`.
+
+    Args:
+        unit: What to run.
+        supervisor: Runs it.
+        notice: Called with what the sources have to tell a person.
+        hold: Called with each failure as soon as it is known. Its final verdict, with the blame, is yielded
+            later; a caller that records the held ones loses nothing if the process ends before that.
 
     Yields:
-        Verdicts as they come, failures at the end, when it is known whose they are; over all, one per case
-        and backend.
+        Final verdicts: passes as they come, failures at the end of their source, once blame is assigned. Over
+        all, one per case and backend. If blame fails, the failures are yielded as not examined, and the
+        exception is raised afterwards.
 
     Raises:
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
@@ -78,7 +94,7 @@ def run_unit(
     # A source at a time, so that what failed before is through before the rest begins.
     exemplified: set[FailureKind] = set()
     for name, groups in find_groups(unit, supervisor, notice):
-        yield from run_part(unit, supervisor, name, groups, exemplified=exemplified)
+        yield from run_part(unit, supervisor, name, groups, exemplified=exemplified, hold=hold)
 
 
 def run_part(
@@ -88,11 +104,12 @@ def run_part(
     groups: tuple[Group, ...],
     chosen: Mapping[tuple[str, ...], tuple[Group, ...]] | None = None,
     exemplified: set[FailureKind] | None = None,
+    hold: Hold = lambda verdicts: None,
 ) -> Iterator[list[Verdict]]:
     """Run the cases that a unit has of one source; yields as `run_unit` does.
 
     `chosen` has by backends those of `groups` to run with them; None for all with all. `exemplified` is for
-    `with_blame`.
+    `with_blame`, `hold` as for `run_unit`.
     """
     operator = OPERATOR_CASES.get(unit.overload)
     family = operator.family if operator else ""
@@ -119,10 +136,18 @@ def run_part(
         for results in supervisor.run(replace(task, groups=some, backends=backends)):
             failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
             held += failed
+            if failed:
+                hold([verdict(not_examined(r)) for r in failed])
             if len(failed) < len(results):
-                yield [verdict(r) for r in results if r not in failed]
-    if held:
-        yield [verdict(r) for r in with_blame(held, task, supervisor, exemplified)]
+                yield [verdict(r) for r in results if not r.outcome.is_failure or not unit.settings.blame]
+    if not held:
+        return
+    try:
+        blamed = with_blame(held, task, supervisor, exemplified)
+    except Exception:
+        yield [verdict(not_examined(r)) for r in held]
+        raise
+    yield [verdict(r) for r in blamed]
 
 
 def find_groups(

@@ -4,6 +4,7 @@ RESULTS/run.json            what the run was: `harness.record.run_info`
 RESULTS/verdicts.parquet    its rows, once it has finished
 RESULTS/parts/*.parquet     its rows until then
 RESULTS/parts/merged/       the same rows in fewer files, which are quicker to read: `part_files`
+RESULTS/parts/pending/      failures whose blame is still open, after the part whose number they have
 RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
 RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_unit`
 RESULTS/*.jsonl             shrunk failures, graphs, scripts, flaky cases: `harness.record.json_lines`
@@ -23,6 +24,7 @@ VERDICTS_FILE = "verdicts.parquet"
 PARTS_DIRECTORY = "parts"
 #: Below the parts. Whatever is missing here is in the parts themselves.
 MERGED_DIRECTORY = "merged"
+PENDING_DIRECTORY = "pending"
 WITHOUT_RULES_DIRECTORY = "without-rules"
 #: Where runs go by default, in the current directory.
 DEFAULT_PARENT = "results"
@@ -64,11 +66,17 @@ def part_file(directory: Path, worker: str, first: int, last: int) -> Path:
     return parts / MERGED_DIRECTORY / f"{worker}-{first:05d}..{last:05d}.parquet"
 
 
+def pending_file(directory: Path, worker: str, number: int) -> Path:
+    """Where a worker keeps the rows that were still provisional when its part `number` was written."""
+    return directory / PARTS_DIRECTORY / PENDING_DIRECTORY / f"{worker}-{number:05d}.parquet"
+
+
 def part_files(directory: Path) -> list[Path]:
-    """The fewest files that hold every part of a run once, by worker and number.
+    """The fewest files that hold every row of a run once, by worker and number.
 
     A part stays where it is when it is merged. So each row that was written before the call is in one of the
-    files, whatever is written or merged meanwhile.
+    files, whatever is written or merged meanwhile. A worker's pending rows come after its newest part; the
+    appearance of that part is what replaces the pending rows before it.
     """
     parts = directory / PARTS_DIRECTORY
     # In this order, or a file could be listed of which no part was.
@@ -79,7 +87,8 @@ def part_files(directory: Path) -> list[Path]:
         if last > covered.get(worker, -1):
             found.append(path)
             covered[worker] = last
-    return found
+    pending = (pending_file(directory, worker, last) for worker, last in covered.items())
+    return found + [path for path in pending if path.exists()]
 
 
 def _numbers(path: Path) -> tuple[str, int, int, Path]:

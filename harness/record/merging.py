@@ -237,13 +237,22 @@ def _combined(first: RunInfo, infos: Sequence[RunInfo], parts: Sequence[MergedPa
         basis=_shared([info.basis for info in infos], own=True),
         notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
         reused=_reused([info.reused for info in infos if info.reused]),
-        # What is missing is no success.
-        exit_status=max([*statuses, 0 if whole else 1]),
+        # A run that lacks something has not succeeded.
+        exit_status=_worst(statuses if whole else [*statuses, 1]),
         shard=None,
         operators=tuple(sorted({name for part in parts for name in part.operators})),
         unfinished=tuple(sorted({name for part in parts for name in part.unfinished})),
         shards=tuple(parts),
     )
+
+
+#: pytest's exit statuses, the worst first: internal error, interrupted, bad options, failures, success. That
+#: a shard drew no case (5) matters only if the others drew none either.
+_STATUSES = (3, 2, 4, 1, 0, 5)
+
+
+def _worst(statuses: Sequence[int]) -> int:
+    return min(statuses, key=lambda s: _STATUSES.index(s) if s in _STATUSES else -1, default=0)
 
 
 def _together(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -12,7 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from harness.record.layout import MERGED_DIRECTORY, PARTS_DIRECTORY, ResultsError, reason, replacing
+from harness.record.layout import (
+    MERGED_DIRECTORY,
+    PARTS_DIRECTORY,
+    PENDING_DIRECTORY,
+    ResultsError,
+    reason,
+    replacing,
+)
 from harness.record.schema import DICTIONARY_COLUMNS, SCHEMA
 
 #: Columns without which a file is no record; any other may have been added by a later version.
@@ -209,7 +216,7 @@ def damaged(path: Path, error: BaseException) -> ResultsError:
         return ResultsError(f"{path} is gone; another session may be finishing that run")
     advice = (
         "delete that part to read the rest of the run"
-        if path.parent.name in (PARTS_DIRECTORY, MERGED_DIRECTORY)
+        if path.parent.name in (PARTS_DIRECTORY, MERGED_DIRECTORY, PENDING_DIRECTORY)
         else "restore it from a copy or run again into another directory"
     )
     return ResultsError(f"{path} is damaged ({reason(error)}); {advice}")

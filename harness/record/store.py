@@ -83,9 +83,9 @@ def read(
     try:
         found += map(made, _pieces(chosen, columns, where, encoded))
     except ResultsError:
-        if files(results_dir) == chosen or not (results_dir / layout.VERDICTS_FILE).exists():
+        if files(results_dir) == chosen:
             raise
-        # The run has been finished meanwhile.
+        # The run has been finished, or has gone on, in the meantime.
         return read(results_dir, columns, where, encoded, made)
     return pa.concat_tables(found)
 
@@ -191,7 +191,8 @@ def _remove_parts(results_dir: Path) -> None:
         for leftover in directory.glob(".*.tmp"):
             leftover.unlink()
         if directory.is_dir():
-            shutil.rmtree(directory / layout.MERGED_DIRECTORY, ignore_errors=True)
+            for below in (layout.MERGED_DIRECTORY, layout.PENDING_DIRECTORY):
+                shutil.rmtree(directory / below, ignore_errors=True)
             directory.rmdir()
     except OSError as error:
         raise ResultsError(f"cannot remove {directory}: {reason(error)}; its rows are kept twice") from None

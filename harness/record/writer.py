@@ -1,14 +1,15 @@
-"""Writing a run as it goes, so that a killed one keeps everything but its last batch."""
+"""Writing a run as it goes, so that a killed one keeps all rows but those of its last quarter of a second."""
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from harness.compare import Verdict
+from harness.compare import CaseKey, Verdict
 from harness.record import layout, parquet, progress
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
@@ -21,10 +22,16 @@ _MERGED = 16
 class RunWriter:
     """Writes one worker's rows of a run.
 
-    The first writer of a run creates its directory; those that come with the same run id and another
-    worker's name join it. Every `flush` makes one more part file, complete from the moment that it has
-    its name. So that thousands of parts need not be opened by a reader, they are merged as the run goes.
+    The first writer of a run creates its directory; those that come with the same run id and another worker's
+    name join it. Every `flush` makes one more part file, complete from the moment that it has its name. Rows
+    are flushed `DELAY` seconds after they come, whatever this process does or waits for then. So that
+    thousands of parts need not be opened by a reader, they are merged as the run goes. Rows that are
+    provisional, since blame is still open, are held: they count as rows of the run until `write` gets the
+    final row of the same case.
     """
+
+    #: Seconds.
+    DELAY = 0.25
 
     def __init__(self, results_dir: Path, run_info: RunInfo, worker: str = "main") -> None:
         """Create the run in `results_dir`, or join it there.
@@ -42,7 +49,14 @@ class RunWriter:
         self._run_id = run_info.run_id
         self._worker = worker
         self._rows: list[Verdict] = []
+        self._held: dict[CaseKey, Verdict] = {}
+        #: Whether `_held` differs from what the newest pending file has.
+        self._held_changed = False
         self._parts = 0
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        #: What went wrong when rows were flushed in the background.
+        self._problem: ResultsError | None = None
         if layout.holds_run(results_dir):
             self._join()
         else:
@@ -57,23 +71,68 @@ class RunWriter:
         self.close()
 
     def write(self, verdicts: Iterable[Verdict]) -> None:
-        """Keep rows for the next `flush`."""
-        self._rows.extend(verdicts)
+        """Take final rows; each replaces the held row of its case.
+
+        Raises:
+            ResultsError: rows that came before could not be written; they are kept.
+        """
+        with self._lock:
+            for verdict in verdicts:
+                self._rows.append(verdict)
+                self._held_changed |= self._held.pop(verdict.case_key, None) is not None
+        self._flush_soon()
+
+    def hold(self, verdicts: Iterable[Verdict]) -> None:
+        """Take provisional rows, which stand until `write` gets those that replace them; raises as that."""
+        with self._lock:
+            for verdict in verdicts:
+                self._held[verdict.case_key] = verdict
+                self._held_changed = True
+        self._flush_soon()
 
     def flush(self) -> None:
-        """Write what was kept, in one part.
+        """Write what was kept, in one part, and what is held beside it.
 
         Raises:
             ResultsError: it cannot be written; the rows are kept.
         """
-        if not self._rows:
-            return
-        table, number = to_table(self._rows, self._run_id), self._parts + 1
-        path = layout.part_file(self._directory, self._worker, number, number)
-        with layout.replacing(path) as temporary, parquet.open_writer(temporary) as file:
-            file.write_table(table)
+        with self._lock:
+            self._cancel_timer()
+            self._problem = None
+            if self._rows or self._held_changed:
+                self._write_part()
+
+    def _flush_soon(self) -> None:
+        with self._lock:
+            if self._problem is not None:
+                raise self._problem
+            if self._timer is None:
+                self._timer = threading.Timer(self.DELAY, self._flush_in_background)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _flush_in_background(self) -> None:
+        try:
+            self.flush()
+        except ResultsError as error:
+            self._problem = error
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _write_part(self) -> None:
+        number = self._parts + 1
+        # The part is written last: with its name, the pending rows of its number replace the earlier ones.
+        if self._held:
+            self._write_file(self._held.values(), layout.pending_file(self._directory, self._worker, number))
+        self._write_file(self._rows, layout.part_file(self._directory, self._worker, number, number))
         self._parts += 1
         self._rows.clear()
+        self._held_changed = False
+        with suppress(OSError):
+            layout.pending_file(self._directory, self._worker, number - 1).unlink(missing_ok=True)
         self._merge(1)
         self._merge(_MERGED)
 
@@ -87,8 +146,15 @@ class RunWriter:
         progress.note(self._directory, self._worker, "left", units)
 
     def close(self) -> None:
-        """Flush; the run is left open for other workers and for `store.finish`."""
+        """Flush; the run is left open for other workers and for `store.finish`. Held rows stay in the run."""
         self.flush()
+
+    def _write_file(self, verdicts: Iterable[Verdict], path: Path) -> None:
+        table = to_table(verdicts, self._run_id)
+        with layout.replacing(path) as temporary:
+            path.parent.mkdir(exist_ok=True)
+            with parquet.open_writer(temporary) as file:
+                file.write_table(table)
 
     def _merge(self, size: int) -> None:
         """Put the newest files of `size` parts each in one, beside which they stay, if there are enough."""

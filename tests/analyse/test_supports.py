@@ -82,7 +82,7 @@ def test_cases_of_the_call_decide_by_dtypes_and_attributes(recorded: Path) -> No
     assert not asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 3.0))))
     other = asked(recorded, Invocation("aten.celu.default", (tensor, ("alpha", 2.0))))
     assert other.standing is SupportLevel.UNKNOWN
-    assert "none of them has these attributes" in other.calls[0].said
+    assert "no case has these attributes" in other.calls[0].said
 
 
 def test_a_dimension_from_the_end_is_the_one_that_was_recorded(recorded: Path) -> None:
@@ -115,7 +115,7 @@ def test_everyday_values_decide_in_dtypes_that_no_ordinary_case_has(recorded: Pa
     store.finish(run, 1)
     answer = asked(run, "tanh", dtype="bfloat16")
     assert answer.standing is SupportLevel.SUPPORTED
-    assert "no failure found in 1 case; 1 of 1 edge case besides" in answer.calls[0].said
+    assert "no failure found in 1 case; 1 of 1 edge case fails" in answer.calls[0].said
     # A dtype that is no rarer kind of float32 or int64 has no everyday values.
     assert asked(run, "tanh", dtype="float32").standing is SupportLevel.UNKNOWN
 
@@ -125,8 +125,10 @@ def test_converter_backend_and_opset_are_those_asked_for(recorded: Path) -> None
     assert asked(recorded, "tanh", opset=21).standing is SupportLevel.UNSUPPORTED
     assert asked(recorded, "tanh").standing is SupportLevel.PARTLY
     assert asked(recorded, "tanh", opset=22).standing is SupportLevel.UNKNOWN
-    # Where there is no conversion there is none for any opset.
-    assert asked(recorded, "tanh", opset=22, converter="torchscript").standing is SupportLevel.UNSUPPORTED
+    # Where there is no conversion no model has an opset: that counts for the opsets of the record only.
+    assert asked(recorded, "tanh", converter="torchscript").standing is SupportLevel.UNSUPPORTED
+    assert asked(recorded, "tanh", opset=22, converter="torchscript").standing is SupportLevel.UNKNOWN
+    assert asked(recorded, "celu", opset=99).standing is SupportLevel.UNKNOWN
     with pytest.raises(ValueError, match="no verdicts of dynamo → trt; it has dynamo → ort-cpu"):
         asked(recorded, "tanh", backend="trt")
 
@@ -207,7 +209,7 @@ def test_the_command_prints_the_answer_and_of_what_versions_it_is(recorded: Path
     done = supports("celu", "tanh", "--record", recorded)
     assert done.exit_code == 1
     first, second, last = done.stdout.splitlines()
-    assert first.startswith("aten.celu.default: partly: 2 of 3 cases fail; 1 of 1 edge case besides")
+    assert first.startswith("aten.celu.default: partly: 2 of 3 cases fail; 1 of 1 edge case fails")
     assert second == "aten.tanh.default: partly: 1 of 2 cases fail; " + second.partition("fail; ")[2]
     assert last.startswith("recorded 20")
     assert f"torch {torch.__version__}" in last
@@ -216,6 +218,76 @@ def test_the_command_prints_the_answer_and_of_what_versions_it_is(recorded: Path
     data = json.loads(supports("celu", "--json", "--record", recorded).stdout)
     assert data[0]["standing"] == "partly"
     assert data[0]["record"]["versions"]["torch"]
+
+
+def one_node(kind: str, opset: int, **attributes: Any) -> onnx.ModelProto:
+    values = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["n", 3]) for n in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(kind, ["x"], ["y"], **attributes)], "graph", values[:1], values[1:]
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
+
+
+def test_a_model_that_the_installed_runtime_does_not_load_is_not_supported(
+    recorded: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    celu = Invocation("aten.celu.default", (("self", vector([0.5])), ("alpha", 2.0)))
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([row_of(celu, opset=20), row_of(celu, backend="no-such-runtime", opset=20)])
+    store.finish(run, 0)
+    good, newer = one_node("Celu", 20, alpha=2.0), one_node("Celu", 99, alpha=2.0)
+    assert asked(run, good)
+    answer = asked(run, newer)
+    assert answer.standing is SupportLevel.UNSUPPORTED
+    assert answer.loading is not None
+    assert "99" in answer.loading.words
+    onnx.save(newer, tmp_path / "newer.onnx")
+    done = supports(tmp_path / "newer.onnx", "--record", run)
+    assert done.exit_code == 1
+    assert "ort-cpu cannot load it" in done.stdout
+
+
+def test_what_a_node_does_not_tell_is_not_answered(recorded: Path, tmp_path: Path) -> None:
+    """ReduceMean has its axes as an input: which ``dim`` the call had is not known."""
+    run = tmp_path / "run"
+    mean = Invocation("aten.mean.dim", (("self", vector([0.5])), ("dim", None)))
+    wrong: dict[str, Any] = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong"}
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([row_of(mean, opset=18, **wrong)] * 3)
+    store.finish(run, 1)
+    values = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [3]) for n in "xy"]
+    axes = onnx.helper.make_tensor("axes", onnx.TensorProto.INT64, [1], [0])
+    node = onnx.helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=1)
+    graph = onnx.helper.make_graph([node], "mean", values[:1], values[1:], [axes])
+    opset = [onnx.helper.make_opsetid("", 18)]
+    answer = asked(run, onnx.helper.make_model(graph, opset_imports=opset, ir_version=10))
+    assert answer.standing is SupportLevel.UNKNOWN
+    assert "of similar calls, 3 of 3 cases fail" in answer.calls[0].said
+
+
+def test_an_engine_that_was_only_built_is_no_evidence(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    built: dict[str, Any] = {"outcome": Outcome.BUILT, "stage": Stage.LOAD, "backend": "trt-rtx"}
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([celu("float32", 1.0, opset=20, **built)])
+    store.finish(run, 0)
+    assert asked(run, "celu", backend="trt-rtx").standing is SupportLevel.UNKNOWN
+
+
+def test_complex_attributes_are_answered_written_and_shown(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    call = Invocation("aten.add.Scalar", (("self", vector([1 + 1j], "complex64")), ("other", 2j)))
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([row_of(call, dtype="complex64", opset=20)])
+    store.finish(run, 0)
+    assert asked(run, call)
+    assert supports("add", "--record", run).exit_code == 0
+    small = tmp_path / "small.parquet"
+    assert supports("--record", run, "--write", small).exit_code == 0
+    # The small record keeps no attributes of edge cases, so that they decide nothing there.
+    assert asked(small, call).standing is SupportLevel.UNKNOWN
+    assert supports("--record", run, "--page", tmp_path / "page").exit_code == 0
 
 
 def test_a_small_record_answers_as_the_run_does(recorded: Path, tmp_path: Path) -> None:

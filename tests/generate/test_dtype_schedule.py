@@ -6,7 +6,8 @@ from collections import Counter
 
 from harness.core.dtypes import COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import Invocation
-from harness.execute.reference import NothingToCompare, run_reference
+from harness.execute.reference import run_reference
+from harness.execute.torch_call import NothingToCompare
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_invocations
 

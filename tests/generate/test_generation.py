@@ -24,7 +24,8 @@ from harness.core.dtypes import ALL, INT_RANGE, WIDE_UNSIGNED, is_float
 from harness.core.invocation import Invocation, TensorSpec
 from harness.core.overloads import all_overloads
 from harness.core.tensors import build_tensor
-from harness.execute.reference import NothingToCompare, run_reference
+from harness.execute.reference import run_reference
+from harness.execute.torch_call import NothingToCompare
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 

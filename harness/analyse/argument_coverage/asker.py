@@ -12,7 +12,7 @@ import torch
 
 from harness.analyse.argument_coverage.point import Acceptance
 from harness.core import Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
-from harness.execute import NothingToCompare, run_reference, variants
+from harness.execute import CallRejected, NothingToCompare, run_reference, variants
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
 _PATIENCE = 10.0
@@ -86,12 +86,12 @@ def _call(invocation: Invocation) -> Acceptance:
         return Acceptance("", tuple(output.shape for output in run_reference(invocation).expected))
     except NothingToCompare:
         return Acceptance("")
-    except Exception as error:
-        return Acceptance(f"{type(error).__name__}: {error}".splitlines()[0][:300])
+    except CallRejected as rejection:
+        return Acceptance(rejection.account.splitlines()[0][:300])
 
 
 def _resizable(invocation: Invocation) -> bool:
     try:
         return bool(variants(invocation, 1))
-    except Exception:
+    except CallRejected:
         return False

@@ -27,11 +27,13 @@ class Question:
     Attributes:
         asked: As a person wrote it, or would.
         unmapped: Parts of a model that are no known ATen operator.
+        model: An ONNX model that was asked about, or the path of its file; None for any other question.
     """
 
     asked: str
     calls: tuple[ModelCall, ...]
     unmapped: tuple[str, ...] = ()
+    model: Any = None
 
 
 def question(
@@ -58,7 +60,9 @@ def question(
         TypeError: it is none of these.
     """
     if isinstance(asked, Path) or (isinstance(asked, str) and asked.endswith(_FILES)):
-        return _of_model(str(asked), operators_of(Path(asked), known))
+        path = Path(asked)
+        found = operators_of(path, known)
+        return _of_model(str(asked), found, path if found.kind == "onnx" else None)
     if isinstance(asked, str):
         return Question(asked, tuple(_plain(name, dtype) for name in _named(asked, known)))
     if isinstance(asked, Invocation):
@@ -81,7 +85,7 @@ def _of_object(
     if isinstance(asked, type(torch.ops.aten.add)):
         return question(normalise(str(asked)), known, dtype=dtype)
     if isinstance(asked, onnx.ModelProto):
-        return _of_model(asked.graph.name or "the model", of_onnx(asked, known))
+        return _of_model(asked.graph.name or "the model", of_onnx(asked, known), asked)
     if isinstance(asked, torch.nn.Module):
         name = type(asked).__name__
         try:
@@ -112,14 +116,14 @@ def _named(asked: str, known: Sequence[str]) -> list[str]:
         ) from None
 
 
-def _of_model(name: str, found: ModelOperators) -> Question:
-    return Question(name, found.calls, tuple(found.unmapped))
+def _of_model(name: str, found: ModelOperators, model: Any = None) -> Question:
+    return Question(name, found.calls, found.unmapped, model)
 
 
 def _plain(name: str, dtype: str | None) -> ModelCall:
     if dtype is None:
-        return ModelCall(name)
+        return ModelCall(name, any_attributes=True)
     from harness.core import overload
 
     first = next((a.name for a in overload(name)._schema.arguments if "Tensor" in str(a.type)), None)
-    return ModelCall(name, {first: dtype} if first else {})
+    return ModelCall(name, {first: dtype} if first else {}, any_attributes=True)

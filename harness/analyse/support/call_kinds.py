@@ -24,8 +24,9 @@ _COLUMNS = (
     *("case_id", "overload", "converter", "backend", "opset"),
     *("stage", "outcome", "blame", "signature"),
 )
-#: What is neither a pass nor a failure of the converter or the backend.
-_NO_ANSWER = (Outcome.SKIP, Outcome.NARROWED)
+#: What is neither a pass nor a failure of the converter or the backend. An engine that was only built has not
+#: shown that it computes the right numbers.
+_NO_ANSWER = (Outcome.SKIP, Outcome.NARROWED, Outcome.BUILT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +65,16 @@ class CallKind:
         return all(self.dtypes.get(name, "") == dtype for name, dtype in call.dtypes.items())
 
     def has_attributes(self, call: ModelCall) -> bool:
-        """Whether the attributes of `call` are these, as far as it tells."""
+        """Whether these cases have the attributes of `call`; False where some of its attributes are unknown.
+
+        A question about an operator as such is about all attributes.
+        """
+        if call.any_attributes:
+            return True
         if self.attributes is None:
-            return not call.attributes
-        return all(call.gives(name, self.attributes.get(name)) for name in call.attributes)
+            return False
+        values = self.attributes
+        return call.attributes.keys() >= values.keys() and all(call.gives(n, v) for n, v in values.items())
 
 
 #: What cases of one kind share: overload, converter, backend, opset, dtypes and attributes as JSON, ordinary,
@@ -90,7 +97,7 @@ def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKi
     Raises:
         ResultsError: the run cannot be read.
     """
-    where = pc.field("overload").isin(list(overloads)) if overloads is not None else None
+    where = pc.field("overload").isin(pa.array(overloads, pa.string())) if overloads is not None else None
     table = store.read(run, [*_COLUMNS, *ORDINARY_COLUMNS], where)
     ordinary, everyday = ordinary_rows(table).tolist(), _everyday(table).tolist()
     structures: dict[str, tuple[dict[str, str], dict[str, Any], str, str]] = {}
@@ -183,4 +190,4 @@ def _value(argument: Argument) -> Any:
         return argument.name if argument.kind == "device" else f"torch.{argument.name}"
     if isinstance(argument, tuple):
         return [_value(element) for element in argument]
-    return argument
+    return plain_value(argument)

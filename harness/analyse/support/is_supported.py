@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analyse.support.asked_calls import question
+from harness.analyse.support.model_loading import loaded
 from harness.analyse.support.support_answer import Support, support_of
 from harness.analyse.support.support_record import SHIPPED, read_support, recorded_names
 from harness.core import ALL, COMPLEX, WIDE_UNSIGNED
@@ -30,7 +31,10 @@ def is_supported(
 ) -> Support:
     """Whether a record says that operators, a call or a model work with a converter and a backend.
 
-    Nothing is exported to ONNX and nothing is run.
+    An answer rests on recorded cases with the dtypes, attributes, opset, converter and backend that were
+    asked for; without such cases it is unknown. Nothing is exported to ONNX and nothing is run, but an ONNX
+    model is loaded in the installed backend: if that refuses it, the model is not supported, whatever its
+    operators are.
 
         harness.is_supported("aten::celu", dtype="bfloat16")
         harness.is_supported(torch.ops.aten.celu.default, backend="openvino")
@@ -71,6 +75,7 @@ def is_supported(
         which = record if record is not None else "the record that the package ships"
         raise ValueError(f"{which} has no verdicts of {converter} → {backend}; it has {there or 'none'}")
     wanted = question(asked, names, args=args, kwargs=kwargs, dtype=dtype)
+    loading = loaded(wanted.model, backend) if wanted.model is not None else None
     return support_of(
         wanted.calls,
         read_support(place, sorted({call.overload for call in wanted.calls})),
@@ -78,5 +83,7 @@ def is_supported(
         converter=converter,
         backend=backend,
         opset=opset,
+        opsets=columns[converter, backend],
         unmapped=wanted.unmapped,
+        loading=loading,
     )

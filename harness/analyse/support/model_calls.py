@@ -29,12 +29,14 @@ class ModelCall:
         dtypes: Argument → dtype of its tensor, or of the first of its tensors; those that are known.
         attributes: Argument that is no tensor → value, defaults too; those that are known.
         rank: Of the first tensor; None where it is not known.
+        any_attributes: Whether the question is about the operator as such, with whatever attributes.
     """
 
     overload: str
     dtypes: Mapping[str, str] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     rank: int | None = None
+    any_attributes: bool = False
 
     def gives(self, name: str, value: Any) -> bool:
         """Whether an argument has this value, or one that means the same: dimension -1 is the last one."""
@@ -49,12 +51,6 @@ class ModelCall:
         rank = max(1, self.rank + self.overload.startswith(_ONE_MORE))
         negative = isinstance(value, int) and -rank <= value < 0
         return value + rank if negative else value
-
-    @property
-    def complete(self) -> bool:
-        """Whether all attributes are known."""
-        names = {a.name for a in _schema(self.overload) if "Tensor" not in str(a.type)}
-        return names <= self.attributes.keys()
 
     def __str__(self) -> str:
         """``aten.celu.default(float32, alpha=2.0)``."""

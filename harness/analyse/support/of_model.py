@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import zipfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from harness.analyse.support.model_calls import (
     plain_call,
     program_call,
 )
-from harness.record import Graph, reason
+from harness.record import reason
 
 #: What torch.onnx.export(dynamo=True) notes on each node: the module path down to the ATen operator.
 _HIERARCHY = "pkg.torch.onnx.class_hierarchy"
@@ -40,44 +40,25 @@ class ModelError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Called:
-    """An ATen operator that a model calls.
-
-    Attributes:
-        nodes: How many calls, or ONNX nodes if calls cannot be counted.
-        how: What says so: ``program``, ``node`` (the exporter's note on the node), ``record`` (a recorded
-            export of the operator has this node and no other) or ``name`` (an operator of that meaning).
-    """
-
-    name: str
-    nodes: int
-    how: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModelOperators:
     """All of an ``onnx`` model or a ``program``.
 
     Attributes:
-        unmapped: Node types and others → how many.
-        calls: The kinds of calls of the operators.
+        unmapped: Node types and other operators that are not known ATen operators, sorted.
+        calls: The kinds of calls of ATen operators, sorted.
     """
 
     kind: str
-    operators: tuple[Called, ...]
-    unmapped: Mapping[str, int]
+    unmapped: tuple[str, ...]
     calls: tuple[ModelCall, ...] = ()
 
 
-def operators_of(
-    path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph] | None = None
-) -> ModelOperators:
+def operators_of(path: Path, covered: Sequence[str]) -> ModelOperators:
     """The operators of a model file.
 
     Args:
         path: ``.onnx``, or ``.pt2`` as `torch.export.save` writes it.
         covered: Overloads with an operator case; of several that a node may come from, these are preferred.
-        graphs: What a run recorded of exports, for nodes that carry no note of where they come from.
 
     Raises:
         ModelError: the file is neither, or damaged.
@@ -86,7 +67,7 @@ def operators_of(
         raise ModelError(f"{path}: there is no such file")
     if path.suffix == ".pt2" or zipfile.is_zipfile(path):
         return _of_program(path)
-    return _of_onnx(path, covered, graphs or {})
+    return _of_onnx(path, covered)
 
 
 def _of_program(path: Path) -> ModelOperators:
@@ -105,43 +86,37 @@ def of_program(program: Any) -> ModelOperators:
 
     from harness.core import OpOverload
 
-    found: Counter[str] = Counter()
-    other: Counter[str] = Counter()
+    other: set[str] = set()
     calls: dict[str, ModelCall] = {}
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             if node.op == "call_function" and isinstance(node.target, OpOverload):
                 name = str(node.target)
-                (found if name.startswith("aten.") else other)[name] += 1
                 if name.startswith("aten."):
                     call = program_call(node)
                     calls[str(call)] = call
-    called = tuple(Called(name=name, nodes=count, how="program") for name, count in sorted(found.items()))
-    unmapped = dict(sorted(other.items()))
-    return ModelOperators(kind="program", operators=called, unmapped=unmapped, calls=_sorted(calls))
+                else:
+                    other.add(name)
+    return ModelOperators(kind="program", unmapped=tuple(sorted(other)), calls=_sorted(calls))
 
 
-def _of_onnx(path: Path, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph]) -> ModelOperators:
+def _of_onnx(path: Path, covered: Sequence[str]) -> ModelOperators:
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:
         raise ModelError(f"{path} is no ONNX model: {reason(error)}") from None
     if not model.graph.node and not model.graph.output:
         raise ModelError(f"{path} is no ONNX model: it holds no graph")
-    return of_onnx(model, covered, graphs)
+    return of_onnx(model, covered)
 
 
-def of_onnx(
-    model: onnx.ModelProto, covered: Sequence[str], graphs: Mapping[tuple[str, str], Graph] | None = None
-) -> ModelOperators:
-    """The operators of an ONNX model; for `covered` and `graphs` see `operators_of`."""
+def of_onnx(model: onnx.ModelProto, covered: Sequence[str]) -> ModelOperators:
+    """The operators of an ONNX model; for `covered` see `operators_of`."""
     noted: dict[str, set[str]] = defaultdict(set)
-    plain: Counter[tuple[str, int]] = Counter()
-    other: Counter[str] = Counter()
     functions = {(f.domain, f.name) for f in model.functions}
     values = model_values(model)
     calls: dict[str, ModelCall] = {}
-    examples: dict[tuple[str, int], list[onnx.NodeProto]] = defaultdict(list)
+    unnoted: dict[tuple[str, int], list[onnx.NodeProto]] = defaultdict(list)
     there = _values(model)
     for number, node in enumerate(_nodes(model)):
         notes = {entry.key: entry.value for entry in node.metadata_props}
@@ -157,28 +132,19 @@ def of_onnx(
             noted[name].add(scope)
         elif (node.domain, node.op_type) not in functions and node.op_type not in _GLUE:
             node_type = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            kind = node_type, sum(map(bool, node.input))
-            plain[kind] += 1
-            examples[kind].append(node)
-    found = {n: Called(name=n, nodes=len(w), how="node") for n, w in noted.items() if n.startswith("aten.")}
-    other.update({n: len(w) for n, w in noted.items() if not n.startswith("aten.")})
-    recorded = _recorded(graphs or {})
-    by_name = _by_name(covered) if plain else {}
-    for (node_type, inputs), count in plain.items():
-        how = "record" if node_type in recorded else "name"
-        choices = recorded.get(node_type) or by_name.get(node_type)
+            unnoted[node_type, sum(map(bool, node.input))].append(node)
+    other = {name for name in noted if not name.startswith("aten.")}
+    by_name = _by_name(covered) if unnoted else {}
+    for (node_type, inputs), nodes in unnoted.items():
+        choices = by_name.get(node_type)
         if not choices:
-            other[node_type] += count
+            other.add(node_type)
             continue
         best = min(choices, key=lambda overload: _plainness(overload, node_type, inputs, covered))
-        for node in examples[node_type, inputs]:
+        for node in nodes:
             call = plain_call(best, node, values)
             calls[str(call)] = call
-        before = found.get(best) or Called(name=best, nodes=0, how=how)
-        found[best] = replace(before, nodes=before.nodes + count)
-    ordered = tuple(found[name] for name in sorted(found))
-    unmapped = dict(sorted(other.items()))
-    return ModelOperators(kind="onnx", operators=ordered, unmapped=unmapped, calls=_sorted(calls))
+    return ModelOperators(kind="onnx", unmapped=tuple(sorted(other)), calls=_sorted(calls))
 
 
 def _sorted(calls: Mapping[str, ModelCall]) -> tuple[ModelCall, ...]:
@@ -225,16 +191,6 @@ def _noted(notes: Mapping[str, str]) -> str | None:
     except (ValueError, SyntaxError, TypeError, IndexError, KeyError):
         return None
     return last if _OVERLOAD.fullmatch(last) else None
-
-
-def _recorded(graphs: Mapping[tuple[str, str], Graph]) -> dict[str, list[str]]:
-    """ONNX node type → overloads whose recorded export has it and no other."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for (overload, _), graph in graphs.items():
-        own = [node for node in graph.node_types if node not in _GLUE]
-        if len(own) == 1:
-            found[own[0]].append(overload)
-    return found
 
 
 def _by_name(covered: Sequence[str]) -> dict[str, list[str]]:

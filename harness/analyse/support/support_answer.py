@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from harness.analyse.support.call_kinds import CallKind
 from harness.analyse.support.model_calls import ModelCall
+from harness.analyse.support.model_loading import Loading
 from harness.analyse.support.support_record import Provenance, SupportRecord
 from harness.core import count, listed
 
@@ -32,8 +33,9 @@ class CallSupport:
 
     Attributes:
         call: What was asked: of an operator as such, without dtypes and attributes.
-        exact: Whether cases with its attributes decided; others did where no case has these.
-        cases: How many cases decided, ordinary ones where there are any, or else everyday values in another
+        exact: Whether the cases that are counted have its attributes and the opset that was asked for. If
+            not, they are the nearest evidence and decide nothing: the answer is unknown.
+        cases: How many cases there are, ordinary ones where there are any, or else everyday values in another
             dtype where there are any; `failures` of them fail.
         edge_cases: How many other cases there are; `edge_failures` of them fail.
         dtypes: Dtypes of the tensors as text → the answer for these.
@@ -64,12 +66,13 @@ class CallSupport:
             # Passing is evidence and no proof.
             words = [f"no failure found in {count(self.cases, 'case')}"]
         if not self.exact:
-            words.append("none of them has these attributes")
+            words = ["no case has these attributes or this opset", f"of similar calls, {words[0]}"]
         if self.edge_cases:
-            words.append(f"{self.edge_failures} of {count(self.edge_cases, 'edge case')} besides")
+            fail = "fails" if self.edge_cases == 1 else "fail"
+            words.append(f"{self.edge_failures} of {count(self.edge_cases, 'edge case')} {fail}")
         worse = [name for name, answer in self.dtypes.items() if answer is not SupportLevel.SUPPORTED]
         if worse and len(self.dtypes) > 1:
-            words.append(f"not wholly in {listed(worse, 6)}")
+            words.append(f"some cases fail in {listed(worse, 6)}")
         if self.how:
             words.append(f"{self.how} (case {self.case_id})")
         return f"{name}: {self.standing}: {'; '.join(words)}"
@@ -85,6 +88,7 @@ class Support:
         calls: One or more.
         unmapped: Parts of a model that are no known ATen operator.
         provenance: Of the record that answered.
+        loading: Whether an ONNX model loads in the installed backend; None where none was asked about.
     """
 
     asked: str
@@ -94,11 +98,19 @@ class Support:
     calls: tuple[CallSupport, ...]
     unmapped: tuple[str, ...]
     provenance: Provenance
+    loading: Loading | None = None
 
     @property
     def standing(self) -> SupportLevel:
-        """The worst of all calls; unknown where a part of a model is unknown and nothing is worse."""
-        found = [call.standing for call in self.calls] + [SupportLevel.UNKNOWN] * bool(self.unmapped)
+        """The worst of all calls; unknown where a part of a model is unknown and nothing is worse.
+
+        An ONNX model that the installed backend cannot load is unsupported; if the backend is not installed,
+        the model is at best unknown.
+        """
+        if self.loading is not None and self.loading.loads is False:
+            return SupportLevel.UNSUPPORTED
+        open_parts = bool(self.unmapped) + (self.loading is not None and self.loading.loads is None)
+        found = [call.standing for call in self.calls] + [SupportLevel.UNKNOWN] * open_parts
         return min(found or [SupportLevel.UNKNOWN], key=list(SupportLevel).index)
 
     def __bool__(self) -> bool:
@@ -130,6 +142,9 @@ class Support:
                 for one in self.calls
             ],
             "unmapped": list(self.unmapped),
+            "loading": None
+            if self.loading is None
+            else {"loads": self.loading.loads, "words": self.loading.words},
             "record": {
                 "run": self.provenance.run,
                 "recorded": self.provenance.recorded,
@@ -146,48 +161,48 @@ def support_of(
     converter: str,
     backend: str,
     opset: int | None = None,
+    opsets: Collection[int] = (),
     unmapped: Sequence[str] = (),
+    loading: Loading | None = None,
 ) -> Support:
     """What a record says of some calls with one converter and one backend.
 
     Args:
         calls: What is asked about; dtypes and attributes that a call leaves out may be any.
         asked: The question as text.
-        opset: Only what was recorded with this one; None for whichever was recorded. Where no model was
-            emitted the record has none, and such failures count for each.
+        opset: Only what was recorded with this one; None for whichever was recorded.
+        opsets: Those of all models of the record with this converter and backend. Where no model was emitted
+            a case has no opset; such failures count for these.
         unmapped: Parts of a model that are no known operator.
+        loading: Whether the installed backend loads the model that was asked about.
     """
-    kinds = [
-        kind
-        for kind in record.kinds
-        if (kind.converter, kind.backend) == (converter, backend) and (not opset or kind.opset in (0, opset))
-    ]
+    kinds = [kind for kind in record.kinds if (kind.converter, kind.backend) == (converter, backend)]
+    wanted = {0, opset} if opset in opsets else {opset}
     return Support(
         asked=asked,
         converter=converter,
         backend=backend,
         opset=opset,
-        calls=tuple(_of_call(call, kinds) for call in calls),
+        calls=tuple(_of_call(call, kinds, wanted if opset else None) for call in calls),
         unmapped=tuple(unmapped),
         provenance=record.provenance,
+        loading=loading,
     )
 
 
-def _of_call(call: ModelCall, kinds: Iterable[CallKind]) -> CallSupport:
-    alike = [kind for kind in kinds if kind.overload == call.overload and kind.has_dtypes(call)]
-    pool = [kind for kind in alike if kind.has_attributes(call)]
-    exact = bool(pool)
-    pool = pool or alike
+def _of_call(
+    call: ModelCall, kinds: Iterable[CallKind], opsets: Collection[int | None] | None
+) -> CallSupport:
+    similar = [kind for kind in kinds if kind.overload == call.overload and kind.has_dtypes(call)]
+    same = [k for k in similar if k.has_attributes(call) and (opsets is None or k.opset in opsets)]
+    exact = bool(same)
+    pool = same or similar
     deciding = deciding_kinds(pool)
     beside = [kind for kind in pool if kind not in deciding]
     worst = max(deciding, key=lambda kind: kind.failures, default=None)
-    standing = standing_of(deciding)
-    if standing is SupportLevel.PARTLY and not exact:
-        # Whether these attributes are among those that fail is not known.
-        standing = SupportLevel.UNKNOWN
     return CallSupport(
         call=call,
-        standing=standing,
+        standing=standing_of(deciding) if exact else SupportLevel.UNKNOWN,
         exact=exact,
         cases=_cases(deciding),
         failures=_failures(deciding),

@@ -8,6 +8,7 @@ are put together, or the file would be large.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -87,7 +88,7 @@ def read_support(path: Path, overloads: Sequence[str] | None = None) -> SupportR
     """
     if layout.holds_run(path):
         return of_run(path, overloads)
-    where = pc.field("overload").isin(list(overloads)) if overloads is not None else None
+    where = pc.field("overload").isin(pa.array(overloads, pa.string())) if overloads is not None else None
     table = _table(path, _SCHEMA.names, where)
     kinds = (
         CallKind(**{**row, "dtypes": json.loads(row["dtypes"]), "attributes": json.loads(row["attributes"])})
@@ -106,16 +107,21 @@ def _table(path: Path, columns: Sequence[str], where: pc.Expression | None = Non
     return table
 
 
-def recorded_names(path: Path) -> tuple[list[str], set[tuple[str, str]]]:
-    """The overloads of a file or a run, and its pairs of converter and backend.
+def recorded_names(path: Path) -> tuple[list[str], dict[tuple[str, str], frozenset[int]]]:
+    """The overloads of a file or a run, and for each converter and backend the opsets of its models.
 
     Raises:
         ResultsError: it is neither, or damaged.
     """
-    columns = ["overload", "converter", "backend"]
+    columns = ["overload", "converter", "backend", "opset"]
     table = store.read(path, columns) if layout.holds_run(path) else _table(path, columns)
     rows = table.group_by(columns).aggregate([]).to_pylist()
-    return sorted({row["overload"] for row in rows}), {(row["converter"], row["backend"]) for row in rows}
+    opsets: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for row in rows:
+        # Where no model was emitted there is no opset: null in a run, 0 in a file.
+        opsets[row["converter"], row["backend"]] |= {row["opset"]} - {None, 0}
+    found = {column: frozenset(numbers) for column, numbers in opsets.items()}
+    return sorted({row["overload"] for row in rows}), found
 
 
 def write_support(record: SupportRecord, path: Path) -> int:

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("asked", nargs=-1, metavar="[OPERATOR|MODEL]...")
-@click.option("--converter", default="dynamo", show_default=True, metavar="NAME", help="That exports.")
-@click.option("--backend", default="ort-cpu", show_default=True, metavar="NAME", help="That runs the model.")
+@click.option(
+    "--converter", default="dynamo", show_default=True, metavar="NAME", help="Converter to ask about."
+)
+@click.option("--backend", default="ort-cpu", show_default=True, metavar="NAME", help="Backend to ask about.")
 @click.option("--dtype", metavar="NAME", help="Of the operators' tensors: float16. Default: any.")
 @click.option("--opset", type=int, metavar="N", help="Of the model. Default: whichever was recorded.")
 @click.option(
@@ -69,17 +71,21 @@ def command(
     table: bool,
     as_json: bool,
 ) -> None:
-    """Say whether operators, or all operators of a model, are supported. Nothing is run.
+    """Say whether operators, or all operators of a model, are supported.
+
+    Nothing is run; an ONNX file is loaded in the installed backend.
 
     OPERATOR is a name or a glob: celu, aten::add.Tensor, 'aten.upsample_*'. MODEL is an ONNX file, or an
     exported program (.pt2). The model's dtypes and attributes are taken from the file.
 
-    The answer comes from recorded cases. Supported: all of them pass. Partly: some pass. Unsupported: none
-    passes. Unknown: no case tells. Ordinary cases decide where there are any, or else everyday values in a
-    rarer dtype, and edge cases are counted beside them. The last lines say which versions the record is of.
+    The answer comes from recorded cases with the same dtypes, attributes, opset, converter and backend.
+    Supported: all of them pass. Partly: some pass. Unsupported: none passes. Unknown: there are no such
+        cases; the nearest ones are counted. Ordinary cases decide where there are any, or else everyday
+        values in a rarer dtype; edge cases are counted separately. The last lines say which versions the
+        record is of.
 
-    With --json: a list of answers, each with asked, converter, backend, opset, standing, calls, unmapped and
-    record (run, recorded, versions).
+    With --json: a list of answers, each with asked, converter, backend, opset, standing, calls, unmapped,
+    loading (loads, words) and record (run, recorded, versions).
     """
     from harness.analyse import ModelError, is_supported, read_support, write_support
     from harness.core import UnknownOperator
@@ -165,11 +171,18 @@ def _status(answers: list[Support]) -> int:
 
 
 def _print(answer: Support) -> None:
+    from harness.core import plain
+
     for call in answer.calls:
         click.echo(call.said)
     for part in answer.unmapped:
-        click.echo(f"{part}: unknown: it is no known ATen operator")
-    if len(answer.calls) + len(answer.unmapped) > 1:
+        click.echo(f"{part}: unknown: it is not a known ATen operator")
+    loading = answer.loading
+    if loading is not None and loading.loads is None:
+        click.echo(f"{answer.asked}: not loaded, {loading.words}; the answers are about its operators only")
+    elif loading is not None and not loading.loads:
+        click.echo(f"{answer.asked}: {answer.backend} cannot load it: {plain(loading.words, 300)}")
+    if len(answer.calls) + len(answer.unmapped) > 1 or loading is not None:
         click.echo(f"{answer.asked}: {answer.standing} with {answer.converter} → {answer.backend}")
 
 

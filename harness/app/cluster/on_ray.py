@@ -107,6 +107,8 @@ class RayEngine:
         self._generation = 0
         self._known: list[dict[str, Any]] = []
         self._looked = float("-inf")
+        #: When attempts may begin again, after a node could not begin one.
+        self._resumes = float("-inf")
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._connect(on)
         for lane, need in enumerate(self._needs):
@@ -158,6 +160,8 @@ class RayEngine:
 
     def slots(self, lane: int | None = None) -> int:
         """How many attempts run at once, of one lane or of any."""
+        if time.monotonic() < self._resumes:
+            return 0
         return sum(self._fit(node, lane) for node in self._seen())
 
     def describe(self, arguments: Sequence[str], directory: str, lane: int) -> tuple[int, str, Described]:
@@ -271,7 +275,7 @@ class RayEngine:
             # The task did not begin: a node may be about to get the project. A worker never tries again to
             # import a function that it could not import, and would spoil one shard after the other.
             self._generation += 1
-            time.sleep(_AGAIN)
+            self._resumes = time.monotonic() + _AGAIN
             lines = str(getattr(error, "cause", None) or error).strip().splitlines()
             said = f"a node cannot run the harness: {lines[-1][:200]}"
             return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said=said)

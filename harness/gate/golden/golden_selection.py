@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.compare import MIN_EXPONENT, Judge, anything
 from harness.core import INT_RANGE, Argument, Array, Enumerated, Invocation, TensorSpec
-from harness.execute import Reference, run_reference
+from harness.execute import CallRejected, Reference, run_reference
 from harness.generate import OperatorCase, draw_cases, judge_of
 
 #: Structures and value draws among which goldens are chosen.
@@ -112,7 +112,7 @@ def _candidates(case: OperatorCase, seed: int, without: frozenset[str]) -> Itera
             continue
         try:
             reference = settled(judge_of(invocation), run_reference(invocation))
-        except Exception:
+        except CallRejected:
             # PyTorch rejects it: there is nothing to store.
             continue
         arrays = (*reference.feeds, *reference.expected)

@@ -18,8 +18,8 @@ _OF_AN_OPERATOR = 16
 #: From what harms most to what is said openly.
 _SEVERITY = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.MISMATCH, Outcome.ERROR, Outcome.UNSUPPORTED)
 
-#: Outcomes that show that a case does not fail, rather than that it could not be tried.
-_HEALED = (Outcome.PASS, Outcome.SKIP)
+#: Outcomes that show that a case no longer fails. A skipped one was not tried.
+_HEALED = (Outcome.PASS,)
 
 #: Stage, outcome, backend, signature, converter.
 _Kind: TypeAlias = tuple[str, str, str, str, str]

@@ -18,7 +18,7 @@ from harness.execute import Group, Supervisor
 from harness.generate import FromCorpus, FromFile, FromRecord, Notice
 from harness.plan.reuse.keys import VerdictScope, drawing, witnesses
 from harness.plan.reuse.library import EarlierRun, Library
-from harness.plan.unit import Unit, find_groups, run_part, run_unit
+from harness.plan.unit import Hold, Unit, find_groups, run_part, run_unit
 from harness.record import ResultsError, RunInfo
 
 #: Sources that only read: asking them costs nothing.
@@ -37,11 +37,12 @@ def run_reusing(
     notice: Callable[[Notice], None],
     library: Library,
     now: RunInfo,
+    hold: Hold,
 ) -> Iterator[list[Verdict]]:
     """As `harness.plan.unit.run_unit`, with what earlier runs have; `now` is this run."""
     earlier = {backend: _recorded(unit, backend, library, now, notice) for backend in unit.backends}
     if not any(rows for _, rows in earlier.values()):
-        yield from run_unit(unit, supervisor, notice)
+        yield from run_unit(unit, supervisor, notice, hold)
         return
     whole = _whole(unit, supervisor, notice, earlier, now)
     if whole is not None:
@@ -61,7 +62,8 @@ def run_reusing(
             if backends:
                 left[backends].append(group)
         if left:
-            yield from run_part(unit, supervisor, source, groups, {b: tuple(g) for b, g in left.items()})
+            chosen = {backends: tuple(groups) for backends, groups in left.items()}
+            yield from run_part(unit, supervisor, source, groups, chosen, hold=hold)
 
 
 def _recorded(

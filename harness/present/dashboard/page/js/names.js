@@ -1,4 +1,4 @@
-// Operators as people write them: celu, aten::add.Tensor, torch.ops.aten.add.Tensor, --op=…, JSON of `conformance operators`.
+// Operators as people write them: celu, aten::add.Tensor, torch.ops.aten.add.Tensor, --op=…, JSON of `conformance supports`.
 (function () {
   "use strict";
 
@@ -34,17 +34,16 @@
   }
 
   function fromJson(data) {
-    const list = Array.isArray(data) ? data : data.operators || [];
-    const words = list.map((one) =>
-      typeof one === "string"
-        ? { word: one, nodes: null }
-        : { word: String(one.name), nodes: one.nodes || null },
-    );
-    const unmapped = Array.isArray(data) ? [] : data.unmapped || [];
-    return [
-      ...words,
-      ...unmapped.map((one) => ({ word: String(one.node || one), nodes: one.nodes || null, unmapped: true })),
-    ];
+    // Words, or the answers of `conformance supports --json`: {calls: [{overload}], unmapped: [node type]}.
+    const list = Array.isArray(data) ? data : [data];
+    const found = new Map();
+    for (const one of list) {
+      for (const word of typeof one === "string" ? [one] : (one.calls || []).map((call) => call.overload)) {
+        found.set(dotted(word), { word, nodes: null });
+      }
+      for (const word of one.unmapped || []) found.set(`? ${word}`, { word, nodes: null, unmapped: true });
+    }
+    return [...found.values()];
   }
 
   // Places in `operators` that a word names: the overload, or all overloads of the operator.

@@ -76,13 +76,13 @@
               el("h2", "Get the list of a model"),
               el("p", "These commands list the operators of an ONNX file or of an exported program:"),
               controls.code(
-                "conformance operators model.onnx --json > operators.json\nconformance operators program.pt2 > operators.txt",
+                "conformance supports model.onnx --json > operators.json\nconformance supports program.pt2 --json > operators.json",
                 "commands",
                 true,
               ),
               el(
                 "p.small.quiet",
-                "pytest harness @operators.txt tests the same list. Nothing that you enter here leaves this page.",
+                "Drop the file here. Nothing that you enter here leaves this page.",
               ),
             ),
           ),
@@ -116,7 +116,7 @@
           this.result,
           el(
             "p.notice",
-            `The page cannot read a model. List its operators on the command line: conformance operators ${file.name}`,
+            `The page cannot read a model. List its operators on the command line: conformance supports ${file.name} --json`,
           ),
         );
         return;
