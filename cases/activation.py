@@ -21,28 +21,20 @@ def _positive(d: Draw) -> Any:
 
 
 ops.simple("relu", "relu6", dtypes=NUMBERS, judge=EQUAL)
-ops.simple(
-    "selu", "silu", "mish", "hardsigmoid", "hardswish", "log_sigmoid", "log_sigmoid_forward", dtypes=FLOATS
-)
+ops.simple("selu", "silu", "mish", "hardsigmoid", "hardswish", "log_sigmoid", "log_sigmoid_forward", dtypes=FLOATS)
 ops.simple("gelu", dtypes=FLOATS, approximate=lambda d: d.choose(OMIT, "none", "tanh"))
 ops.simple("celu", dtypes=FLOATS, alpha=lambda d: d.choose(OMIT, 1.0, 0.5, 2, -1.0, 0.1, 1.5, 3, 1e-3))
 ops.simple("elu", dtypes=FLOATS, alpha=_scale, scale=_scale, input_scale=_scale)
-ops.simple(
-    "leaky_relu", dtypes=FLOATS, negative_slope=lambda d: d.choose(OMIT, 0.01, 0.2, 0, 1, -1.0, 2.5, 0.1)
-)
+ops.simple("leaky_relu", dtypes=FLOATS, negative_slope=lambda d: d.choose(OMIT, 0.01, 0.2, 0, 1, -1.0, 2.5, 0.1))
 ops.simple(
     "hardtanh",
     dtypes=NUMBERS,
     judge=EQUAL,
     # Unsigned integers have no limits below zero.
-    min_val=lambda d: (
-        d.choose(0, 0.1, 2.5) if d.dtype in UNSIGNED else d.choose(OMIT, -1, 0, -0.5, 0.1, -3, 2.5)
-    ),
+    min_val=lambda d: d.choose(0, 0.1, 2.5) if d.dtype in UNSIGNED else d.choose(OMIT, -1, 0, -0.5, 0.1, -3, 2.5),
     max_val=lambda d: d.choose(OMIT, 1, 6, 0.5, 0.7, 3, 2.5, 0, *(() if d.dtype in UNSIGNED else (-0.25,))),
 )
-ops.simple(
-    "hardshrink", dtypes=FLOATS, judge=EXACT, lambd=lambda d: d.choose(OMIT, 0.5, 0, 0.1, 1, 2.0, -1.0)
-)
+ops.simple("hardshrink", dtypes=FLOATS, judge=EXACT, lambd=lambda d: d.choose(OMIT, 0.5, 0, 0.1, 1, 2.0, -1.0))
 ops.simple("softshrink", dtypes=FLOATS, lambd=lambda d: d.choose(OMIT, 0.5, 0, 0.1, 1, 2.0))
 ops.simple(
     "softplus",
@@ -50,9 +42,7 @@ ops.simple(
     beta=lambda d: d.choose(*[_positive(d)] * 5, -1.0),
     threshold=lambda d: d.choose(OMIT, 20, 1, 0.5, 3, 0, -2.0),
 )
-ops.simple(
-    "threshold", dtypes=NUMBERS, judge=EXACT, threshold=lambda d: d.fitting(), value=lambda d: d.fitting()
-)
+ops.simple("threshold", dtypes=NUMBERS, judge=EXACT, threshold=lambda d: d.fitting(), value=lambda d: d.fitting())
 
 
 @ops.case("glu", dtypes=FLOATS)

@@ -165,9 +165,7 @@ def lstm_cell(d: Draw) -> Arguments:
 # Recurrent layers: whole sequences
 
 
-def _layers(
-    d: Draw, gates: int, *, projects: bool = False
-) -> tuple[dict[str, Any], int, tuple[int, int, int]]:
+def _layers(d: Draw, gates: int, *, projects: bool = False) -> tuple[dict[str, Any], int, tuple[int, int, int]]:
     """What the layers of a network share, the size of its input, and how many states of which sizes.
 
     Args:
@@ -198,9 +196,7 @@ def _layers(
     return shared, inputs, (layers * directions, given, hidden)
 
 
-def _sequence(
-    d: Draw, gates: int, *, projects: bool = False
-) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
+def _sequence(d: Draw, gates: int, *, projects: bool = False) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
     """Arguments, and the shapes of what a layer gives and of its cell state."""
     shared, inputs, (states, given, hidden) = _layers(d, gates, projects=projects)
     batch_first = d.boolean()
@@ -243,9 +239,7 @@ def lstm(d: Draw) -> Arguments:
 # Packed sequences: each step holds the sequences that last so long
 
 
-def _packed(
-    d: Draw, gates: int, *, projects: bool = False
-) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
+def _packed(d: Draw, gates: int, *, projects: bool = False) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
     """As `_sequence`."""
     shared, inputs, (states, given, hidden) = _layers(d, gates, projects=projects)
     batch, steps, shortest = d.size(1, 4), d.size(1, 5), d.choose(1, 2, 4)

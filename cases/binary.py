@@ -235,13 +235,9 @@ def _power(base: str, exponent: str) -> Any:
         # No integer is 0 to a negative power: the reciprocal of zero. Neither PyTorch nor ONNX says a word.
         if expected[0].dtype.kind not in "iu":
             return [None]
-        return [
-            np.broadcast_to((np.asarray(a[base]) == 0) & (np.asarray(a[exponent]) < 0), expected[0].shape)
-        ]
+        return [np.broadcast_to((np.asarray(a[base]) == 0) & (np.asarray(a[exponent]) < 0), expected[0].shape)]
 
-    return Judge(
-        undefined=Allowance("a negative power of an integral zero", poles), unsettled=overflowing(exact)
-    )
+    return Judge(undefined=Allowance("a negative power of an integral zero", poles), unsettled=overflowing(exact))
 
 
 ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=ALL, judge=_power("self", "exponent"))
@@ -271,9 +267,7 @@ def pow_of_scalar(d: Draw) -> Arguments:
 # Selection
 
 
-ops.simple(
-    *("maximum", "minimum", "max.other", "min.other", "fmax", "fmin"), dtypes=ALL, promote=ALL, judge=EQUAL
-)
+ops.simple(*("maximum", "minimum", "max.other", "min.other", "fmax", "fmin"), dtypes=ALL, promote=ALL, judge=EQUAL)
 
 # Functions
 

@@ -81,9 +81,7 @@ def shift_by_scalar(d: Draw) -> Arguments:
     return {"self": d.any_tensor(), "other": d.choose(1, 2, 0, 3, 5, 7, 8, 15, 16, 31, 32, 63, 64, -1, last)}
 
 
-@ops.case(
-    "bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor", dtypes=INTEGRAL, judge=SHIFT
-)
+@ops.case("bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor", dtypes=INTEGRAL, judge=SHIFT)
 def shift_of_scalar(d: Draw) -> Arguments:
     number = _integer(d)
     if d.dtype == "bool":

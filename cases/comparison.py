@@ -63,9 +63,7 @@ ops.simple(
     other=lambda d: d.number(edges=True),
 )
 ops.simple("logical_and", "logical_or", "logical_xor", dtypes=ALL, promote=ALL, judge=EXACT)
-ops.simple(
-    "logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", dtypes=ALL, judge=EXACT
-)
+ops.simple("logical_not", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "isreal", dtypes=ALL, judge=EXACT)
 
 
 def _within_rounding(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:

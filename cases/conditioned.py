@@ -111,9 +111,7 @@ def _cut(d: Draw) -> Any:
     return d.choose(1e-3, 0.5, 2.5, 4.2, 100.0)
 
 
-@ops.case(
-    "linalg_matrix_rank.atol_rtol_float", dtypes=FULL_FLOATS, judge=_near_threshold("self", _two_tolerances)
-)
+@ops.case("linalg_matrix_rank.atol_rtol_float", dtypes=FULL_FLOATS, judge=_near_threshold("self", _two_tolerances))
 def rank(d: Draw) -> Arguments:
     hermitian = _hermitian(d)
     return {
@@ -128,9 +126,7 @@ def _tolerance_tensor(d: Draw, matrix: TensorSpec, low: float, high: float) -> T
     return d.tensor(d.choose((), matrix.shape[:-2]), d.dtype, between(low, high))
 
 
-@ops.case(
-    "linalg_matrix_rank.atol_rtol_tensor", dtypes=FULL_FLOATS, judge=_near_threshold("input", _two_tolerances)
-)
+@ops.case("linalg_matrix_rank.atol_rtol_tensor", dtypes=FULL_FLOATS, judge=_near_threshold("input", _two_tolerances))
 def rank_tensors(d: Draw) -> Arguments:
     hermitian = _hermitian(d)
     matrix = _ranked(d, hermitian=hermitian)

@@ -181,9 +181,7 @@ def _conv_transpose(dims: int, d: Draw) -> Arguments:
 for _dims, _overload in ((1, "default"), (2, "input"), (3, "input")):
     ops.case(f"conv{_dims}d", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_conv, _dims))
     ops.case(f"conv{_dims}d.padding", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_conv_padding, _dims))
-    ops.case(f"conv_transpose{_dims}d.{_overload}", dtypes=_NARROW, judge=ACCUMULATES)(
-        partial(_conv_transpose, _dims)
-    )
+    ops.case(f"conv_transpose{_dims}d.{_overload}", dtypes=_NARROW, judge=ACCUMULATES)(partial(_conv_transpose, _dims))
 
 
 @ops.case("convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)
@@ -213,9 +211,7 @@ def _with_flags(names: Sequence[str], d: Draw) -> Arguments:
 
 
 ops.case("_convolution.deprecated", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_with_flags, _FLAGS))
-ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(
-    partial(_with_flags, (*_FLAGS, "allow_tf32"))
-)
+ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_with_flags, (*_FLAGS, "allow_tf32")))
 
 
 @ops.case(

@@ -170,9 +170,7 @@ def _span(d: Draw) -> tuple[bool | int | float, bool | int | float, int | float]
     count = d.size(0, 17)
     if unsigned and step < 0:
         start = -step * count
-    surplus = (
-        d.choose(0, 0, 0.5) if isinstance(step, float) else d.choose(0, 0, step - int(math.copysign(1, step)))
-    )
+    surplus = d.choose(0, 0, 0.5) if isinstance(step, float) else d.choose(0, 0, step - int(math.copysign(1, step)))
     return start, start + count * step + surplus * (step if isinstance(step, float) else 1), step
 
 

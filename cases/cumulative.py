@@ -116,9 +116,7 @@ def _trapezoid_terms(*, cumulative: bool) -> Callable[[Mapping[str, Any]], Array
     return terms
 
 
-_OVER_ABSCISSAE = Judge(
-    unsettled=Allowance(WRAPPED, _trapezoid_undefined), terms=_trapezoid_terms(cumulative=False)
-)
+_OVER_ABSCISSAE = Judge(unsettled=Allowance(WRAPPED, _trapezoid_undefined), terms=_trapezoid_terms(cumulative=False))
 
 
 @ops.case(

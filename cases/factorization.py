@@ -61,9 +61,7 @@ def _qr(name: str, *, with_q: Any) -> Judge:
         rule = whole if with_q(evidence.arguments) else rules.same_gram(_output(1), _given(name))
         return rule(evidence, output) | rules.upper_triangular(evidence, output)
 
-    return Judge(
-        rules={0: rules.where(with_q, rules.every(rules.orthonormal(_output(0)), whole)), 1: r_factor}
-    )
+    return Judge(rules={0: rules.where(with_q, rules.every(rules.orthonormal(_output(0)), whole)), 1: r_factor})
 
 
 @ops.case("linalg_qr", dtypes=FULL_FLOATS, judge=_qr("A", with_q=lambda a: a.get("mode", "reduced") != "r"))
@@ -127,9 +125,7 @@ def multiply_by_q(d: Draw) -> Arguments:
     return {
         "self": vectors,
         "input2": d.tensor((*lead, columns), domain=between(0.0, 2.0)),
-        "input3": d.tensor(
-            (*lead, width, rows) if left is False else (*lead, rows, width), domain=between(-4.0, 4.0)
-        ),
+        "input3": d.tensor((*lead, width, rows) if left is False else (*lead, rows, width), domain=between(-4.0, 4.0)),
         "left": left,
         "transpose": d.maybe(d.boolean),
     }
@@ -148,9 +144,7 @@ def _svd(name: str, *, transposed_v: bool, with_vectors: Any = lambda a: True) -
         return np.asarray((u[..., :k] * s[..., None, :]) @ v[..., :k, :])
 
     whole = rules.reconstructs(product, _given(name))
-    factors = {
-        i: rules.where(with_vectors, rules.every(rules.orthonormal(_output(i)), whole)) for i in (0, 2)
-    }
+    factors = {i: rules.where(with_vectors, rules.every(rules.orthonormal(_output(i)), whole)) for i in (0, 2)}
     return Judge(rules={**factors, 1: rules.spectrum(_given(name))})
 
 
@@ -213,9 +207,7 @@ def eigh(d: Draw) -> Arguments:
     return {"self": _sided(d), "UPLO": _triangle(d)}
 
 
-@ops.case(
-    "_linalg_eigh", dtypes=FULL_FLOATS, judge=_eigh("A", with_vectors=lambda a: a.get("compute_v", True))
-)
+@ops.case("_linalg_eigh", dtypes=FULL_FLOATS, judge=_eigh("A", with_vectors=lambda a: a.get("compute_v", True)))
 def eigh_kernel(d: Draw) -> Arguments:
     return {"A": _sided(d), "UPLO": _triangle(d), "compute_v": d.maybe(d.boolean)}
 

@@ -64,9 +64,7 @@ def _grid(d: Draw, shape: Sequence[int], indexed: Sequence[bool]) -> tuple[list[
     """Indices that together select the crossings of some rows and columns, none of them twice: each has a dim
     of its own, to which the others are broadcast."""
     places = [axis for axis, given in enumerate(indexed) if given]
-    counts = {
-        axis: min(d.choose(2, 1, 3) if turn < 2 else 1, shape[axis]) for turn, axis in enumerate(places)
-    }
+    counts = {axis: min(d.choose(2, 1, 3) if turn < 2 else 1, shape[axis]) for turn, axis in enumerate(places)}
     indices: list[Any] = [None] * len(indexed)
     for turn, axis in enumerate(places):
         own = (1,) * turn + (counts[axis],) + (1,) * (len(places) - 1 - turn)
@@ -392,7 +390,4 @@ def diagonal_scatter(d: Draw) -> Arguments:
     source = d.tensor((*rest, length))
     arguments = {"self": d.tensor(shape), "src": source, "offset": offset, "dim1": first, "dim2": second}
     defaults = {"offset": 0, "dim1": 0, "dim2": 1}
-    return {
-        name: OMIT if value == defaults.get(name) and d.boolean() else value
-        for name, value in arguments.items()
-    }
+    return {name: OMIT if value == defaults.get(name) and d.boolean() else value for name, value in arguments.items()}

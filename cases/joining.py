@@ -232,8 +232,7 @@ def chunk_cat(d: Draw) -> Arguments:
     shape = d.shape(1, 4, min_size=1)
     dim = d.integer(0, len(shape) - 1)
     tensors = [
-        d.tensor((*shape[:dim], *(d.size(1, 7) for _ in range(d.integer(1, 3)))))
-        for _ in range(d.integer(1, 4))
+        d.tensor((*shape[:dim], *(d.size(1, 7) for _ in range(d.integer(1, 3))))) for _ in range(d.integer(1, 4))
     ]
     if len({len(spec.shape) for spec in tensors}) == 1 and d.boolean():
         dim -= len(tensors[0].shape)

@@ -86,9 +86,7 @@ def margin_ranking(d: Draw) -> Arguments:
     full = d.choose("input1", "input2", "target")
     domains = {"target": d.choose(SIGNS, ANY) if d.dtype not in UNSIGNED else ANY}
     tensors = {
-        name: d.tensor(
-            [s if name == full or d.boolean() else 1 for s in shape], domain=domains.get(name, ANY)
-        )
+        name: d.tensor([s if name == full or d.boolean() else 1 for s in shape], domain=domains.get(name, ANY))
         for name in ("input1", "input2", "target")
     }
     integral = d.dtype not in FLOATS

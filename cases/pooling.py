@@ -96,14 +96,10 @@ for _dims, _avg_dtypes in ((1, (*FLOATS, "int64")), (2, (*FLOATS, "int64")), (3,
         dtypes=FLOATS if _dims == 1 else NUMBERS,
         judge=_maximum(sliding(_dims), indices=False),
     )(_max)
-    ops.case(f"max_pool{_dims}d_with_indices", dtypes=NUMBERS, judge=_maximum(sliding(_dims), indices=True))(
-        _max
-    )
+    ops.case(f"max_pool{_dims}d_with_indices", dtypes=NUMBERS, judge=_maximum(sliding(_dims), indices=True))(_max)
     ops.case(f"avg_pool{_dims}d", dtypes=_avg_dtypes, judge=ACCUMULATES)(partial(_avg_pool, _dims))
     _fitted = partial(_adaptive, _dims)
-    ops.case(f"adaptive_max_pool{_dims}d", dtypes=FLOATS, judge=_maximum(adaptive(_dims), indices=True))(
-        _fitted
-    )
+    ops.case(f"adaptive_max_pool{_dims}d", dtypes=FLOATS, judge=_maximum(adaptive(_dims), indices=True))(_fitted)
     ops.case(
         f"adaptive_avg_pool{_dims}d",
         *([f"_adaptive_avg_pool{_dims}d"] if _dims > 1 else []),

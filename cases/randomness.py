@@ -51,9 +51,7 @@ for suffix, extra in (("", {}), (".generator", {"generator": None})):
 
 def _bounds(d: Draw, *, low: bool) -> dict[str, int]:
     start = d.choose(0, 1, 5) if d.dtype in UNSIGNED else d.choose(0, 1, -3, 5)
-    return (
-        {"low": start, "high": start + d.choose(1, 10, 2, 100)} if low else {"high": d.choose(1, 10, 2, 100)}
-    )
+    return {"low": start, "high": start + d.choose(1, 10, 2, 100)} if low else {"high": d.choose(1, 10, 2, 100)}
 
 
 def _integers_dtype(d: Draw) -> Any:
@@ -151,9 +149,7 @@ def normal_functional(d: Draw) -> Arguments:
 
 # `from` is no name in Python.
 _FROM: dict[str, Any] = {"from": lambda d: d.choose(OMIT, 0.0, -1.0)}
-_FROM_5_AT_MOST: dict[str, Any] = {
-    "from": lambda d: d.choose(0, 1, 5, *(() if d.dtype in UNSIGNED else (-3,)))
-}
+_FROM_5_AT_MOST: dict[str, Any] = {"from": lambda d: d.choose(0, 1, 5, *(() if d.dtype in UNSIGNED else (-3,)))}
 
 ops.simple(
     "uniform",
@@ -196,9 +192,7 @@ ops.simple(
 
 
 ops.simple("poisson", dtypes=FLOATS, judge=_by(rules.poisson()), self=lambda d: _self(d, between(0.0, 9.0)))
-ops.simple(
-    "random.to", dtypes=ALL, judge=_by(rules.integers("", "to")), self=_self, to=lambda d: d.choose(2, 1)
-)
+ops.simple("random.to", dtypes=ALL, judge=_by(rules.integers("", "to")), self=_self, to=lambda d: d.choose(2, 1))
 
 
 @ops.case("random.from", dtypes=NUMBERS, judge=_by(rules.integers("from", "to")))

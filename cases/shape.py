@@ -132,9 +132,7 @@ def _two_dims(first: str, second: str, d: Draw) -> Arguments:
     return {"self": d.tensor(shape), first: d.dim(len(shape)), second: d.dim(len(shape))}
 
 
-ops.case("transpose.int", "transpose_copy.int", "swapdims", dtypes=ALL, judge=EXACT)(
-    partial(_two_dims, "dim0", "dim1")
-)
+ops.case("transpose.int", "transpose_copy.int", "swapdims", dtypes=ALL, judge=EXACT)(partial(_two_dims, "dim0", "dim1"))
 ops.case("swapaxes", dtypes=ALL, judge=EXACT)(partial(_two_dims, "axis0", "axis1"))
 ops.case("movedim.int", "moveaxis.int", dtypes=ALL, judge=EXACT)(partial(_two_dims, "source", "destination"))
 

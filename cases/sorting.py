@@ -104,13 +104,7 @@ def _sequence(d: Draw, lead: tuple[int, ...]) -> dict[str, Any]:
     shape = (*lead, count)
     side = d.choose(OMIT, None, "left", "right")
     # PyTorch refuses sides that contradict each other.
-    right = (
-        d.maybe(d.boolean)
-        if side is OMIT or side is None
-        else OMIT
-        if side == "left"
-        else d.choose(OMIT, True)
-    )
+    right = d.maybe(d.boolean) if side is OMIT or side is None else OMIT if side == "left" else d.choose(OMIT, True)
     search: dict[str, Any] = {"side": side, "right": right, "out_int32": d.maybe(d.boolean)}
     if d.choose(False, False, True):
         return {

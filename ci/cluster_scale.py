@@ -251,9 +251,7 @@ def run(word: str) -> tuple[int, int]:
 
 def main() -> int:
     """Simulate, and write what came out."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write")
     parser.add_argument("--times", type=Path, metavar="FILE", help="unit-times.json of a dataset")
     parser.add_argument(

@@ -101,9 +101,7 @@ def _invocation(overload: str, dtype: str, number: int) -> str:
     return json.dumps({"overload": overload, "arguments": arguments}, separators=(",", ":"))
 
 
-def _write(
-    directory: Path, table: dict[str, list[Any]], ends: Any, ulps: Any, number: int, runs: int
-) -> Path:
+def _write(directory: Path, table: dict[str, list[Any]], ends: Any, ulps: Any, number: int, runs: int) -> Path:
     directory.mkdir(parents=True)
     started = datetime(2026, 1, 1, 3, tzinfo=UTC) + timedelta(days=number)
     versions = {
@@ -199,9 +197,7 @@ _SCROLL = """() => new Promise((resolve) => {
 
 def main() -> None:
     """Run as a script."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="where runs and site are written; made anew")
     parser.add_argument("--operators", type=int, default=1_000)
     parser.add_argument("--runs", type=int, default=30)

@@ -28,7 +28,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse import failure_groups
+from harness.causes import failure_groups
 from harness.generate import draw_cases, load_cases
 from harness.record import store
 
@@ -91,9 +91,7 @@ def marks(record: Path, names: Sequence[str], values: int, seed: int, structures
     ordinal = {
         call.case_id: number
         for name in names
-        for number, drawn in enumerate(
-            draw_cases(load_cases()[name], seed=seed, structures=structures, values=values)
-        )
+        for number, drawn in enumerate(draw_cases(load_cases()[name], seed=seed, structures=structures, values=values))
         for call in drawn.invocations
     }
     place = pa.array([ordinal.get(case, structures) for case in verdicts["case_id"].to_pylist()])
@@ -130,9 +128,7 @@ def table(series: Mapping[int, Sequence[Mark]]) -> str:
     for marked in series.values():
         for one in marked:
             cases = one.structures * one.values
-            lines.append(
-                f"| {one.values} | {one.structures} | {cases} | {one.seconds:.0f} | {one.groups:.1f} |"
-            )
+            lines.append(f"| {one.values} | {one.structures} | {cases} | {one.seconds:.0f} | {one.groups:.1f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -169,17 +165,13 @@ def plot(series: Mapping[int, Sequence[Mark]]) -> str:
         for (a, b), one in zip(points, marked, strict=True):
             parts.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>')
             if one.structures in (32, 64, 128):
-                parts.append(
-                    f'<text x="{a:.1f}" y="{b + 16:.1f}" fill="{colour}">{one.structures}×{values}</text>'
-                )
+                parts.append(f'<text x="{a:.1f}" y="{b + 16:.1f}" fill="{colour}">{one.structures}×{values}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 
 def main() -> int:
     """Run what was not run, and write what came out."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write")
     parser.add_argument("--overloads", type=int, default=100, help="drawn at random (%(default)s)")
     parser.add_argument("--converter", default="dynamo", help="(%(default)s)")

@@ -61,9 +61,7 @@ class _FaultySession:
         return self._inner.run(feeds)
 
 
-register(
-    BackendEntry(name=NAME, probe=lambda argument: None, create=FaultyBackend, version=lambda argument: "")
-)
+register(BackendEntry(name=NAME, probe=lambda argument: None, create=FaultyBackend, version=lambda argument: ""))
 
 
 def launch_fault() -> int:

@@ -16,9 +16,7 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 #: What runs beside the backends of a GPU, and says whose a failure is.
 BESIDE = "ort-cpu"
 #: Operators whose outputs have sizes that depend on data.
-DEPENDENT = tuple(
-    f"aten.{name}.default" for name in ("nonzero", "masked_select", "_unique2", "unique_consecutive")
-)
+DEPENDENT = tuple(f"aten.{name}.default" for name in ("nonzero", "masked_select", "_unique2", "unique_consecutive"))
 #: The columns that tell the cases of one backend apart.
 _KEY = ("case_id", "exported_invocation", "converter", "shape_mode")
 _NAMES = ("overload", "backend", "stage", "outcome", "blame", "placement", "load_ms", "run_ms")
@@ -52,15 +50,11 @@ def right(rows: Rows, name: str, *, builds: bool, mode: str = "", only: Collecti
     """
     passed = {_key(row) for row in rows if row["backend"] == BESIDE and row["outcome"] == "pass"}
     chosen = [row for row in _of(rows, name) if not only or row["overload"] in only]
-    ended = Counter(
-        row["outcome"] for row in chosen if mode in ("", row["shape_mode"]) and _key(row) in passed
-    )
+    ended = Counter(row["outcome"] for row in chosen if mode in ("", row["shape_mode"]) and _key(row) in passed)
     note = ", ".join(f"{number:,} {outcome}" for outcome, number in ended.most_common())
     able = ended.total() - ended["narrowed"] - ended["unsupported"]
     if not able:
-        raise NotRun(
-            f"it takes none of the {ended.total():,} cases that {BESIDE} passes: {note or 'no case'}"
-        )
+        raise NotRun(f"it takes none of the {ended.total():,} cases that {BESIDE} passes: {note or 'no case'}")
     if 2 * ended["built" if builds else "pass"] < able:
         raise RuntimeError(f"too few are right: {note}")
     return f"{note}, of {ended.total():,} that {BESIDE} passes"

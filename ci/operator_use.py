@@ -116,9 +116,7 @@ def _models() -> Iterator[tuple[str, str, Callable[[], Any]]]:
 
 def main() -> None:
     """Count, say what was counted, and write the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("patterns", nargs="*", help="names of models or globs; default: all")
     parser.add_argument("--print", action="store_true", dest="only_print", help="write no file")
     given = parser.parse_args()
@@ -133,9 +131,7 @@ def main() -> None:
             counter = calls_of(make)
         except Exception as error:
             # A package of another version may refuse a configuration; the others count all the same.
-            print(
-                f"{name}: left out: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True
-            )
+            print(f"{name}: left out: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
             continue
         counted[name] = kind, counter
         operators = len({overload for overload, _ in counter.calls})

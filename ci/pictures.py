@@ -69,9 +69,7 @@ def page(run: Path, to: Path) -> None:
 
 def main() -> None:
     """Make both pictures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="a run to draw; by default a few operators are run")
     parser.add_argument("--out", type=Path, default=PLACE, help="where the pictures go")
     given = parser.parse_args()

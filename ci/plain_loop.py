@@ -149,9 +149,7 @@ def choose(count: int, seed: int) -> list[str]:
     return chosen
 
 
-def units(
-    names: Sequence[str], converter: str, examples: int, values: int | None, seed: int
-) -> Iterator[Unit]:
+def units(names: Sequence[str], converter: str, examples: int, values: int | None, seed: int) -> Iterator[Unit]:
     """As `pytest harness` would make them."""
     for name in names:
         yield Unit(
@@ -190,10 +188,7 @@ def compare_speed(options: argparse.Namespace) -> int:
     ]
     generation = time.perf_counter() - started
     structures = len({i.structure_id for i in drawn})
-    print(
-        f"{len(drawn)} cases of {structures} structures, {len(names)} overloads, "
-        f"{options.converter} → {BACKEND}"
-    )
+    print(f"{len(drawn)} cases of {structures} structures, {len(names)} overloads, {options.converter} → {BACKEND}")
     print(f"generation   {1e3 * generation / len(drawn):8.2f} ms a case")
 
     with tempfile.TemporaryDirectory() as directory, WaitingSupervisor() as supervisor:
@@ -274,9 +269,7 @@ def watch_memory(options: argparse.Namespace) -> int:
 
 def main(description: str | None) -> int:
     """Parse the command line, of which `description` is the help, and run."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--converter", default="dynamo")
     parser.add_argument("--overloads", type=int, default=14, help="how many operators (%(default)s)")
     parser.add_argument("--examples", type=int, default=24, help="cases per operator (%(default)s)")

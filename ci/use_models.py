@@ -36,14 +36,10 @@ segmentation:fcn_resnet50 video:r3d_18 optical_flow:raft_small
 _WORDS, _LENGTH = 99, 12
 _SMALL = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim"), 32),
-    **dict.fromkeys(
-        ("num_hidden_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_layers"), 2
-    ),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_layers"), 2),
     **dict.fromkeys(("num_attention_heads", "n_head", "n_heads"), 4),
     **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "num_heads"), 4),
-    **dict.fromkeys(
-        ("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "ffn_dim", "hidden_dim"), 64
-    ),
+    **dict.fromkeys(("intermediate_size", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "ffn_dim", "hidden_dim"), 64),
     **dict.fromkeys(("vocab_size",), _WORDS),
 }
 #: Model type of transformers → head, and what else its configuration needs.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from harness_runs import ROOT, environment, output, row_of, unary
@@ -52,36 +50,6 @@ def test_every_room_has_a_facade() -> None:
     folders = {path.name for path in HOUSE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(ROOMS)
     assert {path.name for path in HOUSE.glob("*.py")} == {"__init__.py", "test_conformance.py"}
-
-
-def test_other_rooms_are_imported_through_their_facades() -> None:
-    around = []
-    for file, tree in code("harness", "cases"):
-        own = file.relative_to(ROOT).parts[:2]
-        for node in ast.walk(tree):
-            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [f"{node.module}.{name.name}" for name in node.names]
-            for name in names:
-                assert isinstance(node, ast.Import | ast.ImportFrom)
-                package, *rest = name.split(".")
-                if package != "harness" or len(rest) < 2 or own == ("harness", rest[0]):
-                    continue
-                if len(rest) > 2 or rest[1] not in exported(rest[0]):
-                    around.append(f"{file.relative_to(ROOT)}:{node.lineno}: {name}")
-    assert around == []
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_name_of_a_facade_is_there_and_hides_no_module(room: str) -> None:
-    facade = importlib.import_module(f"harness.{room}")
-    names = exported(room)
-    assert sorted(names) == sorted(facade.__all__)
-    modules = {path.stem for path in (HOUSE / room).iterdir()} - {"__init__", "__pycache__"}
-    for name, module in names.items():
-        found = getattr(facade, name)
-        # What is imported last would decide which of the two `harness.ROOM.NAME` is.
-        assert name not in modules or (not module and isinstance(found, ModuleType)), name
 
 
 #: What takes seconds to import, and what reading a record has no use for.

@@ -24,12 +24,8 @@ class Detector(nn.Module):
         )
         self.c3 = nn.Sequential(nn.Conv2d(width, width, 3, 2, 1), nn.BatchNorm2d(width), nn.SiLU())
         self.lateral = nn.Conv2d(width, width, 1)
-        self.class_tower = nn.Sequential(
-            nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(4, width), nn.ReLU()
-        )
-        self.box_tower = nn.Sequential(
-            nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(4, width), nn.ReLU()
-        )
+        self.class_tower = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(4, width), nn.ReLU())
+        self.box_tower = nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(4, width), nn.ReLU())
         self.heat, self.box = nn.Conv2d(width, classes, 3, padding=1), nn.Conv2d(width, 4, 3, padding=1)
         self.centre = nn.Conv2d(width, 1, 3, padding=1)
         self.scale = nn.Parameter(torch.tensor(1.5))

@@ -109,9 +109,7 @@ class InceptionE(nn.Module):
         self.b1 = ConvBN(channels, 10, kernel_size=1)
         self.b3 = ConvBN(channels, 12, kernel_size=1)
         self.b3a, self.b3b = ConvBN(12, 12, **row), ConvBN(12, 12, **column)
-        self.b33 = nn.Sequential(
-            ConvBN(channels, 14, kernel_size=1), ConvBN(14, 12, kernel_size=3, padding=1)
-        )
+        self.b33 = nn.Sequential(ConvBN(channels, 14, kernel_size=1), ConvBN(14, 12, kernel_size=3, padding=1))
         self.b33a, self.b33b = ConvBN(12, 12, **row), ConvBN(12, 12, **column)
         self.pool = ConvBN(channels, 6, kernel_size=1)
 

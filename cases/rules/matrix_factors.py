@@ -155,9 +155,7 @@ def eigenvalues(source: Matrices) -> OutputRule:
         for place in np.ndindex(wrong.shape):
             true, vectors = np.linalg.eig(given[place])
             bound = 2.0 * backward_error(given.shape, _dtype(evidence, output)) * _norm(given[place])
-            wrong[place] = (
-                _unmatched(got[place], true, bound * np.linalg.cond(vectors)) if true.size else False
-            )
+            wrong[place] = _unmatched(got[place], true, bound * np.linalg.cond(vectors)) if true.size else False
         return _spread(wrong, evidence.got[output].shape)
 
     return rule

@@ -42,8 +42,7 @@ def adaptive(dims: int) -> Windows:
 
     def windows(evidence: Evidence) -> list[Mask]:
         return [
-            (i >= o * i.size // o.size) & (i < -(-(o + 1) * i.size // o.size))
-            for i, o in _positions(evidence, dims)
+            (i >= o * i.size // o.size) & (i < -(-(o + 1) * i.size // o.size)) for i, o in _positions(evidence, dims)
         ]
 
     return windows
@@ -83,9 +82,7 @@ def maximum_of(windows: Windows) -> OutputRule:
             masks = windows(evidence)
             for place in np.argwhere(~wrong & (np.signbit(expected) != np.signbit(got)) & (got == 0)):
                 held = _window(evidence.arguments["self"], masks, tuple(place))
-                wrong[tuple(place)] = not (
-                    (held == 0) & (np.signbit(held) == np.signbit(got[tuple(place)]))
-                ).any()
+                wrong[tuple(place)] = not ((held == 0) & (np.signbit(held) == np.signbit(got[tuple(place)]))).any()
         return wrong
 
     return rule

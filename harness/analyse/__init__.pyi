@@ -1,6 +1,5 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
-from . import grouping as grouping, known_issues as known_issues
 from .argument_coverage.asker import Asker as Asker
 from .argument_coverage.pair_survey import (
     TIMES as TIMES,
@@ -24,7 +23,6 @@ from .capture.use import (
     operator_uses as operator_uses,
     render_capture as render_capture,
 )
-from .coded_rows import CodedRows as CodedRows
 from .divergence.divergence_account import (
     Divergence as Divergence,
     divergence_entries as divergence_entries,
@@ -36,30 +34,8 @@ from .exhibits.failure_lines import locate_failures as locate_failures
 from .exhibits.write import write_evidence as write_evidence
 from .explain.explanation import explain_operator as explain_operator
 from .explain.render import render as render
-from .failure_key import SPEECHLESS as SPEECHLESS
-from .grouping import (
-    COLUMNS as COLUMNS,
-    FAILED as FAILED,
-    SPEC as SPEC,
-    FailureGroup as FailureGroup,
-    failure_groups as failure_groups,
-    minimal_data as minimal_data,
-)
-from .known_issues import KnownIssue as KnownIssue, call as call, read_known_issues as read_known_issues
 from .operator_coverage.report import coverage_report as coverage_report
 from .operator_coverage.tried_report import tried_report as tried_report
-from .ordinary_use import (
-    ORDINARY_COLUMNS as ORDINARY_COLUMNS,
-    ordinary_rows as ordinary_rows,
-    with_ordinary as with_ordinary,
-)
-from .places.edit_text import edit_difference as edit_difference
-from .places.failing_group import (
-    CannotFix as CannotFix,
-    FailingGroup as FailingGroup,
-    failing_group as failing_group,
-)
-from .places.fixing import FixFound as FixFound, FixLimits as FixLimits, find_fix as find_fix
 from .places.of_failure import (
     can_be_placed as can_be_placed,
     places_of as places_of,
@@ -68,12 +44,6 @@ from .places.of_failure import (
 from .places.repair import Limits as Limits
 from .places.source_code import SourceCode as SourceCode, short_path as short_path
 from .places.suspect import Suspect as Suspect
-from .priority import (
-    EDGE as EDGE,
-    failure_priority as failure_priority,
-    operator_priority as operator_priority,
-)
-from .problem_rows import each_problem as each_problem
 from .repro.failure import ReproducibleFailure as ReproducibleFailure, find_failure as find_failure
 from .repro.issue import write_issue as write_issue
 from .repro.script import (
@@ -114,4 +84,3 @@ from .support.support_record import (
     read_support as read_support,
     write_support as write_support,
 )
-from .use_weights import Pair as Pair, UseWeights as UseWeights, model_use as model_use

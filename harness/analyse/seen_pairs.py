@@ -174,9 +174,7 @@ def read_tried_pairs(run: Path, overloads: Collection[str]) -> dict[str, TriedPa
     for place, overload in enumerate(columns["overload"]):
         of[overload].append(place)
     return {
-        overload: tried_pairs(
-            recorded_ends({name: [columns[name][place] for place in places] for name in names[1:]})
-        )
+        overload: tried_pairs(recorded_ends({name: [columns[name][place] for place in places] for name in names[1:]}))
         for overload, places in of.items()
     }
 

@@ -60,13 +60,9 @@ def prepare(given: Any) -> None:
 
 def _check(given: Any) -> None:
     if given.replay is not None:
-        raise UsageProblem(
-            "--baseline compares drawn cases, and --replay runs recorded ones: use `conformance diff`"
-        )
+        raise UsageProblem("--baseline compares drawn cases, and --replay runs recorded ones: use `conformance diff`")
     if given.no_blame:
-        raise UsageProblem(
-            "--baseline must know which failures the specifications leave open: leave out --no-blame"
-        )
+        raise UsageProblem("--baseline must know which failures the specifications leave open: leave out --no-blame")
     other = [word for word in given.source if word != _DRAWN]
     if other:
         raise UsageProblem(f"--baseline compares drawn cases only: leave out --source {other[0]}")
@@ -145,9 +141,7 @@ class Gate:
         """A case of each difference that closes the gate; None without a baseline."""
         if self._known is None:
             return None
-        return list(
-            dict.fromkeys(one.case_id for one in self._differences if one.finding.fails and one.case_id)
-        )
+        return list(dict.fromkeys(one.case_id for one in self._differences if one.finding.fails and one.case_id))
 
     @property
     def regressed(self) -> ReportedDifference | None:
@@ -158,9 +152,7 @@ class Gate:
     def comparison(self, run: RunInfo) -> BaselineComparison:
         """What there is to say of the run."""
         now = Baseline({}, run.versions, drawing(run.options, run.seed))
-        return comparison(
-            self._known or Baseline({}), now, self._differences, same=self._same, other=self._other
-        )
+        return comparison(self._known or Baseline({}), now, self._differences, same=self._same, other=self._other)
 
     def rendered(self, given: Any, run: RunInfo) -> list[RenderableType]:
         """The same for a terminal, and what became of the baseline."""

@@ -78,9 +78,7 @@ def add(add: Callable[..., None]) -> None:
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="after the run, write its outcomes to --baseline DIR")
     add("--opset", help="emit opset N (default: the converter's own)", **number)
-    add(
-        "--batch-size", default=default.batch_size, help="export N structures at once (%(default)s)", **number
-    )
+    add("--batch-size", default=default.batch_size, help="export N structures at once (%(default)s)", **number)
     add("--public-api", action="store_true", help="use only the public exporter, which is slow and plain")
     add("--no-blame", action="store_true", help="do not find out whose defect each failure is")
     add(

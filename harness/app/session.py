@@ -37,6 +37,7 @@ from harness.plan import (
     run_unit,
     write_details,
 )
+from harness.present import evidence_of_row
 from harness.record import OPTION, RunInfo, RunWriter, layout, recorded, store
 from harness.run import BACKENDS, runtime_distributions
 
@@ -188,8 +189,8 @@ class Session:
         # What is run beside the run proper is not remembered.
         memory = _memory(unit) if writer is self._writer else None
         try:
-            for verdicts in self._verdicts(unit, summary.notices.append, writer.hold):
-                writer.write(verdicts)
+            for verdicts in self._verdicts(unit, summary.notices.append, lambda v: writer.hold(in_words(v))):
+                writer.write(in_words(verdicts))
                 summary.add(verdicts)
                 if memory is not None:
                     memory.add(verdicts)
@@ -241,9 +242,7 @@ class Session:
         self._writer.flush()
         write_details(self.results_dir, outcomes)
         for outcome in outcomes:
-            for entry in (
-                divergence_entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ()
-            ):
+            for entry in divergence_entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ():
                 Corpus.default().add(entry)
         self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
         return summary
@@ -270,10 +269,13 @@ class Session:
 
 
 def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> Divergence:
-    task = DivergeTask(
-        word=unit.word, converter=unit.converter, backend=backend, settings=unit.settings, case=case
-    )
+    task = DivergeTask(word=unit.word, converter=unit.converter, backend=backend, settings=unit.settings, case=case)
     return find_divergence(task, supervisor)
+
+
+def in_words(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Verdicts with the sentences of their diagnosis, for whoever reads the record without the harness."""
+    return [replace(v, evidence=evidence_of_row(vars(v))) if v.diagnosis else v for v in verdicts]
 
 
 def corpus_of(unit: Unit) -> Corpus | None:

@@ -6,7 +6,3 @@ from .inquiry import (
     signature as signature,
     with_blame as with_blame,
 )
-from .testimony import (
-    COULD_NOT_BE_ASKED as COULD_NOT_BE_ASKED,
-    witnesses_that_raised as witnesses_that_raised,
-)

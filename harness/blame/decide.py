@@ -8,7 +8,7 @@ nothing by agreeing with it: such rows ask for an independent one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -43,19 +43,18 @@ def at_once(charge: Charge) -> Decision | None:
     """The blame for a failure that needs no witness; None for one that does."""
     # An exporter's first lines are about itself.
     lines = [normalise(charge.message)] if charge.stage is Stage.CONVERT else charge.message.splitlines()
-    first = (lines or [""])[0][:200]
+    facts = {"stage": str(charge.stage), "message": (lines or [""])[0][:200]}
     if charge.message.startswith(OWN_FAULT):
-        return Decision(UNKNOWN, "It failed over the case, which says nothing of anyone else.")
+        return Decision(UNKNOWN, "harness-failed")
     if charge.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         who = RUNS_AT[charge.stage]
         name = {CONVERTER: charge.converter, BACKEND: charge.backend, PYTORCH: "PyTorch"}.get(who)
-        whose = f"{name} ran" if name else "PyTorch in float64 and the harness's own rules ran"
-        return Decision(who, f"{whose} at stage {charge.stage} when the process ended: {first}")
+        return Decision(who, "process-ended", {**facts, "component": name or ""})
     if charge.stage is Stage.CONVERT:
-        word = "says that it cannot convert" if charge.outcome is Outcome.UNSUPPORTED else "fails to convert"
-        return Decision(CONVERTER, f"{charge.converter} {word} a call that PyTorch accepts: {first}")
+        rule = "cannot-convert" if charge.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
+        return Decision(CONVERTER, rule, {**facts, "converter": charge.converter})
     if charge.stage is Stage.CHECK:
-        return Decision(CONVERTER, f"The model that {charge.converter} emits is rejected: {first}")
+        return Decision(CONVERTER, "model-rejected", {**facts, "converter": charge.converter})
     return None
 
 
@@ -77,33 +76,33 @@ _CONFIRMED: tuple[Fact, ...] = tuple((r, F.CONFIRMS) for r in (R.FLOAT64, R.DECO
 
 @dataclass(frozen=True)
 class _Row:
-    """Whose it is, and why, where all of `facts` and none of `without` are testified."""
+    """Who is to blame, and by which rule, where all of `facts` and none of `without` are testified."""
 
     blame: str
-    why: str
+    rule: str
     facts: tuple[Fact, ...]
     without: tuple[Fact, ...] = ()
 
 
-_NO_REPEAT = _Row(UNKNOWN, "The failure does not repeat.", ((R.ALONE, F.RIGHT),))
-_INVALID = _Row(CONVERTER, "The model that {converter} emits is not valid.", ((R.MODEL, F.INVALID),))
+_NO_REPEAT = _Row(UNKNOWN, "does-not-repeat", ((R.ALONE, F.RIGHT),))
+_INVALID = _Row(CONVERTER, "invalid-model", ((R.MODEL, F.INVALID),))
 _INVENTED = _Row(
     CONVERTER,
-    "The graph that {converter} emits rests on what the specification leaves open, which the call does not.",
+    "rests-on-open-question",
     ((R.SPECIFICATION, F.INVENTED),),
 )
-_OPTIMISED = "{converter}'s optimiser breaks the graph: it is right before it."
-_DISAGREE = "PyTorch's kernel and its own decomposition of the operator disagree."
-_NONE_RIGHT = "No runtime gets PyTorch's result from {converter}'s graph."
-_BY_OPTIMISATION = "{backend}'s graph optimisation: right with optimisations off."
+_OPTIMISED = "optimiser-breaks-graph"
+_DISAGREE = "kernel-against-decomposition"
+_NONE_RIGHT = "no-runtime-is-right"
+_BY_OPTIMISATION = "graph-optimisation"
 
-_FEWER_BITS = "The graph that {converter} emits computes at lower precision than the call."
-_DECOMPOSES = "PyTorch's decomposition, which {converter} translates, gives the backend's result in PyTorch."
-_DECOMPOSES_WRONGLY = "PyTorch's decomposition, which {converter} translates, does not run in PyTorch either."
-_ASKS_OTHERWISE = "The graph that {converter} emits asks for something else."
-_LEFT_OPEN = "The specification leaves the result open."
-_OFF = "PyTorch is off: the backend has the answer that PyTorch has in float64."
-_BOTH_OFF = "Both the graph and PyTorch are far from float64."
+_FEWER_BITS = "fewer-bits"
+_DECOMPOSES = "decomposition-gives-it"
+_DECOMPOSES_WRONGLY = "decomposition-fails"
+_ASKS_OTHERWISE = "graph-asks-otherwise"
+_LEFT_OPEN = "left-open"
+_OFF = "pytorch-is-off"
+_BOTH_OFF = "both-are-off"
 
 
 def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
@@ -118,7 +117,7 @@ def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
 
 _SETTLED = _Row(
     CONVERTER,
-    "The graph that {converter} emits asks for something else by the specification.",
+    "graph-asks-otherwise-by-spec",
     ((R.SPECIFICATION, F.SETTLED),),
 )
 
@@ -127,57 +126,57 @@ _MISMATCH = (
     _SETTLED,
     _Row(
         BACKEND,
-        "{backend} computes a node wrongly by its operator's definition.",
+        "wrong-node",
         ((R.NODES, F.WRONG),),
         without=((R.SPECIFICATION, F.INVENTED),),
     ),
-    _Row(PYTORCH, "PyTorch contradicts itself.", ((R.PYTORCH, F.CONTRADICTS),)),
-    _Row(BACKEND, "{backend} gives the same nodes another result beside others.", ((R.ALONE, F.RIGHT),)),
+    _Row(PYTORCH, "pytorch-contradicts-itself", ((R.PYTORCH, F.CONTRADICTS),)),
+    _Row(BACKEND, "right-alone", ((R.ALONE, F.RIGHT),)),
     _Row(
         PYTORCH,
-        "PyTorch's kernel contradicts PyTorch's own shape and dtype rules.",
+        "kernel-against-meta-rules",
         ((R.META, F.CONTRADICTS),),
     ),
-    *_asked_by_graph((R.NODES, F.FORM)),
+    *_asked_by_graph((R.NODES, F.SHAPE_OR_DTYPE)),
     _Row(SPEC, _LEFT_OPEN, ((R.SPECIFICATION, F.OPEN),)),
     _INVENTED,
     _Row(SPEC, _LEFT_OPEN, ((R.NODES, F.OPEN),)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
-    _Row(BACKEND, "{backend} is right node by node, and wrong with the whole graph.", ((R.NODES, F.RIGHT),)),
+    _Row(BACKEND, "nodes-together", ((R.NODES, F.RIGHT),)),
     _INVALID,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     _Row(PYTORCH, _DECOMPOSES, ((R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS))),
     _Row(CONVERTER, _OPTIMISED, ((R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT))),
     _Row(
         CONVERTER,
-        "{converter} computes the result itself, for a constant of the graph.",
+        "constant-result",
         ((R.CONSTANT, F.SAME),),
         without=_DEFINED_SO,
     ),
     _Row(
         CONVERTER,
-        "The graph that {converter} emits ignores an argument of the call.",
+        "ignored-argument",
         ((R.IGNORED, F.SAME),),
         without=(_RIGHT, *_DEFINED_SO),
     ),
     _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.SAME), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
     _Row(PYTORCH, _OFF, ((R.NODES, F.SAME), (R.FLOAT64, F.CONTRADICTS))),
-    _Row(PYTORCH, "PyTorch leaves the range of its dtype on the way.", ((R.NODES, F.INEXACT),)),
+    _Row(PYTORCH, "pytorch-leaves-range", ((R.NODES, F.INEXACT),)),
     _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.SAME), (R.CONVERTER, F.RIGHT))),
     # Inexact as PyTorch may be, a result is wrong only if it is further from float64 than PyTorch's.
     *_asked_by_graph((R.NODES, F.SAME)),
     _Row(PYTORCH, _DISAGREE, ((R.MODEL, F.SAME), _DECOMPOSED)),
     _Row(CONVERTER, _OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
-    _Row(CONVERTER, "The graph that {converter} emits is wrong by ONNX's own rules.", ((R.MODEL, F.SAME),)),
-    _Row(BACKEND, "{backend} gives what ONNX's own rules forbid.", ((R.MODEL, F.RIGHT),)),
+    _Row(CONVERTER, "wrong-by-onnx-rules", ((R.MODEL, F.SAME),)),
+    _Row(BACKEND, "forbidden-by-onnx-rules", ((R.MODEL, F.RIGHT),)),
     _Row(PYTORCH, _DECOMPOSES, ((R.PROGRAM, F.CONTRADICTS),), without=(_RIGHT,)),
-    _Row(UNKNOWN, "The runtimes disagree about the model.", (_RIGHT, _SAME)),
+    _Row(UNKNOWN, "runtimes-disagree", (_RIGHT, _SAME)),
     _Row(
         UNKNOWN,
-        "PyTorch's kernel and its decomposition disagree, and so do the runtimes.",
+        "all-disagree",
         (_RIGHT, _DECOMPOSED),
     ),
-    _Row(BACKEND, "The model is right, {backend} computes it wrongly.", (_RIGHT,)),
+    _Row(BACKEND, "model-is-right", (_RIGHT,)),
     _Row(CONVERTER, _FEWER_BITS, ((R.NARROWED, F.SAME),), without=(_DECOMPOSED,)),
     # Independent runtimes agree on the model's result, and it is not PyTorch's.
     _Row(PYTORCH, _DISAGREE, (_SAME, _DECOMPOSED)),
@@ -185,47 +184,43 @@ _MISMATCH = (
     _Row(UNKNOWN, _BOTH_OFF, (_SAME, (R.FLOAT64, F.INEXACT))),
     _Row(
         UNKNOWN,
-        "PyTorch stands alone against two converters, and nothing confirms it.",
+        "pytorch-alone",
         (_SAME, (R.CONVERTER, F.SAME)),
         without=_CONFIRMED,
     ),
     _Row(CONVERTER, _OPTIMISED, (_SAME, (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
-    _Row(UNKNOWN, "The runtimes disagree about the model.", (_SAME, _OTHER)),
-    _Row(
-        CONVERTER, "The graph that {converter} emits is wrong: every backend agrees on its result.", (_SAME,)
-    ),
+    _Row(UNKNOWN, "runtimes-disagree", (_SAME, _OTHER)),
+    _Row(CONVERTER, "backends-agree-on-graph", (_SAME,)),
 )
 
 _REFUSAL = (
     _NO_REPEAT,
     _INVALID,
     _INVENTED,
-    _Row(
-        CONVERTER, "The graph that {converter} emits has a node that is not valid.", ((R.NODES, F.INVALID),)
-    ),
+    _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),)),
 )
 _UNSUPPORTED = (
     *_REFUSAL,
-    _Row(BACKEND, "The model is valid, {backend} does not implement it.", ((R.MODEL, F.VALID),)),
-    _Row(UNKNOWN, "Whether the model is valid is not known.", ()),
+    _Row(BACKEND, "not-implemented", ((R.MODEL, F.VALID),)),
+    _Row(UNKNOWN, "validity-unknown", ()),
 )
 _ERROR = (
     *_REFUSAL,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     # Who fails at it has no part in that.
-    _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.FORM),)),
+    _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.SHAPE_OR_DTYPE),)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),)),
-    _Row(BACKEND, "{backend} fails on a valid node.", ((R.NODES, F.VALID),)),
+    _Row(BACKEND, "fails-on-valid-node", ((R.NODES, F.VALID),)),
     _Row(
         BACKEND,
-        "The model is valid and right, {backend} fails on it.",
+        "fails-on-valid-model",
         ((*_RIGHT, _OWN), (R.MODEL, F.VALID)),
     ),
-    _Row(UNKNOWN, "Whether the model is valid is not known.", ((*_RIGHT, _OWN),)),
+    _Row(UNKNOWN, "validity-unknown", ((*_RIGHT, _OWN),)),
     _Row(CONVERTER, _NONE_RIGHT, (_REFUSES, (R.CONVERTER, F.RIGHT))),
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
-    _Row(CONVERTER, "No runtime can run the graph that {converter} emits.", (_REFUSES,), without=(_OTHER,)),
+    _Row(CONVERTER, "no-runtime-runs-it", (_REFUSES,), without=(_OTHER,)),
 )
 
 _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
@@ -241,10 +236,20 @@ def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
     """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked."""
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
-    blame, why = UNKNOWN, "No witness tells the graph from the backend."
+    blame, rule = UNKNOWN, "undecided"
     for row in _TABLES.get(charge.outcome, _ERROR):
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
-            blame, why = row.blame, row.why.format(backend=charge.backend, converter=charge.converter)
+            blame, rule = row.blame, row.rule
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
-    return Decision(blame, " ".join([why, *dict.fromkeys(t.words for t in ordered)]))
+    facts = {"backend": charge.backend, "converter": charge.converter}
+    return Decision(blame, rule, facts, tuple(_distinct(ordered)))
+
+
+def _distinct(testimonies: Sequence[Testimony]) -> Iterator[Testimony]:
+    """Each testimony once; several witnesses may find the same."""
+    seen: list[Testimony] = []
+    for testimony in testimonies:
+        if not any(t == testimony and t.facts == testimony.facts for t in seen):
+            seen.append(testimony)
+            yield testimony

@@ -1,4 +1,4 @@
-"""Hear the witnesses of one failure and decide. Runs in the worker process."""
+"""Ask the witnesses about one failure and assign blame. Runs in the worker process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from harness.blame.decide import decide
 from harness.blame.relevance import may_change
 from harness.blame.testimony import (
-    COULD_NOT_BE_ASKED,
     Asking,
     Blamed,
     BlameTask,
@@ -22,6 +21,7 @@ from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.repeated_call import repeat_call
 from harness.compare import CONVERTER, UNKNOWN, Outcome, draws
 from harness.convert import Converter
+from harness.core import one_line
 from harness.execute import WorkerProcess
 from harness.run import DeviceLost
 
@@ -34,14 +34,14 @@ def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None])
     complaint = trial.complaint
     announce(_AGAIN)
     if _AGAIN in dead:
-        return Decision(UNKNOWN, "Running the case again ended the process.")
+        return Decision(UNKNOWN, "crashes-when-repeated")
     heard: list[Testimony] = []
     if _passes_alone(trial):
         if draws(trial.judge):
-            return Decision(UNKNOWN, "The failure does not repeat: its numbers are drawn at random.")
-        words = f"Alone, without the rest of its batch, {complaint.backend} gives PyTorch's result."
+            return Decision(UNKNOWN, "drawn-at-random")
+        alone = {"backend": complaint.backend}
         heard += _hear([repeat_call], trial, dead, announce)
-        return decide(complaint, [*heard, Testimony(Role.ALONE, Finding.RIGHT, words)])
+        return decide(complaint, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
     for turn in Turn:
         asked = [w for w in witnesses_of(trial.settings) if w.turn is turn]
         if turn is not Turn.FIRST:
@@ -81,7 +81,7 @@ def _hear(
 ) -> Iterable[Testimony]:
     for witness in asked:
         if witness.name in dead:
-            yield Testimony(Role.RUNTIME, Finding.DIED, f"{witness.name} did not survive being asked.")
+            yield Testimony(Role.RUNTIME, Finding.DIED, "witness-died", {"witness": witness.name})
             continue
         announce(witness.name)
         try:
@@ -89,8 +89,8 @@ def _hear(
         except DeviceLost:
             raise
         except Exception as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            yield Testimony(Role.ABSENT, Finding.RAISED, f"{witness.name}{COULD_NOT_BE_ASKED}{said}.")
+            facts = {"witness": witness.name, "error": f"{type(error).__name__}: {one_line(error)}"[:200]}
+            yield Testimony(Role.ABSENT, Finding.RAISED, "witness-raised", facts)
 
 
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
@@ -110,4 +110,4 @@ def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
             worker.announce(Asking(index, witness))
 
         decision = examine(trial, dead, announce)
-        worker.send(Blamed(index, decision.blame, decision.evidence))
+        worker.send(Blamed(index, decision))

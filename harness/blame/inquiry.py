@@ -18,7 +18,18 @@ from typing import TypeAlias
 
 from harness.blame.decide import at_once
 from harness.blame.graph_kinds import graph_kind
-from harness.blame.testimony import INHERITED, Asking, Blamed, BlameTask, Charge, Complaint, Decision
+from harness.blame.root_cause import diagnose
+from harness.blame.testimony import (
+    Asking,
+    Blamed,
+    BlameTask,
+    Charge,
+    Complaint,
+    Decision,
+    Finding,
+    Role,
+    Testimony,
+)
 from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage, normalise
 from harness.core import Invocation, preload_in_fork_server
 from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
@@ -57,12 +68,25 @@ def signature(result: Result) -> str:
     return normalise(result.message) if result.outcome is not Outcome.PASS else ""
 
 
-def not_examined(result: Result) -> Result:
+def not_examined(result: Result, invocation: Invocation, converter: str) -> Result:
     """A failure of which no witness has been asked, or none could be."""
-    further = tuple(not_examined(further) for further in result.further)
-    evidence = result.evidence if result.blame == SPEC else "Not examined: the run ended first."
-    blame = SPEC if result.blame == SPEC else UNKNOWN
-    return replace(result, blame=blame, evidence=evidence, further=further)
+    decision = _known_at_once(result, converter) or Decision(UNKNOWN, "not-examined")
+    further = tuple(not_examined(one, invocation, converter) for one in result.further)
+    return _with_diagnosis(replace(result, further=further), invocation, converter, decision)
+
+
+def _with_diagnosis(result: Result, invocation: Invocation, converter: str, decision: Decision) -> Result:
+    diagnosis = diagnose(result, invocation, converter, decision)
+    return replace(result, blame=decision.blame, diagnosis=diagnosis, model=b"")
+
+
+def _known_at_once(result: Result, converter: str) -> Decision | None:
+    """The decision on a failure that needs no witness."""
+    if result.blame == SPEC:
+        why = result.comparison.unsettled if result.comparison else ""
+        left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})
+        return Decision(SPEC, "left-open", testimony=(left_open,))
+    return at_once(Charge(result.stage, result.outcome, converter, result.backend, result.message))
 
 
 def with_blame(
@@ -76,13 +100,12 @@ def with_blame(
     exemplified = set() if exemplified is None else exemplified
     firsts, results = results, [one for result in results for one in (result, *result.further)]
     groups = {group.index: group for group in task.groups}
-    found: dict[int, tuple[str, str]] = {}
+    found: dict[int, Decision] = {}
     kinds: defaultdict[FailureKind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
-        charge = Charge(result.stage, result.outcome, task.converter, result.backend, result.message)
-        decision = Decision(SPEC, result.evidence) if result.blame == SPEC else at_once(charge)
+        decision = _known_at_once(result, task.converter)
         if decision is not None:
-            found[i] = decision.blame, decision.evidence
+            found[i] = decision
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
     graphs = {kind: _graph_kinds(members, results) for kind, members in kinds.items()}
@@ -92,23 +115,18 @@ def with_blame(
         complaints: list[Complaint] = []
         for kind, members in kinds.items():
             known = kind in exemplified
-            complaints += _complaints(
-                members, results, groups, graphs[kind], task.converter, found, exemplified=known
-            )
+            complaints += _complaints(members, results, groups, graphs[kind], task.converter, found, exemplified=known)
         blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor) if complaints else {}
         for complaint in complaints:
             answer = blamed.get(complaint.index)
-            said = (answer.blame, answer.evidence) if answer else (UNKNOWN, "Looking into it failed.")
-            found[complaint.index] = said
+            found[complaint.index] = answer.decision if answer else Decision(UNKNOWN, "examination-failed")
     exemplified.update(kinds)
     for kind, members in kinds.items():
         _inherit(members, results, groups, graphs[kind], found)
     blamed_all = iter(
-        replace(r, blame=found[i][0], evidence=found[i][1], model=b"") for i, r in enumerate(results)
+        _with_diagnosis(r, _invocation(r, groups), task.converter, found[i]) for i, r in enumerate(results)
     )
-    return [
-        replace(next(blamed_all), further=tuple(islice(blamed_all, len(first.further)))) for first in firsts
-    ]
+    return [replace(next(blamed_all), further=tuple(islice(blamed_all, len(first.further)))) for first in firsts]
 
 
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
@@ -140,9 +158,7 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
             complaints=tuple(
                 c
                 for c in left.complaints
-                if c.index not in found
-                and c.index not in given_up
-                and (asking.witness or c.index != asking.index)
+                if c.index not in found and c.index not in given_up and (asking.witness or c.index != asking.index)
             ),
             dead=(*left.dead, lost),
             barred=left.barred | {w for w, count in deaths.items() if w and count >= _BARRED_AT},
@@ -165,14 +181,14 @@ def _complaints(
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
     converter: str,
-    found: dict[int, tuple[str, str]],
+    found: dict[int, Decision],
     *,
     exemplified: bool,
 ) -> list[Complaint]:
     """Those of `members` to look into, in view of what was `found` of others."""
     ordered = sorted(members, key=lambda i: _size(_invocation(results[i], groups)))
     firsts = list({results[i].case[0]: i for i in reversed(ordered)}.values())[::-1]
-    known = {results[i].case[0]: found[i][0] for i in members if i in found}
+    known = {results[i].case[0]: found[i].blame for i in members if i in found}
     if not known:
         mismatch = results[members[0]].outcome is Outcome.MISMATCH
         if mismatch:
@@ -222,9 +238,7 @@ def _complaints(
     ]
 
 
-def _some_of_each(
-    firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]
-) -> list[int]:
+def _some_of_each(firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]) -> list[int]:
     """Of cases of one structure each, in order, the smallest and the largest of each kind of graph."""
     alike: defaultdict[Hashable, list[int]] = defaultdict(list)
     for i in firsts:
@@ -233,9 +247,7 @@ def _some_of_each(
     return [i for i in firsts if i in some]
 
 
-def _of_other_kinds(
-    firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]
-) -> list[int]:
+def _of_other_kinds(firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]) -> list[int]:
     """Of cases of one structure each, one of each kind of graph that the first few are not of."""
     kinds = [graphs[results[i].case[0]] for i in firsts]
     seen = {*kinds[:_STRUCTURES]}
@@ -248,7 +260,7 @@ def _inherit(
     results: Sequence[Result],
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
-    found: dict[int, tuple[str, str]],
+    found: dict[int, Decision],
 ) -> None:
     """What those that were not looked into have from those that were and fail in the same way.
 
@@ -273,13 +285,13 @@ def _inherit(
         same = {j: said for j, said in alike.items() if dtypes[j] == dtype}
         if same and _is_of_form(results[i]):
             alike, inheritable = same, _WHATEVER_THE_VALUES
-        blames = {blame for blame, _ in alike.values()}
+        blames = {decision.blame for decision in alike.values()}
         if len(blames) == 1 and blames <= inheritable:
             first = next(iter(same or alike))
             case = _invocation(results[first], groups).case_id
-            found[i] = alike[first][0], f"{INHERITED}{case}: {alike[first][1]}"
+            found[i] = replace(alike[first], inherited_from=case)
         else:
-            found[i] = UNKNOWN, f"Not looked into; those that were: {', '.join(sorted(blames))}."
+            found[i] = Decision(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
 
 
 def _is_of_form(result: Result) -> bool:

@@ -58,6 +58,4 @@ class _LoadingOnce:
         return self._backend.narrows(dtype)
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
-        return (
-            self._models.load(self._backend, model) if shapes is None else self._backend.load(model, shapes)
-        )
+        return self._models.load(self._backend, model) if shapes is None else self._backend.load(model, shapes)

@@ -3,7 +3,7 @@
 One entry more is of a kind of its own: what the specification does decide, though graphs are emitted, and
 runtimes are written, as if it did not.
 
-An entry holds for the version of an operator that a model uses: `OpenQuestion.words` reads that version's
+An entry holds for the version of an operator that a model uses: `OpenQuestion.is_open` reads that version's
 text and finds the quotation, or the silence, there; where a later version of ONNX settles the question, the
 entry holds no more.
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -58,15 +59,16 @@ class OpenQuestion:
     repair: Callable[[onnx.ModelProto, Sequence[onnx.NodeProto]], onnx.ModelProto] | None = None
     calm: Callable[[Array], Array] | None
 
-    def words(self, operator: str, opset: int) -> str | None:
-        """What the operator's text at `opset` says, or that it says nothing; None where it settles the
-        question."""
+    def is_open(self, operator: str, opset: int) -> bool:
+        """Whether the operator's text at `opset` has the quotation, or the silence, that leaves it open."""
         text = text_of(operator, opset)
         if self.quote:
-            return f"ONNX {operator}: “{self.quote}”." if self.quote in text else None
-        if any(word in text.lower() for word in self.silent_on):
-            return None
-        return f"The specification of ONNX {operator} (opset {opset}) does not mention {self.subject}."
+            return self.quote in text
+        return not any(word in text.lower() for word in self.silent_on)
+
+    def facts(self, operator: str, opset: int) -> dict[str, Any]:
+        """What a testimony says of the question; the quotation is "" where the text is silent."""
+        return {"operator": operator, "opset": opset, "quote": self.quote, "subject": self.subject}
 
 
 def text_of(operator: str, opset: int) -> str:
@@ -93,9 +95,7 @@ def _without_nan(array: Array) -> Array:
     return np.where(np.isnan(array), finite[0] if finite.size else 0.5, array).astype(array.dtype)
 
 
-def _casts_out_of_range(
-    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
-) -> bool:
+def _casts_out_of_range(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     (source, *_), (result, *_) = inputs, outputs
     if source is None or not _is_float(source) or result.dtype.kind not in "iu":
         return False
@@ -147,9 +147,7 @@ def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], output
     return bool((high is None and upwards) or (low is None and downwards))
 
 
-def _weighs_what_is_not_finite(
-    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
-) -> bool:
+def _weighs_what_is_not_finite(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     data = inputs[0]
     picks = any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
     return not picks and data is not None and _is_float(data) and not bool(np.isfinite(data).all())
@@ -170,9 +168,7 @@ def _has_one_place_along_an_axis(
     return aligned and size is not None and bool((size[2:] == 1).any())
 
 
-def _rounds_up_to_its_end(
-    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
-) -> bool:
+def _rounds_up_to_its_end(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     # A generator that draws float32 numbers below the end rounds some of them to it.
     return outputs[0].dtype.itemsize == 2
 

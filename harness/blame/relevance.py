@@ -38,5 +38,5 @@ def _may_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[R
 @cache
 def _blame(outcome: Outcome, known: _Heard) -> str:
     stage = Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN
-    said = [Testimony(role, finding, "", independent) for role, finding, independent in known]
+    said = [Testimony(role, finding, independent=independent) for role, finding, independent in known]
     return decide(Charge(stage, outcome, "", ""), said).blame

@@ -19,9 +19,7 @@ class TranslatedStructure:
     program: ExportedProgram | None = None
 
 
-def translate(
-    converter: Converter, structure: Exportable, *, opset: int | None, dynamic: bool
-) -> TranslatedStructure:
+def translate(converter: Converter, structure: Exportable, *, opset: int | None, dynamic: bool) -> TranslatedStructure:
     """Export with `converter`, without its optimiser if it has one; raises what the converter raises."""
     if isinstance(converter, HasUnoptimised):
         converter = converter.unoptimised()

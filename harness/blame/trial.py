@@ -151,9 +151,7 @@ class Trial:
         complaint = self.complaint
         cases = [(k, invocation if k == complaint.case else other) for k, other in complaint.group.cases]
         group = replace(complaint.group, cases=tuple(cases))
-        other = Trial(
-            replace(complaint, group=group), self.settings, self.converter, self.backend, self._exports
-        )
+        other = Trial(replace(complaint, group=group), self.settings, self.converter, self.backend, self._exports)
         try:
             if other.comparison is None or other.comparison.problem is None:
                 return None
@@ -167,8 +165,7 @@ class Trial:
         masks = wrong_elements(self.judge, self.reference, outputs)
         first = next((i for i, mask in enumerate(masks) if mask.any()), -1)
         return tuple(
-            self._showing(i, mask, outputs[i]) if i == first else np.zeros_like(mask)
-            for i, mask in enumerate(masks)
+            self._showing(i, mask, outputs[i]) if i == first else np.zeros_like(mask) for i, mask in enumerate(masks)
         )
 
     def _showing(self, output: int, wrong: Mask, got: Array) -> Mask:
@@ -236,9 +233,7 @@ class Trial:
         """Input name → array, for the inputs that `model` has."""
         return self.structure.feeds(model, (reference or self.reference).feeds)
 
-    def ask(
-        self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None
-    ) -> BackendAnswer:
+    def ask(self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None) -> BackendAnswer:
         """Run `model` in `backend` on the case's inputs, or on those of `reference`.
 
         On its own inputs a case that draws at random is run until it fails: one run may be right by luck.

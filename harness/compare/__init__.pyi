@@ -1,5 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from . import elements as elements, faults as faults
 from .case_problems import (
     CaseProblem as CaseProblem,
     problems_of as problems_of,
@@ -8,6 +9,14 @@ from .case_problems import (
 from .comparison import (
     compare as compare,
     wrong_elements as wrong_elements,
+)
+from .diagnosis import (
+    Detail as Detail,
+    Diagnosis as Diagnosis,
+    Finding as Finding,
+    Role as Role,
+    Testimony as Testimony,
+    testimony_of as testimony_of,
 )
 from .drawn import (
     FALSE_ALARM as FALSE_ALARM,

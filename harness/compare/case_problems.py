@@ -18,15 +18,20 @@ class CaseProblem:
     signature: str
     message: str
     blame: str
-    evidence: str
+    evidence: str = ""
+    blame_rule: str = ""
+    component: str = ""
+    place: str = ""
+    fault: str = ""
+    detail: str = ""
+    diagnosis: str = ""
 
 
 def problems_text(problems: Sequence[CaseProblem]) -> str:
     """Problems as the record has them, a JSON list; "" where there is no more than one."""
     if len(problems) < 2:
         return ""
-    said = [{name: without_escapes(text) for name, text in asdict(one).items()} for one in problems]
-    return as_json(said)
+    return as_json([{name: without_escapes(text) for name, text in asdict(one).items() if text} for one in problems])
 
 
 def problems_of(text: str) -> tuple[CaseProblem, ...]:
@@ -36,6 +41,7 @@ def problems_of(text: str) -> tuple[CaseProblem, ...]:
         ValueError: it wrote something else.
     """
     try:
-        return tuple(CaseProblem(**one) for one in json.loads(text)) if text else ()
+        found = json.loads(text) if text else ()
+        return tuple(CaseProblem(**{"signature": "", "message": "", "blame": "", **one}) for one in found)
     except TypeError as error:
         raise ValueError(f"no list of problems: {error}") from None

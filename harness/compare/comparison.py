@@ -49,11 +49,9 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
         if i in unasked:
             continue
         if e.dtype != g.dtype:
-            detail = f"output {i}: expected {e.dtype}, got {g.dtype}"
-            structural.append(OutputProblem("dtype", detail, (i,)))
+            structural.append(_differing("dtype", i, str(e.dtype), str(g.dtype)))
         if e.shape != g.shape:
-            detail = f"output {i}: expected {list(e.shape)}, got {list(g.shape)}"
-            structural.append(OutputProblem("shape", detail, (i,)))
+            structural.append(_differing("shape", i, list(e.shape), list(g.shape)))
     if structural:
         return _structural([*structural, *_behind(judge, oracle, got, structural, unasked)], total)
     if not judge.rules and all(e.tobytes() == g.tobytes() for e, g in zip(expected, got, strict=True)):
@@ -116,10 +114,7 @@ def _behind(
     outputs = [i for i in range(len(expected)) if i not in barred]
     outputs = [i for i in outputs if (expected[i].dtype.kind == "c") == (got[i].dtype.kind == "c")]
     with np.errstate(all="ignore"):
-        cast = [
-            g.astype(e.dtype) if i in outputs else g
-            for i, (e, g) in enumerate(zip(expected, got, strict=True))
-        ]
+        cast = [g.astype(e.dtype) if i in outputs else g for i, (e, g) in enumerate(zip(expected, got, strict=True))]
     for i in outputs:
         coarse, out_of_range = _coarser(judge, str(got[i].dtype), expected[i])
         for part in _compared(coarse, oracle, cast, [i], out_of_range):
@@ -134,9 +129,7 @@ def _coarser(judge: Judge, dtype: str, expected: Array) -> tuple[Judge, Mask | N
         return judge, None
     tolerance = tolerance_of(judge, dtype)
     own = {**judge.tolerances, wanted: tolerance}
-    loose = replace(
-        judge, exact=False, signed_zeros=False, tolerances=own, reason="the precision that it has"
-    )
+    loose = replace(judge, exact=False, signed_zeros=False, tolerances=own, reason="the precision that it has")
     beyond = np.abs(expected.astype(np.float64)) > largest_finite(dtype)
     return loose, np.asarray(beyond & np.isfinite(expected))
 
@@ -169,9 +162,7 @@ def _compared(
         left_out = undefined[i]
         if left_out is not None and left_out.any():
             why = getattr(judge.undefined, "why", "undefined")
-            part = replace(
-                part, excused=(*part.excused, *_left_out(judge, why, expected[i], got[i], left_out))
-            )
+            part = replace(part, excused=(*part.excused, *_left_out(judge, why, expected[i], got[i], left_out)))
         parts.append(part)
     return parts
 
@@ -207,7 +198,7 @@ def _unsettled(why: str, output: int, e: Array, g: Array, open_: Mask, skip: Mas
         wrong = wrong & ~skip
     if not wrong.any():
         return OutputComparison()
-    problem = OutputProblem(VALUES, _first(wrong, e, g, output), (output,), why)
+    problem = replace(_first(VALUES, wrong, e, g, output), unsettled=why)
     return OutputComparison(problems=(problem,), mismatched_elements=int(wrong.sum()))
 
 
@@ -216,23 +207,21 @@ def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
     if isinstance(rule, Drawn):
         placing = rule.place(evidence, output)
         wrong, why = placing.wrong, "drawn at random"
-        detail = placing.said(got, output) if wrong.any() else ""
+        problem = OutputProblem(VALUES, placing.said(got, output), (output,)) if wrong.any() else None
     else:
         wrong, why = rule(evidence, output), _OTHER
-        detail = _first(wrong, expected, got, output) if wrong.any() else ""
+        problem = _first(VALUES, wrong, expected, got, output) if wrong.any() else None
     if rule is anything:
         why = "uninitialised or not asked for"
     return OutputComparison(
-        problems=(OutputProblem(VALUES, detail, (output,)),) if wrong.any() else (),
+        problems=(problem,) if problem else (),
         mismatched_elements=int(wrong.sum()),
         total_elements=wrong.size,
         excused=tuple(_left_out(judge, why, expected, got, ~wrong)),
     )
 
 
-def _elementwise(
-    judge: Judge, output: int, oracle: Oracle, got: Array, skip: Mask | None
-) -> OutputComparison:
+def _elementwise(judge: Judge, output: int, oracle: Oracle, got: Array, skip: Mask | None) -> OutputComparison:
     expected = oracle.expected[output]
     dtype = str(expected.dtype)
     if dtype not in PRECISION:
@@ -256,8 +245,7 @@ def _elementwise(
         needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
         problems: tuple[OutputProblem, ...] = ()
         if problem:
-            detail = _first(showing(problem, wrong, e, g), expected, got, output)
-            problems = (OutputProblem(problem, detail, (output,)),)
+            problems = (_first(problem, showing(problem, wrong, e, g), expected, got, output),)
         return OutputComparison(
             problems=problems,
             max_abs_error=float(errors.max()) if errors.size else None,
@@ -313,7 +301,7 @@ def _equality(
         kept = ... if skip is None else ~skip
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))[kept]
         error = float(apart.max()) if apart.size else None
-    problem = OutputProblem(VALUES, _first(wrong, expected, got, output), (output,)) if wrong.any() else None
+    problem = _first(VALUES, wrong, expected, got, output) if wrong.any() else None
     return OutputComparison(
         problems=(problem,) if problem else (),
         max_abs_error=error,
@@ -323,9 +311,7 @@ def _equality(
     )
 
 
-def _unequal(
-    judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array, skip: Mask | None
-) -> Mask:
+def _unequal(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array, skip: Mask | None) -> Mask:
     """The wrong elements of an output that is not floating."""
     wrong = np.asarray(expected != got)
     if judge.reals is not None and expected.dtype.kind in "iu" and wrong.any():
@@ -334,7 +320,23 @@ def _unequal(
     return wrong if skip is None else wrong & ~skip
 
 
-def _first(wrong: Mask, expected: Array, got: Array, output: int) -> str:
+def _differing(kind: str, output: int, expected: Any, got: Any) -> OutputProblem:
+    """Outputs that differ in their dtype or shape."""
+    detail = f"output {output}: expected {expected}, got {got}"
+    return OutputProblem(kind, detail, (output,), expected=expected, got=got)
+
+
+def _first(kind: str, wrong: Mask, expected: Array, got: Array, output: int) -> OutputProblem:
+    """Wrong elements, of which the first is shown."""
     place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     where = f"[{','.join(str(int(i)) for i in place)}]" if place else ""
-    return f"output {output}{where}: expected {expected[place]!s}, got {got[place]!s}"
+    e, g = expected[place], got[place]
+    detail = f"output {output}{where}: expected {e!s}, got {g!s}"
+    numbers = (_number(e), _number(g))
+    return OutputProblem(kind, detail, (output,), expected=numbers[0], got=numbers[1], dtype=str(expected.dtype))
+
+
+def _number(element: Any) -> Any:
+    """An element as a Python number; one of bfloat16 has no such by itself."""
+    number = element.item() if hasattr(element, "item") else element
+    return number if isinstance(number, bool | int | float) else float(number)

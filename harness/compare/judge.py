@@ -123,9 +123,7 @@ class Judge:
         if not outputs:
             return self
         others, before = frozenset(range(count)).difference(outputs), self.unasked
-        return replace(
-            self, unasked=lambda arguments: others | (before(arguments) if before else frozenset())
-        )
+        return replace(self, unasked=lambda arguments: others | (before(arguments) if before else frozenset()))
 
     @property
     def settled(self) -> Judge:

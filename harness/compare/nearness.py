@@ -314,16 +314,12 @@ def _marked(argument: Any) -> Any:
 
 def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     """S with scales of at least one; None where they are."""
-    scales = {
-        n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float | complex)
-    }
+    scales = {n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float | complex)}
     if all(abs(a) >= 1 for a in scales.values()):
         return None
     if judge.terms is not None:
         wide = {name: _wide(a) for name, a in oracle.arguments.items()}
-        return _stated(
-            judge, oracle, output, {**wide, **{name: max(abs(a), 1) for name, a in scales.items()}}
-        )
+        return _stated(judge, oracle, output, {**wide, **{name: max(abs(a), 1) for name, a in scales.items()}})
     return oracle.unscaled[output] if judge.accumulates and oracle.unscaled else None
 
 

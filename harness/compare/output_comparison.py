@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 #: A reason and a number of elements, as the record has them; reasons hold no semicolon.
 _BETWEEN = "; "
@@ -18,6 +19,9 @@ class OutputProblem:
         kind: One of `harness.compare.problem_kinds.PROBLEMS`: it has no numbers of this case.
         detail: The first wrong element or the difference of shapes, for a person.
         outputs: Indices of the outputs that have it.
+        expected: PyTorch's dtype, shape or first wrong element; None where there is no such.
+        got: The backend's.
+        dtype: Of the output, where elements are wrong.
         unsettled: Why nobody can say what is right, a sentence; "" where it is known.
     """
 
@@ -25,6 +29,9 @@ class OutputProblem:
     detail: str
     outputs: tuple[int, ...] = ()
     unsettled: str = ""
+    expected: Any = None
+    got: Any = None
+    dtype: str = ""
 
     @property
     def message(self) -> str:
@@ -123,6 +130,5 @@ def distinct(problems: Sequence[OutputProblem]) -> tuple[OutputProblem, ...]:
         key = problem.kind, problem.unsettled
         first = found.setdefault(key, problem)
         if first is not problem:
-            outputs = (*first.outputs, *problem.outputs)
-            found[key] = OutputProblem(first.kind, first.detail, outputs, first.unsettled)
+            found[key] = replace(first, outputs=(*first.outputs, *problem.outputs))
     return tuple(found.values())

@@ -20,9 +20,7 @@ _ELEMENTS = 2**18
 Again: TypeAlias = Callable[[], Sequence[Array] | None]
 
 
-def first_wrong(
-    judge: Judge, oracle: Oracle, got: Sequence[Array], again: Again, most: int = RUNS
-) -> Sequence[Array]:
+def first_wrong(judge: Judge, oracle: Oracle, got: Sequence[Array], again: Again, most: int = RUNS) -> Sequence[Array]:
     """The outputs of the first of several runs that are wrong, else of the last.
 
     Of an operator that does not draw at random one run says all. Whoever looks for a recorded failure of one

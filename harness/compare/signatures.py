@@ -61,9 +61,7 @@ _DTYPE = r"""(?:
 )"""
 _TYPE_MODULE = r"(?:torch|np|numpy|ml_dtypes|TensorProto|DataType|DType)\."
 #: A function as a C++ compiler prints it, after the place that it is in.
-_CPP_FUNCTION = (
-    r"\S+\.(?:h|hpp|cc|cpp):\d+ (?:[\w:<>&*, ]*? )?[\w:<>~]+::[\w~]+\((?:[^()]|\([^()]*\))*\)(?: const)?"
-)
+_CPP_FUNCTION = r"\S+\.(?:h|hpp|cc|cpp):\d+ (?:[\w:<>&*, ]*? )?[\w:<>~]+::[\w~]+\((?:[^()]|\([^()]*\))*\)(?: const)?"
 _SOURCE_FILE = (
     r"(?:\b[A-Za-z]:\\|\.{0,2}/)?(?:[\w.+@~-]+[/\\])*"
     r"[\w+-]+\.(?:py|pyx|cc|cpp|cu|hpp|h|rs|onnx|so)\b"

@@ -105,6 +105,15 @@ class Verdict:
     placement: Annotated[str, "what ran on the CPU although the backend's device is another"] = ""
     excused: Annotated[str, "elements that only a rule accepts or leaves out, as in '3: why; 1: why'"] = ""
     problems: Annotated[str, "all that is wrong, JSON; empty for no more than the outcome"] = ""
+    blame_rule: Annotated[str, "the row of the decision table that decided the blame"] = ""
+    component: Annotated[str, "whose code is wrong: torchlib, TorchScript, dynamo, ort-cpu, PyTorch, ONNX"] = ""
+    place: Annotated[str, "what of theirs: a function, a kernel, a pass, an operator"] = ""
+    fault: Annotated[str, "what is wrong there, one of a closed set"] = ""
+    detail: Annotated[str, "what else tells the root cause, JSON"] = ""
+    diagnosis: Annotated[str, "what the witnesses found, JSON"] = ""
+    ordinary: Annotated[bool | None, "whether a model could well make the call; null in older records"] = None
+    elements: Annotated[int, "tensor elements of the call"] = 0
+    conditions: Annotated[str, "what else is special about the call, with blanks between"] = ""
 
     @property
     def case_key(self) -> CaseKey:

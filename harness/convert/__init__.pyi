@@ -1,5 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from . import exporter_messages as exporter_messages
 from .conversion_calls import (
     emitting_function as emitting_function,
     left_to as left_to,
@@ -32,6 +33,12 @@ from .emission import (
     traced_functions as traced_functions,
 )
 from .exporter_check import kept as kept
+from .function_families import (
+    function_named as function_named,
+    function_of_family as function_of_family,
+    own_function as own_function,
+    standing_for as standing_for,
+)
 from .operator_calls import OperatorCall as OperatorCall, OperatorCalls as OperatorCalls
 from .rules.rule import Rule as Rule, RuleProblem as RuleProblem
 from .rules.rule_book import RuleBook as RuleBook, load_rules as load_rules

@@ -62,9 +62,7 @@ def emitting_function(
     start = function.file, function.name
     level, reached = [start] if start in functions else [], {start}
     while level:
-        emitting = [
-            key for key in level if operator in functions[key].emitted | _of_shared(functions, shared, key)
-        ]
+        emitting = [key for key in level if operator in functions[key].emitted | _of_shared(functions, shared, key)]
         if emitting:
             # Which of several is called depends on the call: most probably the one that most functions use,
             # or that is named like the operator.
@@ -91,11 +89,7 @@ def work_together(converter: str, one: ConversionFunction, other: ConversionFunc
     if not all(key in functions for key in keys):
         return False
     of_one, of_other = (set(functions[key].calls) for key in keys)
-    return (
-        keys[0] in of_other
-        or keys[1] in of_one
-        or any(functions[called].emitted for called in of_one & of_other)
-    )
+    return keys[0] in of_other or keys[1] in of_one or any(functions[called].emitted for called in of_one & of_other)
 
 
 def _of_shared(

@@ -78,9 +78,7 @@ def _functions(
             for decorators, function, line in _registered(path.read_text(encoding="utf-8")):
                 names = of_complex if "complex=True" in decorators else found
                 for name in _names(decorators):
-                    names.setdefault(
-                        name, ConversionFunction(library, function, f"{folder}/{path.name}", line)
-                    )
+                    names.setdefault(name, ConversionFunction(library, function, f"{folder}/{path.name}", line))
     return found, of_complex
 
 

@@ -98,9 +98,7 @@ class HasUnoptimised(Protocol):
 class HasExporterPasses(Protocol):
     """A converter whose optimiser's passes can be left out one by one, which tells which one is wrong."""
 
-    def optimised(
-        self, request: ExportRequest, left_out: Collection[str]
-    ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    def optimised(self, request: ExportRequest, left_out: Collection[str]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         """As `Converter.convert`, without some passes, and the names of those that changed the graph."""
 
 
@@ -226,9 +224,7 @@ def _broken(name: str, problem: Unavailable, version: str) -> ConverterEntry:
         raise RuntimeError(problem.reason)
 
     summary = "a plug-in that failed to load"
-    return ConverterEntry(
-        name=name, probe=lambda: problem, create=create, version=lambda: version, summary=summary
-    )
+    return ConverterEntry(name=name, probe=lambda: problem, create=create, version=lambda: version, summary=summary)
 
 
 #: Every converter. A new one is one file in `harness/convert/converters/` that calls `register` when it is

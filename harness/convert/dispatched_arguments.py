@@ -42,9 +42,7 @@ def as_dispatched(
         given = i < len(args) or parameter.name in kwargs
         value = parameter.default_value
         if given:
-            value = _convert(
-                args[i] if i < len(args) else kwargs[parameter.name], parameter.real_type, parameter.N
-            )
+            value = _convert(args[i] if i < len(args) else kwargs[parameter.name], parameter.real_type, parameter.N)
         elif not parameter.has_default_value():
             raise NotDirect
         is_default = not given or (

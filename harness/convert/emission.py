@@ -106,10 +106,7 @@ def emitted(converter: Converter, request: ExportRequest) -> EmittedGraph:
             model, program = converter.convert(request), None
     made = {n.name: n.meta[_KEY] for n in program.graph.nodes if _KEY in n.meta} if program else {}
     names = [_torch_node(node) for node in model.graph.node]
-    lines = [
-        (*_taken(node, script), *made.get(name, ()))
-        for node, name in zip(model.graph.node, names, strict=True)
-    ]
+    lines = [(*_taken(node, script), *made.get(name, ())) for node, name in zip(model.graph.node, names, strict=True)]
     return EmittedGraph(model, tuple(lines), tuple(names), program)
 
 

@@ -89,8 +89,7 @@ def is_sized_by_values(program: torch.export.ExportedProgram) -> bool:
     """Whether values decide how large some results in a program are."""
     values = pytree.tree_leaves([node.meta.get("val") for node in program.graph.nodes])
     return any(
-        isinstance(value, torch.Tensor) and not all(isinstance(size, int) for size in value.shape)
-        for value in values
+        isinstance(value, torch.Tensor) and not all(isinstance(size, int) for size in value.shape) for value in values
     )
 
 

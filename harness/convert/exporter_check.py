@@ -66,9 +66,7 @@ def exporter_check() -> ExporterCheck:
             differences = tuple(_graph_differences())
         constants = contextlib.nullcontext if differences else kept_constants
         no_conversion, conversion_failed = _learn_errors(constants)
-    return ExporterCheck(
-        (*differences, *_renamed(no_conversion, conversion_failed)), no_conversion, conversion_failed
-    )
+    return ExporterCheck((*differences, *_renamed(no_conversion, conversion_failed)), no_conversion, conversion_failed)
 
 
 def exporter_notes() -> tuple[str, ...]:
@@ -82,9 +80,7 @@ def exporter_notes() -> tuple[str, ...]:
     )
 
 
-def kept(
-    *, fallbacks: bool = True, parts: str = "", adding: bool = True
-) -> AbstractContextManager[KeptExport | None]:
+def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> AbstractContextManager[KeptExport | None]:
     """As `kept_constants.kept` where this PyTorch is as it should be; elsewhere nothing is kept."""
     if exporter_check().differences:
         return contextlib.nullcontext()
@@ -109,9 +105,7 @@ def _export_built(*operators: OpOverload) -> onnx.ModelProto:
     calls = [OperatorCall(BoundCall(operator, (TENSOR_PLACE,), ()), 1, 1) for operator in operators]
     names = tuple(map(str, range(len(calls))))
     inputs = tuple(torch.ones(2, 3) for _ in calls)
-    request = ExportRequest(
-        program=OperatorCalls(calls), inputs=inputs, input_names=names, output_names=names
-    )
+    request = ExportRequest(program=OperatorCalls(calls), inputs=inputs, input_names=names, output_names=names)
     return _export(*operators, program=CapturedCalls(request).program())
 
 

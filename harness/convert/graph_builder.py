@@ -97,9 +97,7 @@ class Exporter:
                 "",
                 "",
             ]
-        return Skeleton(
-            code="\n".join(functions).rstrip() + "\n", imports=("from harness.convert.rules import rule",)
-        )
+        return Skeleton(code="\n".join(functions).rstrip() + "\n", imports=("from harness.convert.rules import rule",))
 
     def snippet(self, wanted: ExportWanted) -> ExportSnippet:
         """See `harness.convert.converter.ConverterEntry`."""
@@ -177,9 +175,7 @@ class GraphBuilderConverter:
 
 def _by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:
     """The rules by the names that a dispatcher looks functions up under: ``celu_default``."""
-    return {
-        name.removeprefix("aten.").replace(".", "_"): function for name, function in book.functions().items()
-    }
+    return {name.removeprefix("aten.").replace(".", "_"): function for name, function in book.functions().items()}
 
 
 def _first_words(error: Exception) -> str:

@@ -277,9 +277,7 @@ def _overridden(callables: dict[Any, Callable[..., Any]]) -> Iterator[None]:
     if snapshot is None or any(op.py_kernels != kernels.before for op, kernels in snapshot.items()):
         before = {op: dict(op.py_kernels) for op in callables}
         with replaceable("overrides").original(callables):
-            _snapshots[key] = {
-                op: _Kernels(before[op], dict(op.py_kernels), fake_rules.get(op)) for op in callables
-            }
+            _snapshots[key] = {op: _Kernels(before[op], dict(op.py_kernels), fake_rules.get(op)) for op in callables}
             yield
         return
     for op, kernels in snapshot.items():

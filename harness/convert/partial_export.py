@@ -67,9 +67,7 @@ class PartialExport:
         begin: See `harness.convert.ConvertsParts`.
     """
 
-    def __init__(
-        self, request: ExportRequest, exporting: Exporting, begin: Callable[[Sequence[int]], None]
-    ) -> None:
+    def __init__(self, request: ExportRequest, exporting: Exporting, begin: Callable[[Sequence[int]], None]) -> None:
         assert isinstance(request.program, OperatorCalls)
         self._exporting = exporting
         self._begin = begin
@@ -224,9 +222,7 @@ class PartialExport:
             if operator and isinstance(result.failure, UnsupportedOperator):
                 failures[operator] = result.failure
 
-    def _translated(
-        self, calls: Sequence[int], parts: ProgramParts, lacking: Sequence[str]
-    ) -> Iterator[PartialResult]:
+    def _translated(self, calls: Sequence[int], parts: ProgramParts, lacking: Sequence[str]) -> Iterator[PartialResult]:
         """Translate the parts of a decomposed program that compute some calls."""
         place = {index: i for i, index in enumerate(calls)}
         by_operator: dict[str, list[int]] = {}
@@ -294,9 +290,7 @@ class PartialExport:
         except Exception as error:
             return PartialResult(calls=(index,), failure=error)
 
-    def _export(
-        self, calls: Sequence[int], program: ExportedProgram, *, decomposed: bool = True
-    ) -> onnx.ModelProto:
+    def _export(self, calls: Sequence[int], program: ExportedProgram, *, decomposed: bool = True) -> onnx.ModelProto:
         inputs = [name for index in calls for name in self._inputs[index]]
         outputs = [name for index in calls for name in self._outputs[index]]
         return self._exporting.export(program, inputs, outputs, decomposed=decomposed)
@@ -347,8 +341,7 @@ class ProgramParts:
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
         specs = []
         inputs = {
-            node: f"tensors_{i}"
-            for i, node in enumerate(node for place in places for node in self._inputs[place])
+            node: f"tensors_{i}" for i, node in enumerate(node for place in places for node in self._inputs[place])
         }
         constants = [node for node in needed if node.op == "placeholder" and node not in inputs]
         for node in (*sorted(constants), *inputs):

@@ -34,9 +34,7 @@ class _FakeParts:
 
 @cache
 def _parts() -> _FakeParts:
-    return _FakeParts(
-        replaceable("fake_dispatch").original, part("fake_tensor"), part("in_kernel"), part("fake_rules")
-    )
+    return _FakeParts(replaceable("fake_dispatch").original, part("fake_tensor"), part("in_kernel"), part("fake_rules"))
 
 
 @contextmanager
@@ -88,9 +86,7 @@ def fake_result(
         return parts.dispatch(mode, func, types, args, kwargs)
     if type(result) is not torch.Tensor:
         values = pytree.tree_leaves((args, kwargs))
-        return mode.wrap_meta_outputs_with_default_device_logic(
-            result, func, values, device=kwargs.get("device")
-        )
+        return mode.wrap_meta_outputs_with_default_device_logic(result, func, values, device=kwargs.get("device"))
     _remember(call, alike, result)
     return mode.fake_tensor_converter.from_meta_and_device(mode, result, device)
 
@@ -123,9 +119,7 @@ _forms: dict[tuple[Any, ...], Form] = {}
 _MOST_FORMS = 20_000
 
 
-def _described(
-    mode: Any, kind: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Any, ...] | None:
+def _described(mode: Any, kind: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Arguments with descriptions in place of tensors, which tell calls with other results apart.
 
     None unless at least one argument is a tensor, and all of them are without values, on the CPU and of known
@@ -182,9 +176,7 @@ def _by_decomposition(func: Any) -> Any:
     ):
         return None
     table = part("python_decompositions")
-    if func not in part("meta_table") and not part("fake_mode").cpp_meta_supports_symint(
-        part("fake_mode"), func
-    ):
+    if func not in part("meta_table") and not part("fake_mode").cpp_meta_supports_symint(part("fake_mode"), func):
         if func in table and part("is_torch_decomposition")(func):
             return table[func]
         if is_composite(func):

@@ -78,9 +78,7 @@ def _attribute(attribute: onnx_ir.Attr) -> tuple[Any, ...]:
     if attribute.is_ref() or attribute.type not in _PLAIN:
         raise _Unlike
     value = attribute.value
-    return attribute.type, tuple(value) if isinstance(value, Sequence) and not isinstance(
-        value, str
-    ) else value
+    return attribute.type, tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _known(value: onnx_ir.Value) -> tuple[Any, ...]:

@@ -26,9 +26,7 @@ Export = Callable[[ExportRequest], onnx.ModelProto]
 Begin = Callable[[Sequence[int]], None]
 
 #: Element types that the exporter cannot write, and how it says so.
-_NOT_WRITTEN = frozenset(
-    (torch.uint16, torch.uint32, torch.uint64, torch.complex32, torch.complex64, torch.complex128)
-)
+_NOT_WRITTEN = frozenset((torch.uint16, torch.uint32, torch.uint64, torch.complex32, torch.complex64, torch.complex128))
 _CANNOT_WRITE = "ScalarType "
 
 
@@ -97,9 +95,7 @@ class ScriptParts:
         together = self._attempt([kind[0] for kind in kinds]).failures if kinds else {}
         for first, *others in kinds:
             # Another kind may have ended the export before anything was looked up.
-            error = together.get(first) or (
-                None if len(kinds) == 1 else self._attempt([first]).failures.get(first)
-            )
+            error = together.get(first) or (None if len(kinds) == 1 else self._attempt([first]).failures.get(first))
             if is_unknown_itself(self._calls[first], error):
                 failures.update(dict.fromkeys((first, *others), error))
         return failures
@@ -107,9 +103,7 @@ class ScriptParts:
     def _attempt(self, some: Sequence[int], *, translate: bool = True) -> _Attempt:
         """Export some of the calls, or only go as far as their translation."""
         self._begin(some)
-        translation = Translation(
-            some, [self._calls[i].results for i in some], self._begin, stop=not translate
-        )
+        translation = Translation(some, [self._calls[i].results for i in some], self._begin, stop=not translate)
         model = error = None
         try:
             with translation.watched(self._symbolic):
@@ -219,9 +213,7 @@ class Translation:
         stop: Stop the export where translation begins.
     """
 
-    def __init__(
-        self, calls: Sequence[int], results: Sequence[int], begin: Begin, *, stop: bool = False
-    ) -> None:
+    def __init__(self, calls: Sequence[int], results: Sequence[int], begin: Begin, *, stop: bool = False) -> None:
         self._calls = tuple(calls)
         self._results = tuple(results)
         self._begin = begin
@@ -259,9 +251,7 @@ class Translation:
             # Within another node, which fails with it.
             return translate()
         going = self._going(owners)
-        found = (
-            self._attempt(block, node, going, translate) if going or not owners else _stand_in(block, node)
-        )
+        found = self._attempt(block, node, going, translate) if going or not owners else _stand_in(block, node)
         if self._nodes.is_last(node):
             # What follows concerns all of them.
             self._say(self._going(self._calls))

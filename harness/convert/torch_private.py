@@ -126,9 +126,7 @@ PARTS = {
     "decompositions": PrivatePart(
         f"{_EXPORTER}._decomp", "create_onnx_friendly_decomposition_table", "(onnx_registered_ops)"
     ),
-    "decompose": PrivatePart(
-        f"{_EXPORTER}._fx_passes", "decompose_with_registry", "(exported_program, registry)"
-    ),
+    "decompose": PrivatePart(f"{_EXPORTER}._fx_passes", "decompose_with_registry", "(exported_program, registry)"),
     "strategies": PrivatePart(f"{_EXPORTER}._capture_strategies", "CAPTURE_STRATEGIES", "tuple"),
     "no_conversion": PrivatePart(f"{_EXPORTER}._errors", "DispatchError", "BaseException"),
     "conversion_failed": PrivatePart(f"{_EXPORTER}._errors", "GraphConstructionError", "BaseException"),
@@ -173,9 +171,7 @@ PARTS = {
         "compute_unbacked_bindings",
         "(shape_env, example_value, old_example_value=Ellipsis, peek=Ellipsis)",
     ),
-    "module_call": PrivatePart(
-        "torch.export.exported_program", "ModuleCallEntry", "(fqn, signature=Ellipsis)"
-    ),
+    "module_call": PrivatePart("torch.export.exported_program", "ModuleCallEntry", "(fqn, signature=Ellipsis)"),
     "module_call_signature": PrivatePart(
         "torch.export.exported_program",
         "ModuleCallSignature",
@@ -306,8 +302,7 @@ def torchlib_functions(name: str) -> tuple[str, ...]:
     """torchlib's conversions of an overload: ``aten_celu (opset 18)``."""
     metas = _registry().get_decomps(overload(name))
     return tuple(
-        f"{_function_name(meta.onnx_function)} (opset {meta.opset_introduced}"
-        f"{', complex' if meta.is_complex else ''})"
+        f"{_function_name(meta.onnx_function)} (opset {meta.opset_introduced}{', complex' if meta.is_complex else ''})"
         for meta in metas
     )
 

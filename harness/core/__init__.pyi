@@ -59,8 +59,10 @@ from .overloads import (
 from .plain_text import (
     count as count,
     describe_error as describe_error,
+    first_line as first_line,
     listed as listed,
     markdown_cell as markdown_cell,
+    one_line as one_line,
     plain as plain,
     shown as shown,
     with_causes as with_causes,

@@ -105,9 +105,7 @@ class Enumerated:
 
 ENUMERATED_KINDS = ("dtype", "layout", "memory_format", "device")
 
-Argument: TypeAlias = (
-    "TensorSpec | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
-)
+Argument: TypeAlias = "TensorSpec | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
 
 
 @dataclass(frozen=True)

@@ -332,9 +332,7 @@ def preload_in_fork_server(module: str, *, start: bool = False) -> None:
 # Within the process
 
 
-def _run(
-    connection: Connection, alive: Connection, log: str, environment: Mapping[str, str], start: bytes
-) -> None:
+def _run(connection: Connection, alive: Connection, log: str, environment: Mapping[str, str], start: bytes) -> None:
     os.environ.update(environment)
     _redirect_output(log)
     _die_with_session(alive)

@@ -9,9 +9,7 @@ from itertools import islice
 from rich.text import Text
 
 #: ECMA-48: control sequences, strings up to their end, two or more characters, one that was cut short.
-_ESCAPE_SEQUENCE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[@-_])?"
-)
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[@-_])?")
 
 
 def without_escapes(words: str) -> str:
@@ -58,3 +56,13 @@ def with_causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
+
+
+def one_line(error: BaseException) -> str:
+    """The error's words on one line."""
+    return " ".join(str(error).split())
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of `describe_error`, at most 160 characters."""
+    return describe_error(error).partition("\n")[0][:160]

@@ -74,9 +74,7 @@ def every(raw: Raw, dtype: str, limits: Limits, shift: int, *given: Number) -> V
 def alone(raw: Raw, dtype: str, limits: Limits, which: int, place: int, ties: int) -> Values:
     """Ordinary values but for one: the first (0), the last (1) or any other (2). With `ties` the others are
     few numbers."""
-    values = (
-        tied(raw, dtype).astype(_kind(dtype)) if ties and limits is None else _ordinary(raw, dtype, limits)
-    )
+    values = tied(raw, dtype).astype(_kind(dtype)) if ties and limits is None else _ordinary(raw, dtype, limits)
     numbers = _allowed(lone_numbers(dtype), dtype, limits)
     if len(values):
         anywhere = int(raw[0] >> np.uint64(32)) % len(values)

@@ -165,9 +165,7 @@ class Registry(dict[str, EntryT]):
                 remedy = f"pip install --upgrade {package}"
                 self._register_broken(point.name, point.value, error, remedy, version)
 
-    def _register_broken(
-        self, name: str, value: str, error: Exception, remedy: str, version: str = "unknown"
-    ) -> None:
+    def _register_broken(self, name: str, value: str, error: Exception, remedy: str, version: str = "unknown") -> None:
         if name not in self:
             reason = f"its plug-in {value} failed to load: {type(error).__name__}: {error}"
             self.register(self._broken(name, Unavailable(reason=reason, install=remedy), version))

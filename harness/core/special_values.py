@@ -54,9 +54,7 @@ def special_numbers(dtype: str) -> tuple[float, ...]:
     """All special values of `dtype`, each once: two zeros, one NaN."""
     if dtype == "bool":
         return (False, True)
-    return tuple(
-        {repr(v): v for v in (special_floats(dtype) if is_float(dtype) else special_ints(dtype))}.values()
-    )
+    return tuple({repr(v): v for v in (special_floats(dtype) if is_float(dtype) else special_ints(dtype))}.values())
 
 
 @cache

@@ -51,9 +51,7 @@ def one(raw: Raw, dtype: str) -> Values:
         # The ends, where kernels start and where their tails are, as often as the rest.
         place = (0, values.size - 1, place, place)[kind // 3 % 4]
         # What is lost without anyone's noticing is mostly NaN, and one element of one tensor is all there is.
-        values[place] = (
-            np.nan if is_float(dtype) and kind % 3 == 0 else special(raw[:1] >> np.uint64(7), dtype)[0]
-        )
+        values[place] = np.nan if is_float(dtype) and kind % 3 == 0 else special(raw[:1] >> np.uint64(7), dtype)[0]
     return values
 
 

@@ -119,9 +119,7 @@ def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values
 def _signs(raw: Raw, dtype: str, style: str) -> Values:
     """-1 or 1, as targets of margin losses are; all the same one where a style wants equal values."""
     if style.startswith("equal"):
-        return np.full(
-            len(raw), -1 if style == "equal 0" else 1, dtype=np.float64 if is_float(dtype) else np.int64
-        )
+        return np.full(len(raw), -1 if style == "equal 0" else 1, dtype=np.float64 if is_float(dtype) else np.int64)
     return np.where(raw & np.uint64(1), -1.0, 1.0) if is_float(dtype) else _below(raw, 2) * 2 - 1
 
 

@@ -175,9 +175,7 @@ class BatchExport:
             yield from self._batch(members) if result.failure.stage is Stage.CHECK else [result]
             return
         # A constant that several return is made once, and the others return a copy of it.
-        copies = {
-            name for node in result.model.graph.node if node.op_type == "Identity" for name in node.output
-        }
+        copies = {name for node in result.model.graph.node if node.op_type == "Identity" for name in node.output}
         copying = [m for m in members if not copies.isdisjoint(m.structure.output_names)]
         rest = [m for m in members if m not in copying]
         if rest:
@@ -247,9 +245,7 @@ class BatchExport:
             return True
         rules = {self._book.rules.get(member.group.exported.overload) for member in batch}
         labels = {rule.label for rule in rules if rule is not None}
-        return (
-            None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
-        )
+        return None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
 
     def _without_unsupported(
         self, batch: Sequence[Accepted], error: Exception

@@ -88,9 +88,7 @@ class Executor:
         if found.rule:
             more["rule"] = found.rule
         keys = keys_of(found.members)
-        standing = [
-            self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
-        ]
+        standing = [self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys]
         rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
         if rejected and found.converted is not None and len(found.members) == 1:
             standing = self._run_rejected(name, found.converted, standing)
@@ -295,9 +293,7 @@ class Executor:
         return Result(case=key, backend=backend, stage=stage, outcome=outcome, **more)
 
 
-def _suspects_apart(
-    converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]
-) -> list[Sequence[Accepted]]:
+def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]) -> list[Sequence[Accepted]]:
     """Parts to try separately: each member that owns a named node alone, those like it together, and the
     others, which are set apart by what they are like in a large model; halves where no node is named."""
     if len(active) < len(converted.members):

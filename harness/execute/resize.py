@@ -35,11 +35,7 @@ def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
     shapes = _shapes(base)
     found: dict[str, Invocation] = {}
     kinds = [
-        (
-            candidate
-            for candidate in kind(base)
-            if _shapes(candidate) != shapes and _is_valid(candidate, ranks)
-        )
+        (candidate for candidate in kind(base) if _shapes(candidate) != shapes and _is_valid(candidate, ranks))
         for kind in (_other, _single, _empty, _equal, _unequal)
     ]
     while kinds and len(found) < count:

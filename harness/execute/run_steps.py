@@ -52,9 +52,7 @@ def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
 
 
-def check_model(
-    model: onnx.ModelProto, opset: int | None, outputs: Sequence[str] | int, what: str = "program"
-) -> None:
+def check_model(model: onnx.ModelProto, opset: int | None, outputs: Sequence[str] | int, what: str = "program") -> None:
     """Raises unless a model is valid ONNX, at the opset asked for, with the outputs of what was exported.
 
     Args:

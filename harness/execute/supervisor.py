@@ -69,9 +69,7 @@ class Supervisor:
             runtimes leak. Forking a new one costs some tens of milliseconds.
     """
 
-    def __init__(
-        self, *, timeout: float = 120.0, memory_limit: int = 4 * 2**30, recycle_after: int = 50
-    ) -> None:
+    def __init__(self, *, timeout: float = 120.0, memory_limit: int = 4 * 2**30, recycle_after: int = 50) -> None:
         self._timeout = timeout
         self._recycle_after = recycle_after
         self._directory = tempfile.TemporaryDirectory(prefix="harness-board-")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias
 
-from harness.compare import Outcome, OutputComparison, Stage
+from harness.compare import Diagnosis, Outcome, OutputComparison, Stage
 from harness.core import Invocation
 
 #: (group index, case index within the group): names a case within a task.
@@ -111,6 +111,7 @@ class Result:
     """What became of one case with one backend; a `Verdict` without what the supervisor knows.
 
     Attributes:
+        diagnosis: Of a failure, once witnesses have been asked.
         model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
         outputs: Of a wrong result: the outputs that it is about; none for all.
         further: Of a failure: what else is wrong with the case, each as if it were the only failure.
@@ -122,7 +123,7 @@ class Result:
     stage: Stage
     outcome: Outcome
     blame: str = ""
-    evidence: str = ""
+    diagnosis: Diagnosis | None = None
     message: str = ""
     comparison: OutputComparison | None = None
     rule: str = ""

@@ -39,7 +39,7 @@ class NothingToCompare(CallRejected):
 
 
 #: Dtypes of the outputs that can be compared.
-_COMPARABLE = frozenset((*ALL, *WIDE_UNSIGNED, *COMPLEX))
+_COMPARABLE = frozenset((*ALL, *WIDE_UNSIGNED, *COMPLEX, "complex32"))
 
 
 def reference_outputs(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

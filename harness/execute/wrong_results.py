@@ -49,9 +49,6 @@ def _failure(result: Result, problem: OutputProblem, model: bytes) -> Result:
         stage=Stage.COMPARE,
         outcome=Outcome.MISMATCH,
         blame=SPEC if problem.unsettled else UNKNOWN,
-        evidence=f"The specification leaves the result open. {problem.unsettled}"
-        if problem.unsettled
-        else "",
         message=problem.message,
         comparison=OutputComparison(problems=(problem,)),
         model=model,

@@ -168,9 +168,7 @@ def find_side(word: str, like: Side | None = None, *, later: bool = False) -> Si
         run = _chosen(path, like.run if like is not None else None, later)
         return Side(run.name, run=run)
     if path.exists():
-        raise ResultsError(
-            f"{word} holds neither a run (no {layout.RUN_FILE}) nor a baseline (no baseline.json)"
-        )
+        raise ResultsError(f"{word} holds neither a run (no {layout.RUN_FILE}) nor a baseline (no baseline.json)")
     revision, colon, place = word.partition(":")
     try:
         return Side(word, baseline=read_revision(revision, place or DEFAULT))
@@ -255,9 +253,7 @@ def compare_sides(before: Side, after: Side) -> BaselineComparison:
     same = sum(a.digest == b.digest for a, b in known)
     # A run of one operator says nothing of the others; of two baselines each is whole.
     differences = compare(was, now, whole=before.run is None and after.run is None)
-    found = comparison(
-        was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same
-    )
+    found = comparison(was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same)
     return replace(
         found,
         missing=there[1].said if there[1] is not None else "",

@@ -1,6 +1,12 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
 from . import provider as provider
+from .call_traits import (
+    CONDITIONS as CONDITIONS,
+    CallTraits as CallTraits,
+    call_traits as call_traits,
+    is_everyday as is_everyday,
+)
 from .case_library import load_cases as load_cases
 from .cases_home import CaseFileError as CaseFileError, cases_directory as cases_directory
 from .draw import (
@@ -29,6 +35,12 @@ from .operator_case import (
     Family as Family,
     OperatorCase as OperatorCase,
     judge_of as judge_of,
+)
+from .operator_family import (
+    family_name as family_name,
+    is_alias as is_alias,
+    packet_of as packet_of,
+    without_dimensions as without_dimensions,
 )
 from .pairs.condition import Condition as Condition, ConditionKind as ConditionKind, make_pair as make_pair
 from .pairs.needs import PairGrowth as PairGrowth, pair_growth as pair_growth, pair_needs as pair_needs

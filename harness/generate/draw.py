@@ -136,9 +136,7 @@ class Draw:
         """A dimension's size in [low, high], tails of vector widths included."""
         return self.choose(*shapes.sizes(low, high))
 
-    def shape(
-        self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 65
-    ) -> tuple[Int, ...]:
+    def shape(self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 65) -> tuple[Int, ...]:
         """A shape of a small tensor."""
         return shapes.shape(self, min_rank, max_rank, min_size, max_size)
 

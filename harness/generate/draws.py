@@ -63,11 +63,7 @@ def _invocation(below: Callable[[int], int], case: OperatorCase, dtype: str) -> 
         raise TypeError(f"case of {case.overload} draws {sorted(unknown)}, which its schema lacks")
     return Invocation(
         case.overload,
-        tuple(
-            (name, _frozen(given_arguments[name]))
-            for name in names
-            if given_arguments.get(name, OMIT) is not OMIT
-        ),
+        tuple((name, _frozen(given_arguments[name])) for name in names if given_arguments.get(name, OMIT) is not OMIT),
     )
 
 

@@ -72,14 +72,10 @@ class Family:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def _add(
-        self, name: str, dtypes: Sequence[str], arguments: Callable[[Draw], Arguments], judge: Judge
-    ) -> None:
+    def _add(self, name: str, dtypes: Sequence[str], arguments: Callable[[Draw], Arguments], judge: Judge) -> None:
         overload = _overload(name)
         if overload in OPERATOR_CASES:
-            raise ValueError(
-                f"{overload} is declared twice: {OPERATOR_CASES[overload].family} and {self.name}"
-            )
+            raise ValueError(f"{overload} is declared twice: {OPERATOR_CASES[overload].family} and {self.name}")
         if not dtypes:
             raise ValueError(f"{overload}: no dtypes")
         OPERATOR_CASES[overload] = OperatorCase(

@@ -44,9 +44,7 @@ def sizes(low: int = 0, high: int = 33) -> tuple[int, ...]:
     return tuple(s for s in _SIZES if low <= s <= high) or (low,)
 
 
-def shape(
-    d: Chooser, min_rank: int = 0, max_rank: int = 5, min_size: int = 0, max_size: int = 65
-) -> tuple[int, ...]:
+def shape(d: Chooser, min_rank: int = 0, max_rank: int = 5, min_size: int = 0, max_size: int = 65) -> tuple[int, ...]:
     """A shape; higher ranks get smaller sizes so that the tensor stays small."""
     ranks = [r for r in (2, 1, 3, 0, 2, 4, 3, 5, 1) if min_rank <= r <= max_rank]
     rank = d.choose(*(ranks or [min_rank]))

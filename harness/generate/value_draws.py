@@ -107,9 +107,7 @@ class ValueDraws:
         """A draw of each of the classes. They know of each other, and not of further ones: few values are the
         beginning of more."""
         covering = Covering(ChoiceStream(f"{self._name}/{number}").uniform)
-        return [
-            _FurtherDraw(f"{self._name}/{number + turn}", turn, covering) for turn in range(len(_CLASSES))
-        ]
+        return [_FurtherDraw(f"{self._name}/{number + turn}", turn, covering) for turn in range(len(_CLASSES))]
 
 
 class _FurtherDraw:
@@ -153,9 +151,7 @@ class _FurtherDraw:
         match kind:
             case _ if not specs:
                 return {}
-            case _ if all(spec.numel == 1 for spec in specs.values()) and (
-                len(specs) == 1 or kind != "alone"
-            ):
+            case _ if all(spec.numel == 1 for spec in specs.values()) and (len(specs) == 1 or kind != "alone"):
                 # No patterns, but the numbers themselves.
                 return {i: self._equal(i, points) for i in specs}
             case "facing":
@@ -180,9 +176,7 @@ class _FurtherDraw:
         weights = {i: _ORDINARY_INTS if is_integer(spec.dtype) else _ORDINARY for i, spec in specs.items()}
         return {i: self._choose(("ordinary", i), weights[i], points) for i in specs}
 
-    def _facing(
-        self, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]
-    ) -> dict[int, str]:
+    def _facing(self, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]) -> dict[int, str]:
         places = list(specs)
         if len(places) == 1:
             return {places[0]: self._on_its_own(places[0], specs[places[0]], scalars, points)}

@@ -113,9 +113,7 @@ class _Found:
         return all((i, b) in self.results for i in range(len(self.cases)) for b in unit.backends)
 
 
-def run_model_unit(
-    unit: ModelUnit, supervisor: Supervisor, locate: Locate | None = None
-) -> Iterator[ModelOutcome]:
+def run_model_unit(unit: ModelUnit, supervisor: Supervisor, locate: Locate | None = None) -> Iterator[ModelOutcome]:
     """Run a model's cases; over all, one outcome per case and backend.
 
     A model that kills its process, or hangs, ends the case under way; the others go on in another process.

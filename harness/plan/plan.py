@@ -81,9 +81,7 @@ def _make_plan(options: Options) -> Plan:
         if find_converter(rule.converter).create_with_rules is None:
             raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
     converter_names = (
-        options.converters
-        or tuple(rule.converter for rule in rules)
-        or tuple(e.name for e in CONVERTERS.defaults())
+        options.converters or tuple(rule.converter for rule in rules) or tuple(e.name for e in CONVERTERS.defaults())
     )
     converter_names = tuple(dict.fromkeys(converter_names))
     if rules and not options.ops and not options.models and options.replay is None:
@@ -235,15 +233,11 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
         known = sorted({r.invocation.overload for r in options.replay})
         for name in known:
             if name.startswith(PREFIX):
-                raise UsageProblem(
-                    f"{name} is a whole model: run it again with --model {name.removeprefix(PREFIX)}"
-                )
+                raise UsageProblem(f"{name} is a whole model: run it again with --model {name.removeprefix(PREFIX)}")
     else:
         known = sorted({overload for source in asked for overload in source.overloads()})
         if not known:
-            raise UsageProblem(
-                f"nothing to run: --source {' and '.join(options.sources)} holds no invocation"
-            )
+            raise UsageProblem(f"nothing to run: --source {' and '.join(options.sources)} holds no invocation")
     if not options.ops:
         return known
     return sorted({name for pattern in options.ops for name in schema.match(pattern, known)})
@@ -322,15 +316,11 @@ _OF_OPERATORS = {
 }
 
 
-def _model_units(
-    options: Options, converters: tuple[str, ...], backends: tuple[str, ...]
-) -> tuple[ModelUnit, ...]:
+def _model_units(options: Options, converters: tuple[str, ...], backends: tuple[str, ...]) -> tuple[ModelUnit, ...]:
     """One unit per model, converter and kind of export, in a stable order."""
     for name, option in _OF_OPERATORS.items():
         if getattr(options, name):
-            raise ModelProblem(
-                f"{option} is for operators, and whole models are to be run: leave one of them out"
-            )
+            raise ModelProblem(f"{option} is for operators, and whole models are to be run: leave one of them out")
     names: dict[str, str] = {}
     for word in options.models:
         check_word(word)

@@ -130,6 +130,9 @@ def run_part(
             converter_version=converter_version,
         )
 
+    def unexamined(result: Result) -> Result:
+        return not_examined(result, invocations[result.case][1], unit.converter)
+
     task = Task(groups, unit.converter, unit.backends, unit.settings)
     held: list[Result] = []
     for backends, some in (chosen or {unit.backends: groups}).items():
@@ -137,7 +140,7 @@ def run_part(
             failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
             held += failed
             if failed:
-                hold([verdict(not_examined(r)) for r in failed])
+                hold([verdict(unexamined(r)) for r in failed])
             if len(failed) < len(results):
                 yield [verdict(r) for r in results if not r.outcome.is_failure or not unit.settings.blame]
     if not held:
@@ -145,7 +148,7 @@ def run_part(
     try:
         blamed = with_blame(held, task, supervisor, exemplified)
     except Exception:
-        yield [verdict(not_examined(r)) for r in held]
+        yield [verdict(unexamined(r)) for r in held]
         raise
     yield [verdict(r) for r in blamed]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from harness.blame import signature
-from harness.compare import CaseProblem, Verdict, problems_text
+from harness.compare import CaseProblem, Diagnosis, Verdict, problems_text
 from harness.core import Invocation
 from harness.execute import Result, Supervisor
+from harness.generate import call_traits
 
 
 def verdict_of(
@@ -25,7 +26,7 @@ def verdict_of(
     `family` is the operator case's, "" where there is none; `shape_mode` is ``static`` or ``dynamic``.
     """
     backend = supervisor.backends.get(result.backend)
-    comparison = result.comparison
+    comparison, traits = result.comparison, call_traits(invocation)
     return Verdict(
         case_id=invocation.case_id,
         overload=invocation.overload,
@@ -42,7 +43,6 @@ def verdict_of(
         stage=result.stage,
         outcome=result.outcome,
         blame=result.blame,
-        evidence=result.evidence,
         signature=signature(result),
         message=result.message,
         rule=result.rule,
@@ -59,6 +59,10 @@ def verdict_of(
         placement=result.placement,
         excused=comparison.excuses if comparison else "",
         problems=problems_text([_problem(one) for one in (result, *result.further)]),
+        **_columns(result.diagnosis),
+        ordinary=traits.ordinary,
+        elements=traits.elements,
+        conditions=traits.text,
         structure_id=invocation.structure_id,
         exported_id=exported.case_id,
         invocation=invocation.json,
@@ -73,5 +77,19 @@ def _problem(result: Result) -> CaseProblem:
         signature=signature(result),
         message=result.message,
         blame=result.blame,
-        evidence=result.evidence,
+        **_columns(result.diagnosis),
     )
+
+
+def _columns(diagnosis: Diagnosis | None) -> dict[str, str]:
+    """The columns that say what a diagnosis says."""
+    if diagnosis is None:
+        return {}
+    return {
+        "blame_rule": diagnosis.rule,
+        "component": diagnosis.component,
+        "place": diagnosis.place,
+        "fault": diagnosis.fault,
+        "detail": diagnosis.detail.text,
+        "diagnosis": diagnosis.json,
+    }

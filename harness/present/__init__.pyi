@@ -17,6 +17,17 @@ from .catalogue_text import markdown as markdown
 from .dashboard.site import write_site as write_site
 from .defect_catalogue import catalogue as catalogue
 from .digest_text import reuse_lines as reuse_lines
+from .evidence import (
+    evidence as evidence,
+    evidence_of_row as evidence_of_row,
+    fault_text as fault_text,
+    group_data as group_data,
+    place_text as place_text,
+)
+from .failures_text import (
+    render as render,
+    render_no_longer_failing as render_no_longer_failing,
+)
 from .reproduce import shown_path as shown_path
 from .run_digest import digest as digest
 from .session_lines import (

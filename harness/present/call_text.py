@@ -47,9 +47,7 @@ def _tensor(spec: TensorSpec) -> str:
     if not spec.numel:
         return f"torch.empty({list(spec.shape)}, {dtype})"
     if size > _MOST:
-        return (
-            f"torch.empty({list(spec.shape)}, {dtype})  # its {size} values: `conformance repro` writes them"
-        )
+        return f"torch.empty({list(spec.shape)}, {dtype})  # its {size} values: `conformance repro` writes them"
     texts = _texts(spec, size)
     if dense:
         return f"torch.tensor({_nested(texts, spec.shape)}, {dtype})"

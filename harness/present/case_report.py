@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import KnownIssue, Suspect, call, minimal_data
+from harness.analyse import Suspect
+from harness.causes import KnownIssue, call, minimal_data
 from harness.compare import Outcome, Verdict, problems_of
 from harness.core import InvalidInvocation, Invocation, plain, shown
 from harness.execute import PREFIX, model_word
 from harness.present.call_text import torch_call
+from harness.present.evidence import evidence_of_row
 from harness.present.reproduce import shown_path
 from harness.record import Minimal, read_minimal, read_run_info, store
 
@@ -98,12 +101,23 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """One verdict as plain JSON data, without what belongs to the case."""
     names = (
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
-        "stage", "outcome", "blame", "evidence", "signature", "message", "max_abs_error", "max_rel_error",
+        "stage", "outcome", "blame", "blame_rule", "component", "place", "fault",
+        "signature", "message", "max_abs_error", "max_rel_error",
         "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
         "exported_invocation", "placement", "excused",
     )  # fmt: skip
-    problems = [vars(problem) for problem in problems_of(verdict.problems)]
-    return {**{name: getattr(verdict, name) for name in names}, "problems": problems}
+    problems = [_with_evidence(vars(problem)) for problem in problems_of(verdict.problems)]
+    why = {"evidence": evidence_of_row(vars(verdict)), "diagnosis": _parsed(verdict.diagnosis)}
+    return {**{name: getattr(verdict, name) for name in names}, **why, "problems": problems}
+
+
+def _with_evidence(problem: Mapping[str, Any]) -> dict[str, Any]:
+    why = {"evidence": evidence_of_row(problem), "diagnosis": _parsed(problem["diagnosis"])}
+    return {**problem, **why}
+
+
+def _parsed(diagnosis: str) -> Any:
+    return json.loads(diagnosis) if diagnosis else None
 
 
 def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseView:
@@ -150,18 +164,14 @@ def render(view: CaseView) -> Iterator[RenderableType]:
         yield Text(f"  {plain(issue.link)}", no_wrap=True)
     for minimal in view.minimal:
         yield Text()
-        yield Text(
-            f"Minimal case {minimal.minimal_id}, {minimal.converter} → {minimal.backend}", style="bold"
-        )
+        yield Text(f"Minimal case {minimal.minimal_id}, {minimal.converter} → {minimal.backend}", style="bold")
         yield shown(call(minimal.invocation), style="cyan")
         yield from (Padding(shown(sentence), (0, 0, 0, 2)) for sentence in minimal.matters)
         yield Padding(shown(minimal.message, limit=400), (0, 0, 0, 2))
         yield from _copied(_torch_call(minimal.invocation))
     yield Text()
     yield Text("Versions", style="bold")
-    yield Padding(
-        Text(", ".join(f"{name} {version}" for name, version in view.versions.items())), (0, 0, 0, 2)
-    )
+    yield Padding(Text(", ".join(f"{name} {version}" for name, version in view.versions.items())), (0, 0, 0, 2))
     yield Text()
     if model is not None:
         yield Text("Rerun, or find where the error begins", style="bold")
@@ -184,9 +194,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> RenderableType:
         table.add_column(name, justify="right")
     for v in verdicts:
         wrong = f"{v.mismatched_elements}/{v.total_elements}" if v.total_elements else ""
-        ended = (
-            str(v.outcome) if v.outcome in (Outcome.PASS, Outcome.MISMATCH) else f"{v.outcome} at {v.stage}"
-        )
+        ended = str(v.outcome) if v.outcome in (Outcome.PASS, Outcome.MISMATCH) else f"{v.outcome} at {v.stage}"
         errors = (v.max_abs_error, v.max_rel_error, v.max_ulp_error)
         table.add_row(
             *(plain(v.converter), plain(v.backend), v.shape_mode, "" if v.opset is None else str(v.opset)),
@@ -202,12 +210,10 @@ def number(value: float | None) -> str:
 
 
 def _details(verdict: Verdict) -> Iterator[RenderableType]:
-    if not (verdict.message or verdict.evidence or verdict.placement or verdict.excused):
+    if not (verdict.message or verdict.blame or verdict.placement or verdict.excused):
         return
     yield Text()
-    yield Text(
-        f"{plain(verdict.converter)} → {plain(verdict.backend)}: {verdict.outcome} at {verdict.stage}", "bold"
-    )
+    yield Text(f"{plain(verdict.converter)} → {plain(verdict.backend)}: {verdict.outcome} at {verdict.stage}", "bold")
     lines = [plain(text) for text in verdict.message.splitlines()]
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
     if verdict.placement:
@@ -216,13 +222,14 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
         yield Padding(shown(f"excused elements: {verdict.excused}"), (0, 0, 0, 2))
     if verdict.blame:
         yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
-    if verdict.evidence:
-        yield Padding(Group(*map(shown, verdict.evidence.splitlines())), (0, 0, 0, 4))
+    why = evidence_of_row(vars(verdict))
+    if why:
+        yield Padding(Group(*map(shown, why.splitlines())), (0, 0, 0, 4))
     for problem in problems_of(verdict.problems)[1:]:
         yield Padding(Text(f"also: {problem.outcome} at {problem.stage}"), (1, 0, 0, 2))
         yield Padding(shown(problem.message, limit=400), (0, 0, 0, 4))
         yield Padding(Text(f"blame: {problem.blame}", style="bold"), (0, 0, 0, 4))
-        yield Padding(shown(problem.evidence), (0, 0, 0, 6))
+        yield Padding(shown(evidence_of_row(vars(problem))), (0, 0, 0, 6))
     if verdict.exported_invocation:
         yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
 

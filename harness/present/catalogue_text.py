@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from harness.analyse import SPEC, SPEECHLESS
-from harness.compare import Stage
+from harness.compare import SPEC, Stage
 from harness.core import count, listed
 from harness.present.defect_catalogue import Catalogue, CataloguedRun, CatalogueEntry
+from harness.present.evidence import SPEECHLESS, fault_text, group_evidence, group_place, place_text
 
 #: Entries of a component that are told in full; a table has the others, a line for each place.
 _IN_FULL = 20
 _CALL, _WORDS, _BRIEF, _EVIDENCE = 300, 240, 110, 400
-_REJECTED = re.compile(r"^InferenceError: \[ShapeInferenceError\] (?:Inference error\(s\): )?")
 _BLAMED = {"pytorch": "PyTorch", "unknown": "Undecided", SPEC: "Left open by a specification"}
 #: What to know of entries that are nobody's defect, or not yet anybody's.
 _ABOUT = {
@@ -53,7 +52,7 @@ def _lines(found: Catalogue) -> Iterator[str]:
     yield "| component | root causes | places | operators | cases | declared gaps |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for one in components:
-        places = {entry.group.place for entry in one.defects}
+        places = {group_place(entry.group) for entry in one.defects}
         operators = {name for entry in one.defects for name in entry.group.overloads}
         cases = sum(entry.group.cases for entry in one.defects)
         # As GitHub makes one of a heading: of `dynamo, torchscript` the comma goes.
@@ -73,9 +72,7 @@ def _components(entries: Sequence[CatalogueEntry]) -> list[_Component]:
     for entry in entries:
         blame = entry.group.blame or "unknown"
         group = entry.group
-        name = _BLAMED.get(blame, "") or listed(
-            group.converters if blame == "converter" else group.backends, 3
-        )
+        name = _BLAMED.get(blame, "") or listed(group.converters if blame == "converter" else group.backends, 3)
         one = found.setdefault((order.index(blame), name), _Component(name))
         (one.gaps if entry.is_gap else one.defects).append(entry)
     return [one for _, one in sorted(found.items(), key=lambda item: item[0])]
@@ -111,7 +108,7 @@ def _page(component: _Component, *, several: bool) -> Iterator[str]:
     for number, entry in enumerate(full, start=1):
         group = entry.group
         yield (
-            f"| {number} | {_cell(group.place.partition(' in ')[0])} | {_cell(_wrong(entry), _BRIEF)} "
+            f"| {number} | {_cell(place_text(group.cause))} | {_cell(_wrong(entry), _BRIEF)} "
             f"| {len(group.overloads)} | {group.cases} | {group.callers or ''} |"
         )
     for number, entry in enumerate(full, start=1):
@@ -125,14 +122,14 @@ def _page(component: _Component, *, several: bool) -> Iterator[str]:
 
 def _in_full(number: int, entry: CatalogueEntry, *, several: bool) -> Iterator[str]:
     group = entry.group
-    yield f"### {number}. {_cell(group.place.partition(' in ')[0])}: {_cell(_wrong(entry), _BRIEF)}"
+    yield f"### {number}. {_cell(place_text(group.cause))}: {_cell(_wrong(entry), _BRIEF)}"
     yield ""
     path = listed(group.converters, 3) + (f" → {listed(group.backends, 3)}" if group.backends else "")
     counted = f"{count(group.cases, 'case')} ({group.ordinary_cases:,} ordinary)"
     used = f", called by {count(group.callers, 'model')}" if group.callers else ""
     yield f"{group.outcome} at {group.stage}, {_cell(path)}: {counted}{used}."
     yield ""
-    where = group.place.partition(" in ")[2]
+    where = group.file
     if group.line:
         line = group.line
         where = f"`{line.file}:{line.line}` in `{line.function}`"
@@ -145,7 +142,7 @@ def _in_full(number: int, entry: CatalogueEntry, *, several: bool) -> Iterator[s
     if group.minimal and group.minimal.matters:
         yield f"- depends on: {_cell('; '.join(group.minimal.matters), _EVIDENCE)}"
     if group.blame in ("backend", "pytorch", SPEC):
-        yield f"- evidence: {_cell(group.evidence, _EVIDENCE)}"
+        yield f"- evidence: {_cell(group_evidence(group), _EVIDENCE)}"
     for issue in group.known[:3]:
         yield f"- [known]({issue.link}): {_cell(issue.note, _WORDS)}"
     case_id, converter = entry.recorded
@@ -160,13 +157,13 @@ def _by_place(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     places: defaultdict[str, list[CatalogueEntry]] = defaultdict(list)
     for entry in entries:
-        places[entry.group.place].append(entry)
+        places[place_text(entry.group.cause)].append(entry)
     for place, there in places.items():
         wrong = "<br>".join(_cell(_brief(entry), _BRIEF) for entry in there)
         operators = sorted({name for entry in there for name in entry.group.overloads})
         cases = sum(entry.group.cases for entry in there)
         yield (
-            f"| {_cell(place.partition(' in ')[0])} | {wrong} | {_cell(listed(operators, 4))} | {cases} "
+            f"| {_cell(place)} | {wrong} | {_cell(listed(operators, 4))} | {cases} "
             f"| `{there[0].case_id}` `{_code(there[0].group.call, 120)}` |"
         )
 
@@ -181,7 +178,7 @@ def _brief(entry: CatalogueEntry) -> str:
 
 def _wrong(entry: CatalogueEntry) -> str:
     """What is wrong, without the words that nearly all rejected models have in common."""
-    return _REJECTED.sub("", entry.group.cause)
+    return fault_text(entry.group.cause)
 
 
 def _said(entry: CatalogueEntry) -> str:
@@ -204,18 +201,22 @@ def _gaps(entries: Sequence[CatalogueEntry]) -> Iterator[str]:
     if others:
         yield "| place | says | operators | dtypes | cases |"
         yield "| --- | --- | --- | --- | --- |"
-    for place, there in groupby(sorted(others, key=lambda e: e.group.place), key=lambda e: e.group.place):
+    for place, there in groupby(sorted(others, key=_place), key=_place):
         for group in (entry.group for entry in there):
             yield (
-                f"| {_cell(place.partition(' in ')[0])} | {_cell(group.cause, _WORDS)} "
+                f"| {_cell(place)} | {_cell(fault_text(group.cause), _WORDS)} "
                 f"| {_cell(listed(group.overloads, 4))} | {_cell(listed(group.dtypes, 6))} | {group.cases} |"
             )
 
 
+def _place(entry: CatalogueEntry) -> str:
+    return place_text(entry.group.cause)
+
+
 def _missing(entry: CatalogueEntry) -> str:
     """The operator that a converter has no function for; "" for another gap."""
-    head, _, name = entry.group.cause.partition("no conversion for ")
-    return "" if head else name
+    cause = entry.group.cause
+    return cause.place.removeprefix("no conversion of ") if cause.fault == "no-conversion" else ""
 
 
 def _named(run: CataloguedRun, option: str) -> str:

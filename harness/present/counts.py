@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harness.compare import Outcome, Stage
 
-COLUMNS = ("stage", "outcome", "blame")
+COLUMNS: tuple[str, ...] = ("stage", "outcome", "blame")
 
 #: In place of the outcome of what the specification leaves open.
 OPEN = "open"

@@ -9,17 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.analyse import (
-    COLUMNS,
-    FAILED,
-    SPEC,
-    CodedRows,
-    FailureGroup,
-    KnownIssue,
-    each_problem,
-    failure_groups,
-)
-from harness.compare import Outcome
+from harness.causes import COLUMNS, FAILED, CodedRows, FailureGroup, KnownIssue, each_problem, failure_groups
+from harness.compare import SPEC, Outcome
+from harness.present.evidence import group_data
 from harness.record import (
     LocatedFailure,
     Minimal,
@@ -85,9 +77,7 @@ class Catalogue:
         return [
             entry
             for entry in self.entries
-            if entry.group.blame not in (SPEC, "unknown")
-            and not entry.is_gap
-            and (run is None or run in entry.runs)
+            if entry.group.blame not in (SPEC, "unknown") and not entry.is_gap and (run is None or run in entry.runs)
         ]
 
     def to_data(self) -> dict[str, Any]:
@@ -106,7 +96,7 @@ class Catalogue:
                 for run in self.runs
             ],
             "defects": len(self.defects()),
-            "entries": [{**entry.group.to_data(), "runs": list(entry.runs)} for entry in self.entries],
+            "entries": [{**group_data(entry.group), "runs": list(entry.runs)} for entry in self.entries],
         }
 
 

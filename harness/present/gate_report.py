@@ -41,17 +41,11 @@ def render(
 
 def summary(found: BaselineComparison) -> str:
     """``2 regression, 1 flaky``, or ``nothing differs``."""
-    parts = [
-        f"{n:,} {finding}"
-        for finding, n in found.counts.items()
-        if finding is not BaselineFinding.NEW_FINDING
-    ]
+    parts = [f"{n:,} {finding}" for finding, n in found.counts.items() if finding is not BaselineFinding.NEW_FINDING]
     return ", ".join(parts) or ("nothing differs" if found.compared else "nothing was compared")
 
 
-def _lines(
-    found: BaselineComparison, title: str, advice: str, limit: int, versions: bool
-) -> Iterator[RenderableType]:
+def _lines(found: BaselineComparison, title: str, advice: str, limit: int, versions: bool) -> Iterator[RenderableType]:
     yield Text(f"{plain(title)}: {_compared(found)}", style="bold")
     for name, (before, now) in found.versions.items() if versions else ():
         yield Text(f"  {plain(name)}: {plain(before) or 'absent'} → {plain(now) or 'absent'}")

@@ -58,9 +58,7 @@ def _groups(surveys: Sequence[Survey]) -> Table:
             hit[group] += len(points)
         missed.update(miss.group for miss in one.missed)
         operators.update({*one.hit, *(miss.group for miss in one.missed)})
-    table = Table(
-        box=None, pad_edge=False, header_style="bold", title="Points by group", title_justify="left"
-    )
+    table = Table(box=None, pad_edge=False, header_style="bold", title="Points by group", title_justify="left")
     table.add_column("group", no_wrap=True)
     for name in ("operators", "reached", "missed"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -14,7 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import ORDINARY_COLUMNS, SeenPairs, model_use, operator_priority, with_ordinary
+from harness.analyse import SeenPairs
+from harness.causes import model_use, operator_priority, with_ordinary
 from harness.compare import Outcome
 from harness.core import count, shown
 
@@ -22,7 +23,7 @@ from harness.core import count, shown
 Column: TypeAlias = tuple[str, str]
 
 _COUNTED = ("overload", "converter", "backend", "outcome", "blame")
-COLUMNS = (*_COUNTED, *ORDINARY_COLUMNS)
+COLUMNS: tuple[str, ...] = (*_COUNTED, "ordinary")
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,7 @@ def movement(
         compared=int(both.sum()),
         broken=int((passed & fails).sum()),
         mended=int((failed & passes).sum()),
-        moved=tuple(
-            sorted(moved, key=lambda m: (-abs(m.cases[0].by), m.overload, m.dtype, m.converter, m.backend))
-        ),
+        moved=tuple(sorted(moved, key=lambda m: (-abs(m.cases[0].by), m.overload, m.dtype, m.converter, m.backend))),
     )
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.compare import Outcome, Stage, normalise
 from harness.core import count, plain
 
-COLUMNS = ("overload", "case_id", "stage", "outcome")
+COLUMNS: tuple[str, ...] = ("overload", "case_id", "stage", "outcome")
 #: What `rejections` needs of the rows that PyTorch rejected.
 REJECTED_COLUMNS = ("overload", "case_id", "message")
 REJECTED = (pc.field("stage") == str(Stage.REFERENCE)) & (pc.field("outcome") == str(Outcome.SKIP))

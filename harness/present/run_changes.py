@@ -24,9 +24,7 @@ _STYLES = {
 
 def summary(found: Diff) -> str:
     """``3 improved, 1 regressed, 60 unchanged``."""
-    parts = [
-        f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, ChangeKind.UNCHANGED) if found.counts[kind]
-    ]
+    parts = [f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, ChangeKind.UNCHANGED) if found.counts[kind]]
     return ", ".join(parts) or "no case is in both"
 
 
@@ -98,11 +96,7 @@ def example(change: CaseChange) -> str:
     words = f"{change.row['case_id']}: "
     if change.change in (ChangeKind.MOVED, ChangeKind.DRIFTED) and before is not None and after is not None:
         return f"{words}{before['max_ulp_error']:.3g} ULP → {after['max_ulp_error']:.3g} ULP"
-    ends = [
-        f"{row['outcome']}{' at ' + row['stage'] if row['signature'] else ''}"
-        for row in (before, after)
-        if row
-    ]
+    ends = [f"{row['outcome']}{' at ' + row['stage'] if row['signature'] else ''}" for row in (before, after) if row]
     said = next((row["message"] for row in (after, before) if row and row["message"]), "")
     return words + " → ".join(ends) + (f": {said}" if said else "")
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from harness.analyse import FailureGroup, grouping as failures, known_issues, with_ordinary
+from harness.causes import FailureGroup, groups as failures, known_issues, with_ordinary
+from harness.compare import SPEC
 from harness.core import count
 from harness.gate import BaselineComparison, Diff, Found, Side, compare_as_fits, find_side
 from harness.present import gate_report as gate, matrix, run_changes as changes, weighted_rates
@@ -153,7 +154,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
         info=read_run_info(run),
         there=there,
         columns=tuple(_columns(matrix.matrix(rows), weighted, set(there.unfinished))),
-        groups=tuple(group for group in groups if group.blame != failures.SPEC),
+        groups=tuple(group for group in groups if group.blame != SPEC),
         against=side.name if side else "",
         found=compare_as_fits(side, own) if side else None,
         fallbacks=tuple(fallbacks(run)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,18 +13,14 @@ import pyarrow.compute as pc
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from harness.analyse import (
-    SeenPairs,
-    grouping as failures,
-    known_issues,
-    read_seen_pairs,
-    with_ordinary,
-)
-from harness.blame import COULD_NOT_BE_ASKED, witnesses_that_raised
+from harness.analyse import SeenPairs, read_seen_pairs
+from harness.causes import groups as failures, known_issues, with_ordinary
+from harness.compare import Finding
 from harness.core import count, plain
 from harness.execute import model_word
 from harness.gate import ChangeKind, Diff, ReportedDifference, compare_runs
 from harness.present import counts, matrix, rejections, run_changes as changes, weighted_rates
+from harness.present.failures_text import render as render_failures, render_no_longer_failing
 from harness.present.fallbacks import fallbacks
 from harness.present.reproduce import command, shown_path
 from harness.record import (
@@ -36,7 +33,7 @@ from harness.record import (
     store,
 )
 
-_COLUMNS = sorted({*matrix.COLUMNS, *weighted_rates.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
+_COLUMNS: list[str] = sorted({*matrix.COLUMNS, *weighted_rates.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
 
 
 def print_summary(
@@ -108,7 +105,7 @@ def _parts(
         known,
     )
     if found:
-        yield failures.render(found, groups)
+        yield render_failures(found, groups)
         yield Text()
     left_to_cpu = fallbacks(results_dir)
     if left_to_cpu:
@@ -127,15 +124,13 @@ def _parts(
         yield Text("With the rules, compared with the converter's own conversions:", style="bold")
         yield changes.render(found_by_rules)
         yield Text()
-    defective = rejections.rejections(
-        rows, store.read(results_dir, rejections.REJECTED_COLUMNS, rejections.REJECTED)
-    )
+    defective = rejections.rejections(rows, store.read(results_dir, rejections.REJECTED_COLUMNS, rejections.REJECTED))
     if defective:
         yield rejections.render(defective)
         yield Text()
     if found:
         worst = found[0]
-        case = regressed or {**vars(worst), "overload": worst.overloads[0]}
+        case = regressed or {**vars(worst), "rule": worst.rule, "overload": worst.overloads[0]}
         yield Text(f"Reproduce the first {'regression' if regressed else 'failure'}:")
         again = command(
             results_dir,
@@ -149,7 +144,7 @@ def _parts(
         yield Text(f"  {again}", no_wrap=True)
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
-        yield known_issues.render(gone)
+        yield render_no_longer_failing(gone)
     yield from _notes(results_dir)
     cases = len(numbered_column(rows["case_id"])[1])
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
@@ -181,15 +176,18 @@ def _regressed(found: Diff) -> Mapping[str, Any] | None:
 
 
 def _witnesses_that_raised(results_dir: Path) -> str:
-    """How often which witness could not be asked whose a failure is; "" where all could."""
-    table = store.read(
-        results_dir, ["evidence"], pc.match_substring(pc.field("evidence"), COULD_NOT_BE_ASKED)
-    )
-    times = Counter(name for text in table["evidence"].to_pylist() for name in witnesses_that_raised(text))
+    """How often which witness raised an exception; "" where none did."""
+    table = store.read(results_dir, ["diagnosis"], pc.match_substring(pc.field("diagnosis"), str(Finding.RAISED)))
+    times: Counter[str] = Counter()
+    for text in table["diagnosis"].to_pylist():
+        told = json.loads(text)
+        if not told.get("inherited_from"):
+            raised = (t for t in told.get("testimony", ()) if t["finding"] == Finding.RAISED)
+            times.update(t["facts"]["witness"] for t in raised)
     if not times:
         return ""
-    said = ", ".join(f"{plain(name)} ({count(n, 'time')})" for name, n in times.most_common())
-    return f"Witnesses that raised an exception when they were asked about a failure: {said}"
+    names = ", ".join(f"{plain(name)} ({count(n, 'time')})" for name, n in times.most_common())
+    return f"Witnesses that raised an exception when they were asked about a failure: {names}"
 
 
 def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:

@@ -84,9 +84,7 @@ def distributions(verdicts: pa.Table) -> list[ErrorDistribution]:
     rows = verdicts.select(COLUMNS).unify_dictionaries()
     if not rows.num_rows:
         return []
-    _, first, cell = np.unique(
-        ordered_numbers([rows[name] for name in KEY]), return_index=True, return_inverse=True
-    )
+    _, first, cell = np.unique(ordered_numbers([rows[name] for name in KEY]), return_index=True, return_inverse=True)
     heads = rows.select(KEY).take(pa.array(first)).to_pylist()
     outcome, outcomes = numbered_column(rows["outcome"])
     passed = np.array([word == Outcome.PASS for word in outcomes.to_pylist()])[outcome]
@@ -101,9 +99,7 @@ def distributions(verdicts: pa.Table) -> list[ErrorDistribution]:
         for n, head in enumerate(heads)
         if starts[n] < starts[n + 1]
     ]
-    return sorted(
-        found, key=lambda d: (-d.max_ulp, d.overload, d.dtype, d.converter, d.backend, d.shape_mode)
-    )
+    return sorted(found, key=lambda d: (-d.max_ulp, d.overload, d.dtype, d.converter, d.backend, d.shape_mode))
 
 
 def _distribution(
@@ -147,9 +143,7 @@ def write(found: Sequence[ErrorDistribution], directory: Path, about: dict[str, 
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ResultsError(
-            f"cannot write to {directory}: {reason(error)}; choose another place with --out"
-        ) from None
+        raise ResultsError(f"cannot write to {directory}: {reason(error)}; choose another place with --out") from None
     with layout.replacing(files[0]) as path, path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, SCHEMA.names)
         writer.writeheader()
@@ -165,12 +159,8 @@ def render(found: Sequence[ErrorDistribution], limit: int | None = None) -> Rend
     """The matrix for a terminal, largest errors first: at most `limit` rows, or all for None."""
     if not found:
         return Text("No case passed with an error in ULP, so there is nothing to measure.")
-    varying = [
-        name for name in ("converter", "backend", "shape_mode") if len({getattr(d, name) for d in found}) > 1
-    ]
-    constant = [
-        getattr(found[0], name) for name in ("converter", "backend", "shape_mode") if name not in varying
-    ]
+    varying = [name for name in ("converter", "backend", "shape_mode") if len({getattr(d, name) for d in found}) > 1]
+    constant = [getattr(found[0], name) for name in ("converter", "backend", "shape_mode") if name not in varying]
     title = Text(
         f"{count(sum(d.cases for d in found), 'case')} that passed; errors in ULP of PyTorch's result; "
         + ", ".join(map(plain, constant))

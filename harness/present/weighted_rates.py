@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from rich.text import Text
 
-from harness.analyse import ORDINARY_COLUMNS, Pair, UseWeights, model_use, with_ordinary
+from harness.causes import Pair, UseWeights, model_use, with_ordinary
 from harness.compare import SPEC, Outcome
 from harness.core import count, plain
 
 _COUNTED = ("overload", "dtype", "converter", "backend", "outcome", "blame")
-COLUMNS = (*_COUNTED, *ORDINARY_COLUMNS)
+COLUMNS: tuple[str, ...] = (*_COUNTED, "ordinary")
 #: Overload, dtype, whether the cases are ordinary.
 _Cell: TypeAlias = tuple[str, str, bool]
 
@@ -58,7 +58,7 @@ def weighted_rates(verdicts: pa.Table, use: UseWeights | None = None) -> list[We
         use: What models call; None for what the package's file says.
     """
     use = model_use() if use is None else use
-    rows = verdicts if "ordinary" in verdicts.column_names else with_ordinary(verdicts)
+    rows = with_ordinary(verdicts)
     keys = [*_COUNTED, "ordinary"]
     counted = rows.select(keys).unify_dictionaries().group_by(keys).aggregate([([], "count_all")])
     passed: defaultdict[tuple[str, str], Counter[_Cell]] = defaultdict(Counter)
@@ -81,9 +81,7 @@ def weighted_rates(verdicts: pa.Table, use: UseWeights | None = None) -> list[We
     ]
 
 
-def _rate(
-    passed: Mapping[_Cell, int], total: Mapping[_Cell, int], use: UseWeights, *, ordinary: bool
-) -> float | None:
+def _rate(passed: Mapping[_Cell, int], total: Mapping[_Cell, int], use: UseWeights, *, ordinary: bool) -> float | None:
     cells = ((cell, cases) for cell, cases in total.items() if cell[2] is ordinary)
     return weighted_share((((name, dtype), passed[name, dtype, u], n) for (name, dtype, u), n in cells), use)
 

@@ -32,9 +32,7 @@ def join_backends(runs: Sequence[Path], out: Path, *, lost: Sequence[Mapping[str
     parts = [part for info in infos for part in info.shards]
     for planned in lost:
         names = tuple(planned)
-        parts.append(
-            MergedPart(index=0, count=0, state=ShardState.MISSING, operators=names, unfinished=names)
-        )
+        parts.append(MergedPart(index=0, count=0, state=ShardState.MISSING, operators=names, unfinished=names))
     numbered = [replace(part, index=n, count=len(parts)) for n, part in enumerate(parts, start=1)]
     first = replace(
         infos[0],

@@ -38,7 +38,9 @@ class Minimal:
         outcome: How they end.
         signature: What their failure is known by.
         blame: Whose defect it is.
-        evidence: What the witnesses said of the minimal case.
+        evidence: Of an earlier version: what the witnesses said of the minimal case.
+        component: Of the minimal case's diagnosis, as are place, fault, detail and diagnosis: as `Verdict` has
+            them.
         message: The minimal case's failure in its own words.
         minimal_id: Case id of the minimal invocation.
         invocation: The minimal invocation, JSON.
@@ -57,10 +59,15 @@ class Minimal:
     outcome: Outcome
     signature: str
     blame: str
-    evidence: str
     message: str
     minimal_id: str
     invocation: str
+    evidence: str = ""
+    component: str = ""
+    place: str = ""
+    fault: str = ""
+    detail: str = ""
+    diagnosis: str = ""
     exported_invocation: str = ""
     matters: tuple[str, ...] = ()
     elements: int = 0

@@ -88,9 +88,7 @@ def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = 
         raise ResultsError(f"nothing to merge: {'; '.join(set_aside) or 'no shard is given'}")
     _check(shards, different_versions)
     if layout.holds_run(out):
-        raise ResultsError(
-            f"{out} already holds a run; nothing was overwritten: give another --out, or delete it"
-        )
+        raise ResultsError(f"{out} already holds a run; nothing was overwritten: give another --out, or delete it")
     first, directories = shards[0].info, [shard.directory for shard in shards]
     info = combine(first, [shard.info for shard in shards], directories, _parts(shards), out)
     _copy_others(shards, out)
@@ -174,8 +172,7 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
         versions = [*differing(first.info.versions, other.info.versions), *differing(*sources)]
         for name, a, b in () if different_versions else versions:
             raise ResultsError(
-                f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them all the "
-                "same"
+                f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them all the same"
             )
         if first.info.planned != other.info.planned:
             raise ResultsError(
@@ -212,9 +209,7 @@ def _parts(shards: Sequence[ShardRun]) -> list[MergedPart]:
         if shard is None:
             lost, count = tuple(planned), len(first.planned)
             parts.append(
-                MergedPart(
-                    index=index, count=count, state=ShardState.MISSING, operators=lost, unfinished=lost
-                )
+                MergedPart(index=index, count=count, state=ShardState.MISSING, operators=lost, unfinished=lost)
             )
             continue
         of_it = {n: getattr(shard.info, n) for n in ("run_id", "started", "finished", "exit_status", "host")}

@@ -21,6 +21,7 @@ _TYPES = {
     int: pa.int64(),
     int | None: pa.int32(),
     float | None: pa.float64(),
+    bool | None: pa.bool_(),
 }
 
 
@@ -53,9 +54,7 @@ def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
         columns[name] = [str(value) for value in columns[name]]
     for name in _SAID:
         # What a dying process printed need not be text.
-        columns[name] = [
-            without_escapes(str(value)).encode(errors="replace").decode() for value in columns[name]
-        ]
+        columns[name] = [without_escapes(str(value)).encode(errors="replace").decode() for value in columns[name]]
     return pa.table(columns, schema=SCHEMA)
 
 

@@ -131,9 +131,7 @@ def words(results_dir: Path, column: str, where: pc.Expression | None = None) ->
     Raises:
         ResultsError: the run cannot be read.
     """
-    return sorted(
-        set(numbered_column(read(results_dir, [column], where, encoded=True)[column])[1].to_pylist())
-    )
+    return sorted(set(numbered_column(read(results_dir, [column], where, encoded=True)[column])[1].to_pylist()))
 
 
 def resolve_case(results_dir: Path, wanted: str, minimal: Iterable[Minimal] = ()) -> str:
@@ -155,8 +153,7 @@ def resolve_case(results_dir: Path, wanted: str, minimal: Iterable[Minimal] = ()
     if found:
         more = ", …" if len(found) > 3 else ""
         raise ResultsError(
-            f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}; "
-            "give more of the id"
+            f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}; give more of the id"
         )
     known = words(results_dir, "case_id")
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)

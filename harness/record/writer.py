@@ -126,7 +126,10 @@ class RunWriter:
         number = self._parts + 1
         # The part is written last: with its name, the pending rows of its number replace the earlier ones.
         if self._held:
-            self._write_file(self._held.values(), layout.pending_file(self._directory, self._worker, number))
+            held = layout.pending_file(self._directory, self._worker, number)
+            with suppress(OSError):
+                held.parent.mkdir(exist_ok=True)
+            self._write_file(self._held.values(), held)
         self._write_file(self._rows, layout.part_file(self._directory, self._worker, number, number))
         self._parts += 1
         self._rows.clear()
@@ -151,10 +154,8 @@ class RunWriter:
 
     def _write_file(self, verdicts: Iterable[Verdict], path: Path) -> None:
         table = to_table(verdicts, self._run_id)
-        with layout.replacing(path) as temporary:
-            path.parent.mkdir(exist_ok=True)
-            with parquet.open_writer(temporary) as file:
-                file.write_table(table)
+        with layout.replacing(path) as temporary, parquet.open_writer(temporary) as file:
+            file.write_table(table)
 
     def _merge(self, size: int) -> None:
         """Put the newest files of `size` parts each in one, beside which they stay, if there are enough."""
@@ -180,8 +181,7 @@ class RunWriter:
             if parts.exists():
                 raise layout.refusal(self._directory) from None
             raise ResultsError(
-                f"cannot write results to {self._directory}: {reason(error)}; "
-                "choose another place with --results-dir"
+                f"cannot write results to {self._directory}: {reason(error)}; choose another place with --results-dir"
             ) from None
         write_run_info(self._directory, run_info)
 

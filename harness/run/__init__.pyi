@@ -1,5 +1,6 @@
 # The names that other rooms import from here; `__init__.py` loads each at first use.
 
+from . import ort_messages as ort_messages
 from .backend import (
     BACKENDS as BACKENDS,
     Backend as Backend,

@@ -42,9 +42,7 @@ class _AboutNodes(Exception):
             things at once. A node that is absent shares `message`.
     """
 
-    def __init__(
-        self, message: str, nodes: Sequence[str] = (), reasons: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, message: str, nodes: Sequence[str] = (), reasons: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.nodes = tuple(nodes)
         self.reasons = dict(reasons or {})

@@ -24,9 +24,7 @@ def of_operator(model: onnx.ModelProto, operator: str, domain: str = "") -> tupl
     return tuple(
         node.name
         for node in model.graph.node
-        if node.name
-        and node.op_type == operator
-        and ("" if node.domain == "ai.onnx" else node.domain) == domain
+        if node.name and node.op_type == operator and ("" if node.domain == "ai.onnx" else node.domain) == domain
     )
 
 

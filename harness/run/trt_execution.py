@@ -87,9 +87,7 @@ def make_allocator(trt: Any, on_host: frozenset[str], errors: list[str]) -> Any:
                     return 0
             return self.buffers[name].data_ptr()
 
-        def reallocate_output_async(
-            self, name: str, memory: int, size: int, alignment: int, stream: int
-        ) -> int:
+        def reallocate_output_async(self, name: str, memory: int, size: int, alignment: int, stream: int) -> int:
             """The same; the callers' stream is the one that PyTorch allocates on."""
             return self.reallocate_output(name, memory, size, alignment)
 

@@ -110,9 +110,7 @@ def test_an_exported_program_gives_the_calls_of_its_graph(tmp_path: Path) -> Non
     assert found.calls[0].places == ["body.0"]
 
 
-def test_a_captured_corpus_runs_and_its_failures_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
     assert done.exit_code == 0, done.output

@@ -30,9 +30,7 @@ def coverage() -> Coverage:
 # The target set
 
 
-@pytest.mark.parametrize(
-    "name", ["aten.add.Tensor", "aten.view.default", "aten.sort.stable", "aten.celu.default"]
-)
+@pytest.mark.parametrize("name", ["aten.add.Tensor", "aten.view.default", "aten.sort.stable", "aten.celu.default"])
 def test_what_only_returns_is_functional(name: str) -> None:
     assert name in functional_overloads()
 
@@ -87,8 +85,7 @@ def test_another_pytorch_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings = outdated()
     assert len(warnings) == 2
     assert all(
-        "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.slow_sources" in line
-        for line in warnings
+        "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.slow_sources" in line for line in warnings
     )
     assert "WARNING: opinfo.txt" in coverage_report(load_cases())[0]
 

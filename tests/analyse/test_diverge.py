@@ -70,9 +70,7 @@ def test_a_defect_in_the_middle_of_resnet_is_found(rules: tuple[str, ...]) -> No
     assert len(asked) > 4
     assert max(asked) < found.checked
     assert "aten.relu.default is wrong by itself" in found.verdict
-    assert (
-        divergence_entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
-    )
+    assert divergence_entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
 
 
 @pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
@@ -102,9 +100,7 @@ def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Pa
     assert found.operator == "aten.cos.default"
     assert found.verdict.startswith("First divergence: aten.cos.default")
     assert "part of ONNX node Mul" in found.verdict
-    assert any(
-        line.startswith("  operator    aten.cos.default, part of ") for line in divergence_lines(found)
-    )
+    assert any(line.startswith("  operator    aten.cos.default, part of ") for line in divergence_lines(found))
     assert found.to_data()["operator"] == "aten.cos.default"
 
 

@@ -77,8 +77,7 @@ def pairs(found: Any, overload: int = 0) -> dict[str, dict[str, Any]]:
     """By ATen argument, and by ONNX name where no argument stands for it."""
     lines = found["overloads"][overload]["pairs"]
     return {
-        pair["aten"].split("=")[0].rpartition(" ")[2] if pair["aten"] else f"-{pair['onnx']}": pair
-        for pair in lines
+        pair["aten"].split("=")[0].rpartition(" ")[2] if pair["aten"] else f"-{pair['onnx']}": pair for pair in lines
     }
 
 
@@ -229,9 +228,7 @@ def resize(x: torch.Tensor, size: list[int], mode: str) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("size", [[1, 1], [3, 5], [1, 9], [8, 2]])
 @pytest.mark.parametrize(("align_corners", "mode"), [(False, "half_pixel"), (True, "align_corners")])
-def test_the_advice_on_align_corners_is_what_pytorch_computes(
-    size: list[int], align_corners: bool, mode: str
-) -> None:
+def test_the_advice_on_align_corners_is_what_pytorch_computes(size: list[int], align_corners: bool, mode: str) -> None:
     x = torch.rand(1, 2, 4, 6, generator=torch.Generator().manual_seed(0))
     expected = torch.ops.aten.upsample_bilinear2d.default(x, size, align_corners)
     np.testing.assert_allclose(resize(x, size, mode), expected.numpy(), rtol=1e-5, atol=1e-6)
@@ -332,9 +329,7 @@ def test_a_skeleton_filled_in_converts(tmp_path: Path) -> None:
     words = ("--try", "--examples", "2", "--backend", "ort-cpu")
     typed("celu", "--out", file, *words, "--converter", "dynamo", "--converter", "torchscript")
     text = file.read_text()
-    before, between, after = text.split(
-        'raise NotImplementedError("aten::celu: this rule is not filled in yet")'
-    )
+    before, between, after = text.split('raise NotImplementedError("aten::celu: this rule is not filled in yet")')
     assert "@dynamo" in before
     file.write_text(
         before + "return op.Celu(self, alpha=float(alpha))" + between

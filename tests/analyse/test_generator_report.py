@@ -86,9 +86,7 @@ def test_draws_that_pytorch_refuses_are_a_defect(asker: Asker) -> None:
 
 
 def test_an_optional_that_is_always_given_is_a_defect(asker: Asker) -> None:
-    poor = planted(
-        "aten.celu.default", arguments=lambda d: {"self": d.any_tensor(), "alpha": d.choose(1.0, -2, True)}
-    )
+    poor = planted("aten.celu.default", arguments=lambda d: {"self": d.any_tensor(), "alpha": d.choose(1.0, -2, True)})
     assert [line.split(",")[0] for line in found(poor, asker).defects] == ["no draw has alpha omitted"]
 
 
@@ -156,9 +154,7 @@ def test_the_command_prints_each_operator_and_fails_for_none_that_is_good() -> N
         ["aten.celu.default", "120", "100.0%"],
     ]
     assert "2 have no defect" in done.stdout
-    assert re.search(
-        r"^aten.celu.default +\d+ +\d+/\d+ +\d+% +– +\d+/\d+ +\d+% +–$", done.stdout, re.MULTILINE
-    )
+    assert re.search(r"^aten.celu.default +\d+ +\d+/\d+ +\d+% +– +\d+/\d+ +\d+% +–$", done.stdout, re.MULTILINE)
     assert re.search(
         r"^\d+.\d% of [\d,]+ structural pairs are drawn in the default budget; ", done.stdout, re.MULTILINE
     )

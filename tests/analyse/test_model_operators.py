@@ -66,9 +66,7 @@ def answering(tmp_path_factory: pytest.TempPathFactory) -> Path:
     failure = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong"}
     passing = [unary("aten.softmax.int", [1.0, 2.0])]
     mixed = [unary("aten.add.Tensor", [float(n)]) for n in (1, 2)]
-    mixed = [
-        Invocation(one.overload, (*one.arguments, ("other", vector([1.0])), ("alpha", 3.0))) for one in mixed
-    ]
+    mixed = [Invocation(one.overload, (*one.arguments, ("other", vector([1.0])), ("alpha", 3.0))) for one in mixed]
     directory = tmp_path_factory.mktemp("answers") / "run"
     with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
         writer.write(

@@ -23,9 +23,7 @@ from harness.app.cli._group import conformance
 from harness.compare import Outcome, Stage
 from harness.core import Invocation, Literal, TensorSpec, contiguous_strides
 
-IMAGE = TensorSpec(
-    (1, 1, 2, 2), "float32", contiguous_strides((1, 1, 2, 2)), 0, Literal((1.0, 2.0, 3.0, 6.0))
-)
+IMAGE = TensorSpec((1, 1, 2, 2), "float32", contiguous_strides((1, 1, 2, 2)), 0, Literal((1.0, 2.0, 3.0, 6.0)))
 POOL = (("self", IMAGE), ("kernel_size", (2, 2)), ("stride", (2, 2)), ("padding", (0, 0)))
 NO_DIVISOR = Invocation("aten.avg_pool2d.default", POOL)
 DIVISOR = Invocation(
@@ -53,9 +51,7 @@ def test_a_node_has_the_conversion_function_that_emitted_it() -> None:
 
 
 def test_a_node_of_a_function_that_is_built_beforehand_has_it_too() -> None:
-    assert emitting(unary("aten.hardswish.default", [1.0]), "dynamo") == [
-        ("HardSwish", [("aten_hardswish", "nn.py")])
-    ]
+    assert emitting(unary("aten.hardswish.default", [1.0]), "dynamo") == [("HardSwish", [("aten_hardswish", "nn.py")])]
 
 
 def test_a_node_has_the_decomposition_that_it_comes_of() -> None:

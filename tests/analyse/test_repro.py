@@ -377,9 +377,7 @@ def invoke(*words: str | Path) -> Any:
     return CliRunner().invoke(conformance, ["repro", *map(str, words)])
 
 
-def test_the_command_writes_a_script_and_runs_it(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_script_and_runs_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     case_id = REAL["an invalid model"][2].case_id
     said = invoke(case_id[:8], "--run", run, "--json")
@@ -392,9 +390,7 @@ def test_the_command_writes_a_script_and_runs_it(
     assert found["path"] == f"repro_{case_id[:8]}.py"
 
 
-def test_a_bug_report_has_what_its_tracker_asks_for(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_report_has_what_its_tracker_asks_for(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fork_scripts(monkeypatch)
     report = tmp_path / "report.md"
     case = REAL["no kernel"][2].case_id
@@ -547,8 +543,7 @@ def test_a_script_that_does_not_show_the_failure_is_reported(tmp_path: Path) -> 
 
 def test_shapes_of_complex_inputs_are_given_as_they_are_fed() -> None:
     small, large = (
-        Invocation("aten.abs.default", (("self", vector([1.0 + 2.0j] * size, "complex64")),))
-        for size in (3, 5)
+        Invocation("aten.abs.default", (("self", vector([1.0 + 2.0j] * size, "complex64")),)) for size in (3, 5)
     )
     failure = ReproducibleFailure(
         case_id=large.case_id,

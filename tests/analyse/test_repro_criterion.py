@@ -65,14 +65,10 @@ def test_a_script_accepts_what_the_harness_accepts(judge: Judge, dtype: str) -> 
     scope: dict[str, Any] = {"torch": torch}
     exec(_NEAR, scope)
     rng = np.random.default_rng(5)
-    truth = np.concatenate(
-        [rng.normal(size=4000) * 10.0 ** rng.integers(-6, 4, 4000), [np.inf, -np.inf, np.nan]]
-    )
+    truth = np.concatenate([rng.normal(size=4000) * 10.0 ** rng.integers(-6, 4, 4000), [np.inf, -np.inf, np.nan]])
     with np.errstate(all="ignore"):
         expected, got = (
-            (truth * (1 + rng.normal(size=truth.size) * 10.0 ** rng.uniform(-9, -1, truth.size))).astype(
-                dtype
-            )
+            (truth * (1 + rng.normal(size=truth.size) * 10.0 ** rng.uniform(-9, -1, truth.size))).astype(dtype)
             for _ in range(2)
         )
         got[::17], got[5::17], expected[7::17] = np.inf, np.nan, np.inf

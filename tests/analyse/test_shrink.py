@@ -346,9 +346,7 @@ def test_edits_of_a_tensor_do_to_its_values_what_torch_does(drawn: Any, data: st
 @given(st.data())
 def test_reductions_keep_to_what_the_operator_allows(data: st.DataObject) -> None:
     spec = TensorSpec((3,), "float32", (1,), 0, Recipe(("range", 0.5, 2.5), "plain", 5))
-    original = Invocation(
-        "aten.add.Tensor", (("self", spec), ("other", vector([1.5, 2.5, 3.5])), ("alpha", 3))
-    )
+    original = Invocation("aten.add.Tensor", (("self", spec), ("other", vector([1.5, 2.5, 3.5])), ("alpha", 3)))
     written = original.map_tensors(tensors.literal)
     reduced = data.draw(reductions(written, domains_of(original)))
     own = dict(reduced.arguments)["self"]
@@ -363,9 +361,7 @@ def test_wide_unsigned_integers_are_cut_like_others(dtype: str) -> None:
     assert tensors.keep(spec, 0, [0, 3]).values == Literal((1, 2**16 - 1))
 
 
-def test_a_failure_that_cannot_be_shrunk_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_that_cannot_be_shrunk_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [divisor_override(), unary("aten.neg.default", [1.0])]
     run = record_of(tmp_path / "run", calls, **failed())
 

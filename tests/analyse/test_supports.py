@@ -228,9 +228,7 @@ def one_node(kind: str, opset: int, **attributes: Any) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10)
 
 
-def test_a_model_that_the_installed_runtime_does_not_load_is_not_supported(
-    recorded: Path, tmp_path: Path
-) -> None:
+def test_a_model_that_the_installed_runtime_does_not_load_is_not_supported(recorded: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     celu = Invocation("aten.celu.default", (("self", vector([0.5])), ("alpha", 2.0)))
     with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
@@ -333,9 +331,7 @@ def test_the_package_ships_a_record_that_answers_without_pytorch() -> None:
         "assert done.exit_code in (0, 1), done.output\nprint(done.stdout)\n"
         "assert 'torch' not in sys.modules, 'PyTorch was imported'\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stderr
     assert "aten.celu.default: " in done.stdout
     assert "aten.add.Tensor: " in done.stdout

@@ -177,9 +177,7 @@ def test_a_part_of_units_is_run_and_a_wrong_division_is_refused(tmp_path: Path) 
 
 def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "ci" / "cluster_scale.py"), "--out", str(tmp_path), "--run", "10x1"]
-    done = subprocess.run(
-        command, env=environment(), capture_output=True, text=True, timeout=600, check=False
-    )
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == 9
@@ -223,11 +221,7 @@ class Places:
         self.started[-1].append(attempt.shard)
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
-        ended = [
-            (attempt, report(attempt, Fate.DONE))
-            for schedule in self.schedules
-            for attempt in schedule.running
-        ]
+        ended = [(attempt, report(attempt, Fate.DONE)) for schedule in self.schedules for attempt in schedule.running]
         self.started.append([])
         return ended
 

@@ -313,9 +313,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 def test_a_directory_that_holds_a_run_is_left_as_it_is(tmp_path: Path) -> None:
     directory = record_of(tmp_path / "run", [unary("aten.relu.default", [1.0])])
     before = contents(directory)
-    assert_refused(
-        Run(directory, "--op", "relu").done, str(directory), "already holds a run", "--results-dir"
-    )
+    assert_refused(Run(directory, "--op", "relu").done, str(directory), "already holds a run", "--results-dir")
     assert contents(directory) == before
 
 

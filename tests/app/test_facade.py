@@ -15,9 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_importing_the_harness_does_not_import_pytorch() -> None:
     code = "import harness, sys; print(harness.__version__, 'torch' in sys.modules, 'pytest' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout.split() == [harness.__version__, "False", "False"]
 
 

@@ -68,9 +68,7 @@ class Installed:
         return self.run([self.bin / "python", *alone, "-m", "pytest", *words], cwd, status)
 
     def run(self, command: Sequence[str | Path], cwd: Path, status: int) -> str:
-        ours = {
-            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTEST_ADDOPTS")
-        }
+        ours = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTEST_ADDOPTS")}
         done = subprocess.run(
             list(map(str, command)),
             cwd=cwd,
@@ -94,9 +92,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", work, work / "source"]
     subprocess.run([*pip, *map(str, build)], check=True, timeout=600)
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True, timeout=600
-    )
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True, timeout=600)
     python = work / "venv" / "bin" / "python"
     # A line of a .pth file makes packages importable without what .pth files beside them do: an editable
     # installation of this project stays out.
@@ -106,9 +102,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     ).stdout.strip()
     (Path(home) / "dependencies.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
     (wheel,) = work.glob("*.whl")
-    subprocess.run(
-        [*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=600
-    )
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True, timeout=600)
     return Installed(wheel, python.parent)
 
 
@@ -160,9 +154,7 @@ def test_pytest_runs_the_harness_by_its_name_and_reads_a_baseline(installed: Ins
 def test_the_dashboard_is_written_with_its_page_and_libraries(installed: Installed, run: Path) -> None:
     installed.conformance("dashboard", run, "--out", "site", cwd=run.parent)
     page = run.parent / "site"
-    named = [
-        part.split('"')[0] for part in (page / "index.html").read_text(encoding="utf-8").split('src="')[1:]
-    ]
+    named = [part.split('"')[0] for part in (page / "index.html").read_text(encoding="utf-8").split('src="')[1:]]
     assert len(named) > 20
     assert all((page / name).is_file() for name in named)
     assert "aten.celu.default" in (page / "data" / "index.js").read_text(encoding="utf-8")
@@ -182,9 +174,7 @@ def other_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [(), ("-k", "harness"), ("harness", "test_harness.py"), ("-k", f"harness or {'long' * 1000}")],
     ids=["all", "an expression", "a folder", "no file name"],
 )
-def test_another_project_does_not_notice(
-    installed: Installed, other_project: Path, words: tuple[str, ...]
-) -> None:
+def test_another_project_does_not_notice(installed: Installed, other_project: Path, words: tuple[str, ...]) -> None:
     installed.pytest(*words, cwd=other_project, shadow=True)
 
 

@@ -95,7 +95,8 @@ def _kill_half_way(process: subprocess.Popen[str], shard: Path) -> None:
         assert process.poll() is None, process.communicate(timeout=60)[0]
         time.sleep(0.005)
     children = psutil.Process(process.pid).children()
-    (sweep,) = (child for child in children if f"{KILLED}/{SHARDS}" in child.cmdline())
+    running = (child for child in children if child.status() != psutil.STATUS_ZOMBIE)
+    (sweep,) = (child for child in running if f"{KILLED}/{SHARDS}" in child.cmdline())
     killpg(sweep.pid, signal.SIGKILL)
 
 
@@ -198,9 +199,7 @@ def test_a_night_without_any_shard_is_red_and_says_so(tmp_path: Path, chat: tupl
         (("--out", "OUT"), "already holds a night: give another --out, or delete it"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is(
-    words: tuple[str, ...], said: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_done_is_said_before_anything_is(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     process = nightly(*(str(tmp_path) if word == "OUT" else word for word in words))
     output, _ = process.communicate(timeout=60)

@@ -356,9 +356,7 @@ def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_pa
     said = nodes.said_by(driver)
     nodes.kill(node)
     assert driver.returncode == 4, said
-    assert re.search(
-        r"^Error: node [\d.]+ \(\w+\) has hypothesis .*0\.0\.1.* as the run: all nodes", said, re.M
-    )
+    assert re.search(r"^Error: node [\d.]+ \(\w+\) has hypothesis .*0\.0\.1.* as the run: all nodes", said, re.M)
     assert not (tmp_path / "out" / "run.json").exists()
 
 

@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 from harness_runs import row_of, unary
 
-from harness.analyse import COLUMNS, FAILED, failure_groups
 from harness.app.cli._group import conformance
+from harness.causes import COLUMNS, FAILED, failure_groups
 from harness.compare import Outcome, Stage, Verdict
-from harness.core import Invocation
 from harness.record import RunInfo, RunWriter, layout, read_run_info, store
 
 OPERATORS = ("aten.celu.default", "aten.elu.default", "aten.avg_pool2d.default")
@@ -26,9 +25,7 @@ PARTS = 40
 def verdicts() -> Iterator[Verdict]:
     for number in range(PARTS * 6):
         call = unary(OPERATORS[number % 3], [float(n) for n in range(number % 5 + 1)] + [float(number)])
-        outcome = (Outcome.PASS, Outcome.MISMATCH, Outcome.ERROR, Outcome.PASS, Outcome.UNSUPPORTED)[
-            number % 5
-        ]
+        outcome = (Outcome.PASS, Outcome.MISMATCH, Outcome.ERROR, Outcome.PASS, Outcome.UNSUPPORTED)[number % 5]
         fails = outcome.is_failure
         for backend in ("ort-cpu", "onnx-reference"):
             yield row_of(
@@ -135,6 +132,4 @@ def test_groups_have_their_smallest_case_however_its_document_is_written(whole: 
     smallest = next(iter(expected.values()))
     ids = rows["case_id"].to_pylist()
     broken = ["{" if case == smallest else text for case, text in zip(ids, texts, strict=True)]
-    groups = failure_groups(rows.set_column(place, field, [broken]))
-    assert smallest not in {group.case_id for group in groups}
-    assert all(Invocation.from_json(group.invocation) for group in groups)
+    assert len(failure_groups(rows.set_column(place, field, [broken]))) == len(expected)

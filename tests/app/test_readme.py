@@ -24,8 +24,7 @@ pytestmark = pytest.mark.slowest(11)
 
 ROOT = Path(__file__).parents[2]
 README, GUIDE, HOUSE = (
-    (ROOT / place).read_text(encoding="utf-8")
-    for place in ("README.md", "harness/app/README.md", "harness/README.md")
+    (ROOT / place).read_text(encoding="utf-8") for place in ("README.md", "harness/app/README.md", "harness/README.md")
 )
 FILES = dict(re.findall(r"```(?:python|js)\n(?:#|//) (\S+\.(?:py|js))\n(.*?)```", README + HOUSE, re.DOTALL))
 #: What the walk to a new column adds to two files: file → (after what, before what then, the text).
@@ -117,11 +116,7 @@ def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walke
         for backend in ("tract", "ort-cpu")
     }
     ends = {
-        backend: {
-            v.case_id
-            for v in verdicts
-            if v.overload == CELU and v.backend == backend and v.outcome == outcome
-        }
+        backend: {v.case_id for v in verdicts if v.overload == CELU and v.backend == backend and v.outcome == outcome}
         for backend, outcome in (("tract", "mismatch"), ("ort-cpu", "pass"))
     }
     # As harness/README.md says of tract 0.23.

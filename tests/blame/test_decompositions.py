@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from harness_runs import vector
-from trials import trial_of
+from trials import trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.blame.testimony import Decision
@@ -29,13 +29,11 @@ def test_a_decomposition_that_the_exporter_leaves_alone_is_not_to_blame() -> Non
     )
     decision = blamed(trial_of(call, backend="onnx-reference"))
     assert decision.blame == "converter"
-    assert "but dynamo translates the operator itself" in decision.evidence
+    assert "but dynamo translates the operator itself" in words_of(decision)
 
 
 @pytest.mark.parametrize(("beta", "blame"), [(2.0, "pytorch"), (0.1, "converter")])
-def test_a_graph_is_no_worse_than_a_definition_that_it_repeats_and_worse_where_it_adds(
-    beta: float, blame: str
-) -> None:
+def test_a_graph_is_no_worse_than_a_definition_that_it_repeats_and_worse_where_it_adds(beta: float, blame: str) -> None:
     # The kernel leaves out an infinite product of weight zero; the graph has its scale as a float32.
     call = Invocation(
         "aten.addmv.default",
@@ -49,7 +47,7 @@ def test_a_graph_is_no_worse_than_a_definition_that_it_repeats_and_worse_where_i
     )
     decision = blamed(trial_of(call, backend="onnx-reference"))
     assert decision.blame == blame
-    assert "PyTorch's decomposition of the operator gives onnx-reference's result" in decision.evidence
+    assert "PyTorch's decomposition of the operator gives onnx-reference's result" in words_of(decision)
 
 
 def test_a_decomposition_that_does_not_run_in_pytorch_either_is_pytorchs() -> None:
@@ -66,4 +64,4 @@ def test_a_decomposition_that_does_not_run_in_pytorch_either_is_pytorchs() -> No
     )
     decision = blamed(trial_of(call, outcome=Outcome.ERROR))
     assert decision.blame == "pytorch"
-    assert "and fails on that itself: IndexError" in decision.evidence
+    assert "and fails on that itself: IndexError" in words_of(decision)

@@ -11,7 +11,7 @@ import onnx
 import torch
 from harness_runs import literal_unit, vector
 from onnx import helper
-from trials import converter_called, start, trial_of
+from trials import converter_called, start, trial_of, words_of
 
 from harness.blame import FailureKind
 from harness.blame.examine import examine
@@ -25,6 +25,7 @@ from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.execute import Exportable, Group, Supervisor, export_alone
 from harness.plan.unit import find_groups, run_part
+from harness.present.evidence import evidence_of_row, sentence
 
 ORT = start("ort-cpu")
 
@@ -146,14 +147,14 @@ def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translate
     exporter = Exporter()
     decision, asked = decided(exporter, example=True)
     assert {"the decomposed program", "the unoptimised export"} <= {*asked}
-    assert "Exported without dynamo's optimiser, the call gives the same wrong result" in decision.evidence
+    assert "Exported without dynamo's optimiser, the call gives the same wrong result" in words_of(decision)
     assert len(exporter.exports) == 1
 
 
 def test_only_of_an_example_is_heard_what_cannot_change_the_blame() -> None:
     decisions, asked = zip(*(decided(Exporter(), example=example) for example in (True, False)), strict=True)
     assert [decision.blame for decision in decisions] == ["converter", "converter"]
-    with_it, without = (decision.evidence for decision in decisions)
+    with_it, without = (words_of(decision) for decision in decisions)
     assert "torchscript's export of the call" in with_it
     assert "torchscript's export of the call" not in without
     # PyTorch's own program could still be what is wrong.
@@ -171,8 +172,8 @@ def test_one_example_of_a_kind_of_failure_serves_all_sources_of_a_unit() -> None
             for _ in range(2)
         )
     assert (once.blame, again.blame) == ("converter", "converter")
-    assert "torchscript's export of the call" in once.evidence
-    assert "torchscript's export of the call" not in again.evidence
+    assert "torchscript's export of the call" in evidence_of_row(vars(once))
+    assert "torchscript's export of the call" not in evidence_of_row(vars(again))
 
 
 def average_of(size: int, kernel: int = 2) -> Invocation:
@@ -189,7 +190,7 @@ def test_of_structures_whose_graphs_are_of_a_kind_a_few_are_looked_into() -> Non
         ((source, groups),) = find_groups(unit, supervisor, print)
         found = [v for part in run_part(unit, supervisor, source, groups) for v in part]
     assert [v.blame for v in found] == ["converter"] * 5
-    inherited = {v.case_id: v.evidence.startswith("As case ") for v in found}
+    inherited = {v.case_id: evidence_of_row(vars(v)).startswith("As case ") for v in found}
     # The smallest two and the largest are looked into.
     assert [inherited[average_of(size).case_id] for size in (2, 3, 4, 5, 6)] == [
         False,
@@ -241,7 +242,7 @@ def test_a_wrong_dtype_is_whose_it_is_in_another_call_of_the_dtype() -> None:
     blames = {dtype: {v.blame for v in found if v.dtype == dtype} for dtype in calls}
     assert blames == {"float16": {"pytorch"}, "float64": {"converter"}}
     for dtype in calls:
-        inherited = [v.evidence.startswith("As case ") for v in found if v.dtype == dtype]
+        inherited = [evidence_of_row(vars(v)).startswith("As case ") for v in found if v.dtype == dtype]
         assert any(inherited)
         assert not all(inherited)
 
@@ -255,8 +256,6 @@ def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
         model = export_alone(converter_called("dynamo"), Exportable.of(call, outputs=1, index=index))
         trial = trial_of(call, model=model, backend="onnx-reference")
         complaint = replace(trial.complaint, group=Group(index, call, ((0, call),)))
-        (said,) = ask_decomposition.testify(
-            Trial(complaint, trial.settings, lambda name: exporter, start, exports)
-        )
-        assert "but dynamo translates the operator itself" in said.words
+        (said,) = ask_decomposition.testify(Trial(complaint, trial.settings, lambda name: exporter, start, exports))
+        assert "but dynamo translates the operator itself" in sentence(said)
     assert len(exporter.exports) == 1

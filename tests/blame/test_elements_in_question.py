@@ -7,7 +7,7 @@ import onnx
 import pytest
 from harness_runs import vector
 from onnx import helper
-from trials import graph_of_nodes, trial_of
+from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.blame.testimony import Decision
@@ -22,9 +22,7 @@ def blamed(trial: Trial) -> Decision:
 def strided(values: tuple[float, ...]) -> Invocation:
     """A call of `neg` whose numbers lie apart in memory."""
     spread = tuple(v for value in values for v in (value, 0.0))
-    return Invocation(
-        "aten.neg.default", (("self", TensorSpec((len(values),), "float32", (2,), 0, Literal(spread))),)
-    )
+    return Invocation("aten.neg.default", (("self", TensorSpec((len(values),), "float32", (2,), 0, Literal(spread))),))
 
 
 OVERFLOWS = [helper.make_node("Exp", ["c0_i0"], ["c0_o0"])]
@@ -46,7 +44,7 @@ def test_pytorchs_number_is_not_the_backends_infinity_nor_its_other_zero(
     assert trial.comparison.problem == problem
     decision = blamed(trial)
     assert decision.blame == "converter"
-    assert "row-major" not in decision.evidence
+    assert "row-major" not in words_of(decision)
 
 
 def test_what_is_excused_has_no_voice() -> None:
@@ -68,7 +66,7 @@ def test_what_is_excused_has_no_voice() -> None:
     assert (bool(mean.any()), bool(weights.all())) == (False, True)
     decision = blamed(trial)
     assert decision.blame == "converter"
-    assert "onnx-reference gives ort-cpu's result" in decision.evidence
+    assert "onnx-reference gives ort-cpu's result" in words_of(decision)
 
 
 def test_only_elements_that_show_the_kind_of_failure_count() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from harness_runs import vector
 from onnx import helper
-from trials import graph_of_nodes, trial_of
+from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.blame.testimony import Decision
@@ -41,14 +41,12 @@ OVERRIDDEN = Invocation(
 )
 
 
-@pytest.mark.parametrize(
-    ("call", "argument"), [(SMOOTHED, "label_smoothing"), (OVERRIDDEN, "divisor_override")]
-)
+@pytest.mark.parametrize(("call", "argument"), [(SMOOTHED, "label_smoothing"), (OVERRIDDEN, "divisor_override")])
 def test_an_argument_that_a_graph_ignores_is_named(call: Invocation, argument: str) -> None:
     decision = blamed(trial_of(call))
     assert decision.blame == "converter"
-    assert "ignores an argument" in decision.evidence
-    assert f"Without `{argument}` PyTorch gives ort-cpu's result." in decision.evidence
+    assert "ignores an argument" in words_of(decision)
+    assert f"Without `{argument}`, PyTorch gives ort-cpu's result." in words_of(decision)
 
 
 def test_truth_values_that_are_alike_by_chance_say_nothing() -> None:
@@ -66,26 +64,24 @@ def test_truth_values_that_are_alike_by_chance_say_nothing() -> None:
     model = graph_of_nodes(call, [helper.make_node("Equal", ["c0_i0", "c0_i1"], ["c0_o0"])])
     decision = blamed(trial_of(call, model=model))
     assert decision.blame == "converter"
-    assert "Without" not in decision.evidence
+    assert "Without" not in words_of(decision)
 
 
 def test_a_result_that_the_exporter_computed_is_its_own() -> None:
     # In float16 PyTorch is inexact, too.
-    call = Invocation(
-        "aten.hann_window.default", (("window_length", 9), ("dtype", Enumerated("dtype", "float16")))
-    )
+    call = Invocation("aten.hann_window.default", (("window_length", 9), ("dtype", Enumerated("dtype", "float16"))))
     decision = blamed(trial_of(call))
     assert decision.blame == "converter"
-    assert "The graph has c0_o0 as a constant." in decision.evidence
+    assert "The graph has c0_o0 as a constant." in words_of(decision)
 
 
 def test_a_copy_of_an_input_is_no_constant() -> None:
     call = Invocation("aten.neg.default", (("self", vector([1.0, 2.0])),))
     nodes = [helper.make_node("Identity", ["c0_i0"], ["c0_o0"])]
-    assert "constant" not in blamed(trial_of(call, model=graph_of_nodes(call, nodes))).evidence
+    assert "constant" not in words_of(blamed(trial_of(call, model=graph_of_nodes(call, nodes))))
     held = {"number": np.asarray([3.0, 4.0], np.float32)}
     nodes = [helper.make_node("Identity", ["number"], ["c0_o0"])]
-    assert "as a constant" in blamed(trial_of(call, model=graph_of_nodes(call, nodes, held))).evidence
+    assert "as a constant" in words_of(blamed(trial_of(call, model=graph_of_nodes(call, nodes, held))))
 
 
 def test_one_number_that_is_alike_without_an_argument_says_nothing_beside_another() -> None:
@@ -101,4 +97,4 @@ def test_one_number_that_is_alike_without_an_argument_says_nothing_beside_anothe
     model = graph_of_nodes(call, nodes, {"scales": np.array([1.0, 2.0], np.float32)})
     decision = blamed(trial_of(call, model=model))
     assert decision.blame == "converter"
-    assert "Without" not in decision.evidence
+    assert "Without" not in words_of(decision)

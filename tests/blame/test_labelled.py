@@ -23,9 +23,7 @@ def test_labels_are_of_all_kinds_and_each_has_a_reason() -> None:
 
 
 def test_the_harness_blames_as_people_do() -> None:
-    found = [
-        (label, blame) for label, blame, _ in judged_by_harness(read_labels()[::_EVERY]) if blame != PASSES
-    ]
+    found = [(label, blame) for label, blame, _ in judged_by_harness(read_labels()[::_EVERY]) if blame != PASSES]
     assert len(found) > 20
     wrong = [(str(label.invocation), label.culprit, b) for label, b in found if not label.allows(b)]
     assert len(wrong) <= (1 - _RIGHT) * len(found), wrong

@@ -82,16 +82,12 @@ DEPARTURES: dict[str, tuple[Callable[[], Definition], Callable[[], list[Array]]]
     ),
     # Indices of fewer rows than the data has.
     "GatherElements": (
-        lambda: defined(
-            "GatherElements", np.array([[1.0, 2.0], [3.0, 4.0]], F32), np.array([[-1, 0, 1]]), axis=1
-        ),
+        lambda: defined("GatherElements", np.array([[1.0, 2.0], [3.0, 4.0]], F32), np.array([[-1, 0, 1]]), axis=1),
         lambda: [np.array([[2.0, 1.0, 2.0]], F32)],
     ),
     # A dilated kernel meets every second element: no infinity in between.
     "Conv": (
-        lambda: defined(
-            "Conv", np.array([[[1.0, np.inf, 3.0]]]), np.array([[[2.0, 4.0]]]), None, dilations=[2]
-        ),
+        lambda: defined("Conv", np.array([[[1.0, np.inf, 3.0]]]), np.array([[[2.0, 4.0]]]), None, dilations=[2]),
         lambda: [np.array([[[14.0]]])],
     ),
     "LogSoftmax": (
@@ -246,9 +242,7 @@ def test_a_result_without_elements_is_defined_whatever_the_evaluator_does() -> N
 def test_the_scatter_of_right_shapes_is_as_onnx_runtime_has_it(reduction: str) -> None:
     data = np.arange(12.0, dtype=F32).reshape(3, 4)
     indices = np.array([[2, 0, 1], [0, 0, -1]], np.int64)
-    definition = defined(
-        "ScatterElements", data, indices, np.full((2, 3), 2.5, F32), axis=1, reduction=reduction
-    )
+    definition = defined("ScatterElements", data, indices, np.full((2, 3), 2.5, F32), axis=1, reduction=reduction)
     assert not_as_defined(definition, ORT.load(definition.model, None).run(definition.fed)) is None
 
 

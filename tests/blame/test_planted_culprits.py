@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -22,8 +22,8 @@ from planted_culprits import (
     rounded,
     slipped,
 )
+from trials import words_of
 
-from harness.analyse.blame_facts import blame_facts
 from harness.blame.examine import examine
 from harness.blame.testimony import Complaint, Decision
 from harness.blame.trial import Trial
@@ -44,6 +44,11 @@ ALL, THIRD = 30, 10
 
 
 @cache
+def _facts(decision: Decision, statement: str) -> Mapping[str, Any]:
+    """What the first testimony with a statement names."""
+    return next(t.facts for t in decision.testimony if t.statement == statement)
+
+
 def backend(name: str) -> Backend:
     entry, argument = BACKENDS.find(name)
     return entry.create(argument)
@@ -87,9 +92,7 @@ class Honest:
         """Whether the result is wrong."""
         return self.outcome(runtime, model) is Outcome.MISMATCH
 
-    def blamed(
-        self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None
-    ) -> Decision:
+    def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Decision:
         """What blame makes of the failure."""
         complaint = Complaint(
             index=0,
@@ -172,7 +175,7 @@ class Score:
     def add(self, what: str, decision: Decision, named: bool) -> None:
         self.planted += 1
         if not named:
-            self.missed.append(f"{what}: {decision.blame}: {decision.evidence[:500]}")
+            self.missed.append(f"{what}: {decision.blame}: {words_of(decision)[:500]}")
 
     def __str__(self) -> str:
         return "\n\n".join(self.missed)
@@ -207,7 +210,7 @@ def test_wrong_kernels_are_named(names: list[str], plants: int) -> None:
         if not case.fails(runtime, case.model):
             continue
         decision = case.blamed(case.model, runtime)
-        named = decision.blame == "backend" and blame_facts(decision.evidence).operator.startswith(kind)
+        named = decision.blame == "backend" and _facts(decision, "wrong-node")["node"]["operator"] == kind
         found.add(f"{case.call.overload} {case.converter} {kind} {slip.__name__}", decision, named)
         if found.planted == plants:
             break
@@ -246,7 +249,7 @@ def test_wrong_decompositions_are_named(names: list[str], plants: int) -> None:
             if not case.fails(backend("ort-cpu"), model):
                 continue
             decision = case.blamed(model, exporter=exporter)
-            named = decision.blame == "pytorch" and "PyTorch decomposes" in decision.evidence
+            named = decision.blame == "pytorch" and "PyTorch decomposes" in words_of(decision)
             found.add(f"{case.call.overload} {wrong.__name__}", decision, named)
             break
         if found.planted == plants:
@@ -265,7 +268,7 @@ def test_wrong_passes_of_a_runtime_are_named(names: list[str], plants: int) -> N
         guilty = chance.choice(PASSES)
         runtime = WrongRuntimePass(backend("ort-cpu"), guilty, PASSES, kind, slip)
         decision = case.blamed(case.model, runtime)
-        named = decision.blame == "backend" and blame_facts(decision.evidence).passes == guilty
+        named = decision.blame == "backend" and _facts(decision, "runtime-passes")["passes"] == guilty.split(", ")
         found.add(f"{case.call.overload} {guilty} {kind} {slip.__name__}", decision, named)
         if found.planted == plants // 2:
             break
@@ -305,9 +308,7 @@ def rule(operator: str, other: str, name: str | None) -> rewriter.RewriteRule:
     return rewriter.RewriteRule(before, after, name=name)
 
 
-def test_wrong_passes_of_an_exporter_are_named(
-    names: list[str], plants: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_passes_of_an_exporter_are_named(names: list[str], plants: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Score()
     rules = [*rewriter._DEFAULT_REWRITE_RULES]
     for case in honest_cases(5, names, ("dynamo",)):
@@ -322,7 +323,7 @@ def test_wrong_passes_of_an_exporter_are_named(
             if case.fails(backend("ort-cpu"), model):
                 decision = case.blamed(model)
                 said = f"Exported without its pass {called} of dynamo's optimiser"
-                named = decision.blame == "converter" and said in decision.evidence
+                named = decision.blame == "converter" and said in words_of(decision)
                 found.add(f"{case.call.overload} {called}", decision, named)
             monkeypatch.undo()
             break

@@ -83,9 +83,7 @@ class Sweep:
         if chosen:
             again = self.directory / f"again {len(list(self.directory.parent.rglob('again *')))}"
             words = [word for name in converters for word in ("--converter", name)]
-            done = run_harness(
-                "--replay", self.directory, *chosen, *words, "--results-dir", again, *MEASURE_ONLY
-            )
+            done = run_harness("--replay", self.directory, *chosen, *words, "--results-dir", again, *MEASURE_ONLY)
             assert done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED), output(done)
             for row in rows(again, "case_id", "converter", "outcome"):
                 if row["outcome"] == "pass":
@@ -177,18 +175,14 @@ def test_what_is_said_to_be_missed_is_a_slip() -> None:
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: f"{defect.name}-{defect.converter}")
-def test_a_slip_is_found_unless_it_is_known_to_be_missed(
-    defect: Defect, caught: set[tuple[str, str]]
-) -> None:
+def test_a_slip_is_found_unless_it_is_known_to_be_missed(defect: Defect, caught: set[tuple[str, str]]) -> None:
     assert ((defect.overload, defect.converter) not in caught) == (defect.name in MISSED)
 
 
 def test_wrong_conversions_are_blamed_on_the_converter(first: First) -> None:
     # Only what the honest exporter does right can show the planted defect.
     failures = [
-        row
-        for row in first.sweep.rows
-        if row["outcome"] in ("mismatch", "error") and row["case_id"] in first.honest
+        row for row in first.sweep.rows if row["outcome"] in ("mismatch", "error") and row["case_id"] in first.honest
     ]
     assert planted_in(DYNAMO) - NEED_MORE <= {row["overload"] for row in failures}
     assert all(row["evidence"] for row in failures)

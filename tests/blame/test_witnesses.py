@@ -11,10 +11,11 @@ import onnx
 import pytest
 from harness_runs import record_of, unary, vector
 from onnx import TensorProto, helper
-from trials import start, trial_of
+from trials import start, trial_of, words_of
 
-from harness.blame import testimony, witness as witness_list, witnesses_that_raised
+from harness.blame import testimony, witness as witness_list
 from harness.blame.examine import examine
+from harness.blame.testimony import Decision
 from harness.blame.trial import BackendAnswer, Trial
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
@@ -22,13 +23,24 @@ from harness.blame.witnesses.decomposition import ask_decomposition
 from harness.blame.witnesses.in_float32 import in_float32
 from harness.blame.witnesses.meta_kernel import ask_meta_kernel
 from harness.blame.witnesses.narrowed_graph import look_for_fewer_bits
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome
 from harness.core import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.execute import Settings
 from harness.generate import load_cases
+from harness.present.evidence import sentence
 from harness.present.terminal_summary import summary_text
 from harness.run import BackendSession, ShapeRange
+
+
+def _raised(decision: Decision) -> list[str]:
+    """The witnesses that raised an exception."""
+    return [t.facts["witness"] for t in decision.testimony if t.finding is testimony.Finding.RAISED]
+
+
+def _diagnosis(decision: Decision) -> Diagnosis:
+    return Diagnosis(decision.blame, decision.rule, facts=decision.facts, testimony=decision.testimony)
 
 
 def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
@@ -91,11 +103,10 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
     trial = trial_of(call, model=graph_of("Neg"), settings=Settings(batch_size=63))
     after = examine(trial, frozenset(), lambda name: None)
     said = "the planted one could not be asked: ValueError: no idea. Ask others."
-    assert (before.blame, f"{before.evidence} {said}") == (after.blame, after.evidence)
-    assert witnesses_that_raised(after.evidence) == ["the planted one"]
-    assert witnesses_that_raised(f"As case 12ab: {after.evidence}") == []
+    assert (before.blame, f"{words_of(before)} {said}") == (after.blame, words_of(after))
+    assert _raised(after) == ["the planted one"]
 
-    failed = {"outcome": Outcome.MISMATCH, "blame": after.blame, "evidence": after.evidence}
+    failed = {"outcome": Outcome.MISMATCH, "blame": after.blame, "diagnosis": _diagnosis(after).json}
     run = record_of(tmp_path / "run", [call, unary("aten.relu.default", [-3.0])], **failed)
     counted = "when they were asked about a failure: the planted one (2 times)"
     assert counted in summary_text(run, width=160)
@@ -108,9 +119,7 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
         # Ends in a primitive that calls the kernel, whose definition ends in the primitive, and so on.
         unary("aten.neg.default", [1.0, 2.0]),
         # Takes `alpha` by name only, which the kernel takes by position.
-        Invocation(
-            "aten.add.Scalar", (*unary("aten.neg.default", [1.0, 2.0]).arguments, ("other", 2), ("alpha", 3))
-        ),
+        Invocation("aten.add.Scalar", (*unary("aten.neg.default", [1.0, 2.0]).arguments, ("other", 2), ("alpha", 3))),
     ],
     ids=["neg", "add"],
 )
@@ -125,7 +134,7 @@ def test_pytorchs_decomposition_may_refuse_what_its_kernel_takes() -> None:
     call = Invocation("aten.upsample_nearest2d.default", (("self", image), ("output_size", (2, 2)), *scales))
     (said,) = ask_decomposition.testify(trial_of(call))
     assert said.finding is testimony.Finding.REFUSES
-    assert "refuses the call: IndexError" in said.words
+    assert "rejects the call: IndexError" in sentence(said)
 
 
 def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
@@ -160,15 +169,13 @@ def test_a_cast_within_a_branch_counts_as_the_graphs() -> None:
         helper.make_node("Cast", ["exact"], ["narrow"], to=TensorProto.FLOAT),
         helper.make_node("Cast", ["narrow"], ["result"], to=TensorProto.DOUBLE),
     ]
-    body = helper.make_graph(
-        down, "branch", [], [helper.make_tensor_value_info("result", TensorProto.DOUBLE, None)]
-    )
+    body = helper.make_graph(down, "branch", [], [helper.make_tensor_value_info("result", TensorProto.DOUBLE, None)])
     yes = helper.make_tensor("", TensorProto.BOOL, [], [True])
     model.graph.node.append(helper.make_node("Constant", [], ["yes"], value=yes))
     model.graph.node.append(helper.make_node("If", ["yes"], ["c0_o0"], then_branch=body, else_branch=body))
     onnx.checker.check_model(model, full_check=True)
     (said,) = look_for_fewer_bits.testify(trial_of(call, model=model))
-    assert "a cast to float32, which the graph has" in said.words
+    assert "a cast to float32, which the graph has" in sentence(said)
 
 
 def test_the_graph_in_float32_has_no_float64_left_in_branches_and_sequences() -> None:
@@ -202,7 +209,7 @@ def test_a_runtime_that_lacks_float64_says_in_float32_where_nan_belongs() -> Non
     )
     decision = examine(trial_of(call, backend="onnx-reference"), frozenset(), lambda name: None)
     assert decision.blame == "backend"
-    assert "gives PyTorch's result for it in float32" in decision.evidence
+    assert "gives PyTorch's result for it in float32" in words_of(decision)
 
 
 def test_outputs_that_are_wrong_in_another_way_are_another_failure() -> None:
@@ -224,8 +231,8 @@ def test_of_two_wrong_nodes_each_of_which_stops_the_graph_one_is_named() -> None
     call = Invocation("aten._euclidean_dist.default", (("x1", empty), ("x2", replace(empty, shape=(3, 0)))))
     decision = examine(trial_of(call), frozenset(), lambda name: None)
     assert decision.blame == "backend"
-    assert "computes ReduceSum" in decision.evidence
-    assert not witnesses_that_raised(decision.evidence)
+    assert "computes ReduceSum" in words_of(decision)
+    assert not _raised(decision)
 
 
 # Complex numbers are fed as pairs

@@ -53,9 +53,7 @@ def test_the_parts_of_a_product_may_be_off_by_roundings_of_the_modulus(overload:
         ("aten.rsub.Scalar", {"self": vector(1 + 1j), "other": 1j, "alpha": 0.5 + 0.5j}, [0.0, 0.0]),
     ],
 )
-def test_a_result_is_held_to_its_modulus(
-    overload: str, given: dict[str, Argument], right: list[float]
-) -> None:
+def test_a_result_is_held_to_its_modulus(overload: str, given: dict[str, Argument], right: list[float]) -> None:
     assert not judged(overload, [right], **given).problem
     for part in (0, 1):
         wrong = list(right)

@@ -61,8 +61,7 @@ def test_runs_are_taken_until_one_fails() -> None:
         return run
 
     few, many = (
-        Invocation("aten.rand_like.default", (("self", vector([0.0] * size, "float16")),))
-        for size in (6, 2**15)
+        Invocation("aten.rand_like.default", (("self", vector([0.0] * size, "float16")),)) for size in (6, 2**15)
     )
     assert taken(few) == 1000
     assert taken(few, failing=40) == 40

@@ -50,9 +50,7 @@ def test_a_rule_that_excuses_is_named_with_the_elements() -> None:
     got[0, 0] += np.float32(1e31)
     comparison = judged(found, got)
     assert comparison.problem is None
-    assert (
-        excuses_of(comparison.excuses) == comparison.excused == (("nearness 4 (the terms' magnitudes)", 1),)
-    )
+    assert excuses_of(comparison.excuses) == comparison.excused == (("nearness 4 (the terms' magnitudes)", 1),)
 
 
 _OPEN: Mapping[str, tuple[str, dict[str, Any], list[int]]] = {
@@ -146,9 +144,7 @@ def test_a_subnormal_probability_times_an_infinite_weight_is_lost_as_documented(
     # 1 - x is 1 in float32, and its logarithm zero.
     given = {"target": vector([0.0, 0.0]), "weight": vector([INF, INF]), "reduction": 0}
     found = answer("aten.binary_cross_entropy.default", self=vector([1e-45, 0.5]), **given)
-    assert judged(found, np.array([NAN, INF], np.float32)).excused == (
-        ("another of several right answers", 1),
-    )
+    assert judged(found, np.array([NAN, INF], np.float32)).excused == (("another of several right answers", 1),)
     assert judged(found, np.array([NAN, NAN], np.float32)).problem == "NaN positions"
     assert judged(found, np.array([0.0, INF], np.float32)).problem == "infinities"
 
@@ -181,9 +177,7 @@ def test_a_float64_beside_zero_has_the_last_places_of_float64() -> None:
 
 
 @pytest.mark.parametrize(("places", "open_"), [([0.0, 3e38], False), ([0, 2**62], True)])
-def test_between_floats_the_areas_below_integers_do_not_leave_their_range(
-    places: list[float], open_: bool
-) -> None:
+def test_between_floats_the_areas_below_integers_do_not_leave_their_range(places: list[float], open_: bool) -> None:
     heights, dtype = vector([2**40, 2], "int64"), "int64" if open_ else "float32"
     found = answer("aten.trapezoid.x", y=heights, x=vector(places, dtype), dim=-1)
     assert bool(judged(found, found.expected[0] * 2 + 1).unsettled) is open_

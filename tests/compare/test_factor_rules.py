@@ -196,9 +196,7 @@ def test_the_bound_of_a_transform_is_never_below_its_result() -> None:
             if truth[0] is None:
                 continue
             arguments = {
-                n: a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
-                if isinstance(a, np.ndarray)
-                else a
+                n: a.astype(np.complex128 if a.dtype.kind == "c" else np.float64) if isinstance(a, np.ndarray) else a
                 for n, a in made.arguments.items()
             }
             terms = np.asarray(case.judge.terms(arguments))
@@ -226,9 +224,7 @@ def test_rounding_to_a_grid_is_open_at_ties_only() -> None:
 
 def test_a_complex_dtype_argument_widens_with_its_tensor() -> None:
     spec = TensorSpec((2,), "complex64", (1,), 0, Literal((1 + 2j, 1j)))
-    invocation = Invocation(
-        "aten._to_copy.default", (("self", spec), ("dtype", Enumerated("dtype", "complex64")))
-    )
+    invocation = Invocation("aten._to_copy.default", (("self", spec), ("dtype", Enumerated("dtype", "complex64"))))
     truth = run_reference(invocation).truth
     assert truth is not None
     assert truth[0] is not None

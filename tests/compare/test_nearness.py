@@ -200,9 +200,7 @@ def test_a_gated_state_is_held_to_what_is_added_up_in_it(overload: str) -> None:
     gates = [tensor([0.0, 30.0, 0.0], (3, 1)), tensor([0.0, 0.0, 0.0], (3, 1))]
     if overload == "aten.gru_cell.default":
         names = (("w_ih", gates[0]), ("w_hh", gates[1]), ("b_ih", None), ("b_hh", None))
-        call = Invocation(
-            overload, (("input", tensor([1.0], (1, 1))), ("hx", tensor([1e-9], (1, 1))), *names)
-        )
+        call = Invocation(overload, (("input", tensor([1.0], (1, 1))), ("hx", tensor([1e-9], (1, 1))), *names))
     else:
         shared: dict[str, Any] = {
             "params": tuple(gates),

@@ -122,8 +122,7 @@ RESHAPE = (
         (
             "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model. Type Error: Type "
             "'tensor(int8)' of input parameter (onnx::Add_0) of operator (Add) in node (/Add) is invalid.",
-            "INVALID_GRAPH: This is an invalid model. Type Error: Type '<dtype>' of operator (Add) is "
-            "invalid.",
+            "INVALID_GRAPH: This is an invalid model. Type Error: Type '<dtype>' of operator (Add) is invalid.",
         ),
         (
             OPENVINO,

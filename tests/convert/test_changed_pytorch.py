@@ -51,9 +51,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 #: Change → what is said of it.
 SAID = {
     "missing name": "_decomp.create_onnx_friendly_decomposition_table is missing",
-    "other signature": (
-        "decompose_with_registry takes (registry, exported_program), not (exported_program, registry)"
-    ),
+    "other signature": ("decompose_with_registry takes (registry, exported_program), not (exported_program, registry)"),
     "renamed error": "_errors.DispatchError is missing; NoConversionError is raised in place of",
     "other graph": "aten.relu.default gets another graph with kept constants",
 }

@@ -105,9 +105,7 @@ def alone(converter: str) -> Alone:
     return Alone(by_case(found, random_groups(CASES[converter])), loaded)
 
 
-def export_each(
-    converter: str, groups: tuple[Group, ...], settings: Settings
-) -> tuple[list[Result], dict[int, bytes]]:
+def export_each(converter: str, groups: tuple[Group, ...], settings: Settings) -> tuple[list[Result], dict[int, bytes]]:
     """Carry out the cases as a worker process does it, and keep the graphs."""
     entry = find_converter(converter)
     models: dict[int, bytes] = {}
@@ -160,9 +158,7 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
     drawn = [
         structure.invocations[0]
         for overload in (*free, stuck)
-        for structure in draw_cases(
-            load_cases()[overload], seed=0, structures=2, values=1, dtypes=["float32"]
-        )
+        for structure in draw_cases(load_cases()[overload], seed=0, structures=2, values=1, dtypes=["float32"])
     ]
     groups = tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(drawn))
     with Supervisor() as supervisor:
@@ -209,9 +205,7 @@ def by_chance(group: Group, converter: str, other: tuple[object, ...]) -> bool:
     for count in range(_REPEATS):
         with Supervisor() as supervisor:
             ran = supervisor.run(Task((*others[:count], group), converter, ("ort-cpu",), ALONE))
-            endings = [
-                ending(result) for results in ran for result in results if result.case[0] == group.index
-            ]
+            endings = [ending(result) for results in ran for result in results if result.case[0] == group.index]
         if other in endings:
             return True
     return False
@@ -275,9 +269,7 @@ def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
     # Twice: what is learnt of an operator the first time is used the second time.
     for _ in range(2):
         batched = cut_models(quick, [exportable(i, invocation) for i, invocation in enumerate(drawn)])
-    requests = [
-        export_request([exportable(0, invocation)], opset=None, dynamic=False) for invocation in drawn
-    ]
+    requests = [export_request([exportable(0, invocation)], opset=None, dynamic=False) for invocation in drawn]
     with read_once():
         alone = [public.convert(request) for request in requests]
     for i, invocation in enumerate(drawn):
@@ -294,9 +286,7 @@ def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
         for overload in SIZED_BY_VALUES
         for structure in draw_cases(load_cases()[overload], seed=5, structures=4, values=1)
     ]
-    accepted = [
-        Accepted.of(Group(i, call, ((0, call),)), {0: run_reference(call)}) for i, call in enumerate(drawn)
-    ]
+    accepted = [Accepted.of(Group(i, call, ((0, call),)), {0: run_reference(call)}) for i, call in enumerate(drawn)]
     entry = find_converter("dynamo")
     found = list(BatchExport(Settings(), entry.create(False)).export(accepted))
     batched: dict[int, object] = {}

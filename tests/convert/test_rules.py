@@ -128,9 +128,7 @@ def test_a_rule_that_is_never_called_is_an_error(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_in_one_line(
-    tmp_path: Path, text: str | None, said: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, text: str | None, said: str) -> None:
     file = tmp_path / "bad.py"
     if text is not None:
         file.write_text(text)

@@ -24,9 +24,7 @@ def test_each_failure_is_found_in_the_export_of_all_calls() -> None:
         unary("aten.deg2rad.default", [1.0, 2.0]),
         unary("aten.neg.default", [1.0]),
     ]
-    members = [
-        Exportable(i, bind(call), build_tensors(call), 1, (frozenset(),)) for i, call in enumerate(calls)
-    ]
+    members = [Exportable(i, bind(call), build_tensors(call), 1, (frozenset(),)) for i, call in enumerate(calls)]
     converter = goes_on(find_converter("torchscript").create(False))
     assert converter is not None
     begun: list[tuple[int, ...]] = []

@@ -40,9 +40,7 @@ def any_invocation(draw: st.DrawFn) -> Invocation:
     return draw(invocations(case, draw(st.sampled_from(case.dtypes))))
 
 
-@settings(
-    max_examples=400, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=400, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(any_invocation())
 def test_json_and_back_is_the_same_invocation(invocation: Invocation) -> None:
     back = Invocation.from_json(invocation.json)
@@ -214,8 +212,7 @@ def test_a_fresh_process_rebuilds_every_tensor_bit_for_bit() -> None:
 def digests(invocation: Invocation) -> str:
     """Everything that a tensor is, for each of the invocation's."""
     return " ".join(
-        f"{t.dtype} {list(t.shape)} {t.stride()} {t.storage_offset()} {digest(t)}"
-        for t in build_tensors(invocation)
+        f"{t.dtype} {list(t.shape)} {t.stride()} {t.storage_offset()} {digest(t)}" for t in build_tensors(invocation)
     )
 
 
@@ -264,9 +261,7 @@ def test_integer_literals_keep_both_extremes(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "bits"), [("float64", torch.int64), ("float32", torch.int32), ("bfloat16", torch.int16)]
 )
-def test_float_literals_keep_signed_zeros_subnormals_and_non_finite_values(
-    dtype: str, bits: torch.dtype
-) -> None:
+def test_float_literals_keep_signed_zeros_subnormals_and_non_finite_values(dtype: str, bits: torch.dtype) -> None:
     finfo = torch.finfo(getattr(torch, dtype))
     values = (0.0, -0.0, math.inf, -math.inf, finfo.max, finfo.tiny, finfo.smallest_normal * finfo.eps, 0.1)
     described = Invocation("aten.abs.default", (("self", spec((8,), dtype, Literal(values))),))

@@ -45,10 +45,7 @@ def test_two_facing_tensors_hold_every_pair_of_special_values(dtype: str) -> Non
         assert len({repr(pair) for pair in zip(left, third, strict=True)}) == kinds**2
         assert len({repr(pair) for pair in zip(right, third, strict=True)}) == kinds**2
     # A smaller tensor holds a part of them, another one with another shift.
-    few = {
-        repr(pair)
-        for pair in zip(drawn("facing 0 0 1", dtype, 2), drawn("facing 1 1 1", dtype, 2), strict=True)
-    }
+    few = {repr(pair) for pair in zip(drawn("facing 0 0 1", dtype, 2), drawn("facing 1 1 1", dtype, 2), strict=True)}
     assert len(few) == 2
 
 

@@ -38,9 +38,7 @@ def test_a_group_that_lacks_two_conversions_is_left_out_once() -> None:
 
 def test_calls_whose_dtype_a_runtime_lacks_are_set_apart_at_once() -> None:
     # ONNX Runtime negates no bfloat16 on the CPU.
-    calls = [
-        unary("aten.neg.default", [1.0] * i, dtype) for i in (1, 2, 3) for dtype in ("bfloat16", "float32")
-    ]
+    calls = [unary("aten.neg.default", [1.0] * i, dtype) for i in (1, 2, 3) for dtype in ("bfloat16", "float32")]
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
     said: list[object] = []
     WorkerProcess(said.append).serve(Task(groups, "torchscript", ("ort-cpu",), Settings(blame=False)))

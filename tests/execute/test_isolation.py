@@ -83,9 +83,7 @@ def assert_complete(verdicts: Sequence[Verdict], invocations: Sequence[Invocatio
 
 
 def failures(verdicts: Sequence[Verdict]) -> list[tuple[str, str, Stage, Outcome, str]]:
-    return [
-        (v.case_id, v.backend, v.stage, v.outcome, v.blame) for v in verdicts if v.outcome != Outcome.PASS
-    ]
+    return [(v.case_id, v.backend, v.stage, v.outcome, v.blame) for v in verdicts if v.outcome != Outcome.PASS]
 
 
 @pytest.mark.parametrize(
@@ -269,8 +267,7 @@ def test_an_overload_that_hangs_is_waited_for_to_the_limit_once(hung: Future[Pat
     assert_complete(verdicts, HANGING, HANG)
     assert Counter(v.message for v in verdicts if v.outcome is Outcome.TIMEOUT) == {
         "no answer within 7 s (--timeout)": 1,
-        "no answer within 5 s (--timeout), after other values of the same structure were waited for to"
-        " the limit": 2,
+        "no answer within 5 s (--timeout), after other values of the same structure were waited for to the limit": 2,
         "no answer within 5 s (--timeout), after other calls of the overload were waited for to the limit": 1,
     }
 
@@ -349,9 +346,7 @@ def test_a_fault_of_the_harness_is_nobody_elses() -> None:
     with Supervisor(timeout=30) as supervisor:
         (verdict,) = [v for verdicts in run_unit(unit, supervisor) for v in verdicts]
         (next_,) = [
-            v
-            for verdicts in run_unit(literal_unit([good], backends=["ort-cpu"]), supervisor)
-            for v in verdicts
+            v for verdicts in run_unit(literal_unit([good], backends=["ort-cpu"]), supervisor) for v in verdicts
         ]
     assert (verdict.outcome, verdict.blame) == (Outcome.CRASH, "unknown")
     assert verdict.message.startswith("the harness itself failed, please report it: KeyError")

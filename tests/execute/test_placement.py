@@ -94,9 +94,7 @@ def test_a_real_provider_that_takes_some_nodes(provider: str, on_cpu: Mapping[st
     assert told == {call.overload: fallen.get(call.overload, "") for call in calls}
 
 
-@pytest.mark.parametrize(
-    ("provider", "rest"), [("azure", f", Relu{NOTHING}"), ("openvino", ""), ("webgpu", "")]
-)
+@pytest.mark.parametrize(("provider", "rest"), [("azure", f", Relu{NOTHING}"), ("openvino", ""), ("webgpu", "")])
 def test_one_node_of_a_case_falls_back(provider: str, rest: str) -> None:
     backend = started(provider)
     model = model_of(
@@ -120,21 +118,14 @@ def test_nodes_within_branches_are_told() -> None:
         for name in ("Celu", "Relu")
     ]
     choice = node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1])
-    model = model_of(
-        [choice], [info("x", F32, [2]), info("c", onnx.TensorProto.BOOL, [])], [info("y", F32, [2])]
-    )
-    assert (
-        placement_of(started("azure").load(model, None), model)
-        == f"fell back to CPU: Celu, If, Relu{NOTHING}"
-    )
+    model = model_of([choice], [info("x", F32, [2]), info("c", onnx.TensorProto.BOOL, [])], [info("y", F32, [2])])
+    assert placement_of(started("azure").load(model, None), model) == f"fell back to CPU: Celu, If, Relu{NOTHING}"
 
 
 def test_a_graph_without_inputs_is_computed_while_it_is_loaded() -> None:
     bounds = [helper.make_tensor(name, I64, [], [value]) for name, value in (("a", 0), ("b", 5), ("c", 1))]
     model = model_of([node("Range", ["a", "b", "c"], ["y"], name="range")], [], [info("y", I64, [5])], bounds)
-    assert (
-        placement_of(started("azure").load(model, None), model) == "computed on the CPU while it was loaded"
-    )
+    assert placement_of(started("azure").load(model, None), model) == "computed on the CPU while it was loaded"
 
 
 def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
@@ -152,9 +143,7 @@ def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
         domains=["own"],
     )
     body = [node("Celu", ["a"], ["t"], name="inner"), node("Neg", ["t"], ["b"], name="outer")]
-    model.functions.append(
-        helper.make_function("own", "Own", ["a"], ["b"], body, [helper.make_opsetid("", 18)])
-    )
+    model.functions.append(helper.make_function("own", "Own", ["a"], ["b"], body, [helper.make_opsetid("", 18)]))
     session = backend.load(model, None)
     assert placements(backend, session, Converted(model, tuple(members), 0.0), None) == {
         0: f"fell back to CPU: Celu, Neg{NOTHING}",
@@ -199,9 +188,7 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     case = next(row for row in fallen if "NonZero" in row["placement"])
     shown = CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run)]).output
     assert case["placement"] in shown
-    data = json.loads(
-        CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run), "--json"]).output
-    )
+    data = json.loads(CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run), "--json"]).output)
     assert {v["backend"]: v["placement"] for v in data["verdicts"]} == {
         "ort-cpu": "",
         "planted-ort:azure": case["placement"],

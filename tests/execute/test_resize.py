@@ -94,15 +94,7 @@ def test_a_conversion_that_is_wrong_at_some_sizes_is_found(tmp_path: Path) -> No
     for row in rows(tmp_path / "run"):
         shape = json.loads(row["invocation"])["arguments"]["self"]["tensor"]["shape"]
         if row["outcome"] == "mismatch" and row["signature"] == "values":
-            kind = (
-                "empty"
-                if 0 in shape
-                else "one"
-                if 1 in shape
-                else "alike"
-                if len(set(shape)) == 1
-                else "other"
-            )
+            kind = "empty" if 0 in shape else "one" if 1 in shape else "alike" if len(set(shape)) == 1 else "other"
             failing.setdefault(row["overload"], set()).add(kind)
     assert "alike" in failing["aten.neg.default"]
     assert "one" in failing["aten.sin.default"]

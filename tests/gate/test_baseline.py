@@ -132,9 +132,7 @@ def test_a_diff_of_the_runs_tells_the_same(planted: Path) -> None:
     before, after = str(planted / "before"), str(planted / "after")
     done = CliRunner().invoke(conformance, ["diff", before, after, "--json", "--fail-on", "regression"])
     assert done.exit_code == 1, done.output
-    changed = {
-        line["overload"]: set(line["counts"]) - {"unchanged"} for line in json.loads(done.stdout)["overloads"]
-    }
+    changed = {line["overload"]: set(line["counts"]) - {"unchanged"} for line in json.loads(done.stdout)["overloads"]}
     assert changed == {
         "aten.leaky_relu.default": {"regressed"},
         "aten.neg.default": {"regressed"},
@@ -167,9 +165,7 @@ def test_a_rule_is_told_as_the_reason(planted: Path) -> None:
     assert lines["aten.fmax.default"]["why"] == "rule: the converter's own → my_rules.py:fmax"
 
 
-def test_what_was_accepted_is_expected_and_a_known_flaky_case_stays_quiet(
-    planted: Path, tmp_path: Path
-) -> None:
+def test_what_was_accepted_is_expected_and_a_known_flaky_case_stays_quiet(planted: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     made = CliRunner().invoke(conformance, ["baseline", str(planted / "after"), "--out", str(base), "--json"])
     assert made.exit_code == 0, made.output
@@ -206,9 +202,7 @@ def test_an_unchanged_tree_reports_nothing_with_ten_seeds() -> None:
             for unit in units:
                 drawn = replace(unit, seed=seed)
                 found = rechecked(baseline, run, verdicts(drawn), drawn, supervisor)
-                assert [
-                    d.message for d in found.differences if d.finding is not BaselineFinding.NEW_FINDING
-                ] == []
+                assert [d.message for d in found.differences if d.finding is not BaselineFinding.NEW_FINDING] == []
                 other += found.other
     assert other > SEEDS * len(SOME)
 

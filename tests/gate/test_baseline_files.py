@@ -63,9 +63,7 @@ def every_kind_of_cell() -> list[BaselineCell]:
     dynamic = [replace(v, shape_mode="dynamic", exported_invocation=v.invocation) for v in rows]
     ruled = [replace(v, backend="onnx-api:mod.a", rule="my rules.py:relu, b.py:f") for v in rows]
     narrowed = [replace(v, dtype="float64", outcome=Outcome.NARROWED, stage=Stage.LOAD) for v in rows]
-    all_fail = [
-        replace(v, dtype="int8", outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="") for v in rows
-    ]
+    all_fail = [replace(v, dtype="int8", outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="") for v in rows]
     return cells_of([*rows, *dynamic, *ruled, *narrowed, *all_fail], flaky={rows[0].case_key})
 
 
@@ -153,9 +151,7 @@ def given(**more: Any) -> SimpleNamespace:
         ({"source": ["generated", "corpus"]}, "leave out --source corpus"),
     ],
 )
-def test_options_that_would_compare_something_else_are_refused(
-    base: Path, options: dict[str, Any], said: str
-) -> None:
+def test_options_that_would_compare_something_else_are_refused(base: Path, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageProblem, match=said):
         baseline_option.prepare(given(**{"baseline": str(base), **options}))
 

@@ -129,9 +129,9 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
 
 def test_what_a_specification_leaves_open_is_no_change(tmp_path: Path) -> None:
     left_open = verdict(CASES[0], Outcome.MISMATCH, signature="NaN positions", blame="spec")
-    assert compare_runs(
-        run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [left_open])
-    ).counts == {ChangeKind.UNCHANGED: 1}
+    assert compare_runs(run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [left_open])).counts == {
+        ChangeKind.UNCHANGED: 1
+    }
 
 
 def test_versions_that_take_part_are_the_reason(runs: tuple[Path, Path]) -> None:
@@ -156,9 +156,7 @@ def test_runs_of_other_cases_are_compared_by_what_chance_allows(tmp_path: Path) 
     said = CliRunner().invoke(conformance, ["diff", str(before), str(same), "--fail-on", "change"])
     assert said.exit_code == 0, said.output
     assert "seed: 0 → 1" in said.output
-    said = CliRunner().invoke(
-        conformance, ["diff", str(before), str(worse), "--fail-on", "regression", "--json"]
-    )
+    said = CliRunner().invoke(conformance, ["diff", str(before), str(worse), "--fail-on", "regression", "--json"])
     assert said.exit_code == 1
     (difference,) = json.loads(said.output)["differences"]
     assert difference["finding"] == "regression"
@@ -234,9 +232,7 @@ def test_a_gate_with_nothing_to_compare_is_closed(tmp_path: Path, kind: str) -> 
     assert "**Nothing was compared" in diff(before, after, "--markdown").output
 
 
-def test_the_newest_full_runs_are_compared_by_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_full_runs_are_compared_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "there is no run in results/" in diff().output
     results = tmp_path / "results"

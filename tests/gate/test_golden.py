@@ -237,9 +237,7 @@ def test_each_change_is_called_what_it_is(original: Path) -> None:
         assert now(PASSED) is GoldenChange.NEW
 
 
-@pytest.mark.parametrize(
-    ("module", "word"), [("segfault", "crash"), ("raises", "error"), ("hang", "timeout")]
-)
+@pytest.mark.parametrize(("module", "word"), [("segfault", "crash"), ("raises", "error"), ("hang", "timeout")])
 def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, module: str, word: str) -> None:
     manifest, goldens, endings = read_set(original)
     # With a number in it that can be the guilty one.
@@ -271,9 +269,7 @@ def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, modul
 def test_verify_tells_what_moved_from_what_is_wrong(copy: Path) -> None:
     def nudged(held: Golden) -> Golden:
         if held.overload == "aten.celu.default":
-            return dataclasses.replace(
-                held, expected=tuple(np.nextafter(a, a.dtype.type(9)) for a in held.expected)
-            )
+            return dataclasses.replace(held, expected=tuple(np.nextafter(a, a.dtype.type(9)) for a in held.expected))
         if held.overload == "aten.addmm.default":
             return dataclasses.replace(
                 held,

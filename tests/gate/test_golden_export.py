@@ -113,9 +113,7 @@ def test_openvino_runs_the_exported_tests(exported: Path) -> None:
             continue
         data = directory / "test_data_set_0"
         try:
-            compiled = core.compile_model(
-                str(directory / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
-            )
+            compiled = core.compile_model(str(directory / "model.onnx"), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
             results = compiled([_load(p) for p in sorted(data.glob("input_*.pb"))])
         except RuntimeError as error:
             # What it does not implement it says in its own words, many of them.
@@ -141,6 +139,4 @@ def _load(path: Path) -> Any:
 
 def _types(test: Path) -> set[str]:
     graph = onnx.load(test / "model.onnx").graph
-    return {
-        onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)
-    }
+    return {onnx.TensorProto.DataType.Name(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)}

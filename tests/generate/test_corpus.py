@@ -99,8 +99,7 @@ def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(4)
     shares = [
-        [replace(FAILURE, invocation=unary("aten.celu.default", [worker, i])) for i in range(20)]
-        for worker in range(4)
+        [replace(FAILURE, invocation=unary("aten.celu.default", [worker, i])) for i in range(20)] for worker in range(4)
     ]
     processes = [context.Process(target=add_to_corpus, args=(tmp_path, share, ready)) for share in shares]
     for process in processes:

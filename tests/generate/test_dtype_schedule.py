@@ -39,9 +39,7 @@ def test_complex_numbers_take_a_small_share_of_the_draws_where_they_are_rare() -
     short = [Counter(call.dtype for call in draw_invocations(case, seed=seed, count=16)) for seed in range(6)]
     assert all(sum(found[dtype] for dtype in COMPLEX) for found in short)
     # Fourier transforms are about them.
-    often = Counter(
-        call.dtype for call in draw_invocations(load_cases()["aten.fft_fft.default"], seed=0, count=96)
-    )
+    often = Counter(call.dtype for call in draw_invocations(load_cases()["aten.fft_fft.default"], seed=0, count=96))
     assert min(often[dtype] for dtype in COMPLEX) >= 96 / len(often) - 1
 
 
@@ -49,9 +47,7 @@ def test_pytorch_takes_what_is_drawn_of_complex_numbers() -> None:
     rare = [case for case in load_cases().values() if set(COMPLEX) & set(case.rare)]
     assert len(rare) > 100
     calls = [
-        one.invocations[0]
-        for case in rare
-        for one in draw_cases(case, seed=3, structures=12, values=1, dtypes=COMPLEX)
+        one.invocations[0] for case in rare for one in draw_cases(case, seed=3, structures=12, values=1, dtypes=COMPLEX)
     ]
     refused = [call for call in calls if not _is_taken(call)]
     assert len(refused) <= len(calls) / 100, sorted({call.overload for call in refused})

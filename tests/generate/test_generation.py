@@ -163,9 +163,7 @@ def test_fewer_draws_are_the_beginning_of_more() -> None:
 def test_a_dtype_restricts_what_is_drawn() -> None:
     found = draw_cases(load_cases()["aten.relu.default"], seed=0, structures=8, values=1, dtypes=["float16"])
     assert {f.invocations[0].dtype for f in found} == {"float16"}
-    assert (
-        draw_cases(load_cases()["aten.celu.default"], seed=0, structures=8, values=1, dtypes=["bool"]) == []
-    )
+    assert draw_cases(load_cases()["aten.celu.default"], seed=0, structures=8, values=1, dtypes=["bool"]) == []
 
 
 def test_ranks_sizes_and_layouts_are_varied() -> None:
@@ -177,9 +175,7 @@ def test_ranks_sizes_and_layouts_are_varied() -> None:
         seen["one"] += 1 in spec.shape
         seen["odd"] += any(size in (7, 9, 15, 17, 33) for size in spec.shape)
         seen["not contiguous"] += not spec.is_contiguous
-        seen["expanded"] += any(
-            stride == 0 and size > 1 for size, stride in zip(spec.shape, spec.strides, strict=True)
-        )
+        seen["expanded"] += any(stride == 0 and size > 1 for size, stride in zip(spec.shape, spec.strides, strict=True))
         seen["permuted"] += list(spec.strides) != sorted(spec.strides, reverse=True)
         seen["offset"] += spec.offset > 0
     assert min(seen.values()) > 100, seen

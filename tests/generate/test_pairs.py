@@ -115,9 +115,7 @@ def test_values_count_as_a_pair_where_they_face_each_other() -> None:
     assert frozenset(("self half", "other +inf")) in pairs(table, [0])
     assert wanted in pairs(table, [1])
     # No two tensors that are not broadcast have elements that face each other.
-    three = call(
-        "aten.mm.default", self=tensor((3, 2), (nan, *[2] * 5)), mat2=tensor((2, 4), (inf, *[2] * 7))
-    )
+    three = call("aten.mm.default", self=tensor((3, 2), (nan, *[2] * 5)), mat2=tensor((2, 4), (inf, *[2] * 7)))
     calm = call("aten.mm.default", self=ordinary((3, 2)), mat2=ordinary((2, 4)))
     assert frozenset(("self NaN", "mat2 +inf")) in pairs(pair_table([[three], [unlike], [calm]]), [0])
 
@@ -168,9 +166,7 @@ def test_growth_says_how_many_structures_an_operator_needs() -> None:
     assert 0 < few.structural[-1] < many.structural[-1]
     assert set(many.with_values) == {0}
     assert 1 < many.enough(0.5) < many.enough(0.9) <= 64
-    sine, pool = (
-        pair_needs(name, 0, 64).structural[-1] for name in ("aten.sin.default", "aten.avg_pool2d.default")
-    )
+    sine, pool = (pair_needs(name, 0, 64).structural[-1] for name in ("aten.sin.default", "aten.avg_pool2d.default"))
     assert pool > 5 * sine
     case = load_cases()["aten.add.Tensor"]
     drawn = [one.invocations for one in draw_cases(case, seed=3, structures=8, values=4)]

@@ -76,10 +76,7 @@ def test_sessions_find_what_meets_and_passes(wrong: str, pairs: list[PlantedPair
     found = []
     for overload, conjunction in sampled.items():
         passing = [row for row in right.values() if row["overload"] == overload and row["outcome"] == "pass"]
-        meets = {
-            row["case_id"]: conjunction.holds(seen(Invocation.from_json(row["invocation"])))
-            for row in passing
-        }
+        meets = {row["case_id"]: conjunction.holds(seen(Invocation.from_json(row["invocation"]))) for row in passing}
         # What has no element has nothing wrong; what does not meet the conditions is as right as ever.
         failing = {case for case in meets if spoiled[case]["outcome"] != "pass"}
         assert failing == {c for c, both in meets.items() if both and right[c]["total_elements"]}, conjunction

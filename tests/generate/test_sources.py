@@ -124,9 +124,7 @@ def test_what_no_longer_fails_is_dropped_and_counted(place: Place) -> None:
     # What was not tried may fail as it did.
     assert place.corpus.read("aten.celu.default").entries == tuple(kept)
     # Four entries are one case.
-    assert [(row["case_id"], row["source"]) for row in place.rows()] == [
-        (HEALED.invocation.case_id, "corpus")
-    ]
+    assert [(row["case_id"], row["source"]) for row in place.rows()] == [(HEALED.invocation.case_id, "corpus")]
 
 
 @pytest.mark.thorough

@@ -116,13 +116,7 @@ def test_indices_repeat_are_all_equal_in_either_order_and_at_the_ends() -> None:
             distinct = len(set(index.tolist()))
             seen |= {"equal"} if distinct == 1 else {"repeated"} if distinct < len(index) else {"distinct"}
             if distinct > 1:
-                seen |= (
-                    {"ascending"}
-                    if (steps >= 0).all()
-                    else {"descending"}
-                    if (steps <= 0).all()
-                    else {"mixed"}
-                )
+                seen |= {"ascending"} if (steps >= 0).all() else {"descending"} if (steps <= 0).all() else {"mixed"}
     assert seen == {"equal", "repeated", "distinct", "ascending", "descending", "mixed"}
     signs = {
         bool((tensor < 0).any())
@@ -146,11 +140,7 @@ def test_masks_select_all_none_one_and_every_second_element() -> None:
 def test_structures_with_few_values_take_turns_with_the_classes() -> None:
     found = draw_cases(load_cases()["aten.add.Tensor"], seed=3, structures=60, values=2)
     styles = [
-        {
-            spec.values.style.split()[0]
-            for spec in drawn.invocations[-1].tensors()
-            if isinstance(spec.values, Recipe)
-        }
+        {spec.values.style.split()[0] for spec in drawn.invocations[-1].tensors() if isinstance(spec.values, Recipe)}
         for drawn in found
     ]
     assert sum("facing" in some for some in styles) >= 10
@@ -178,9 +168,7 @@ def test_a_budget_is_kept_to_the_case() -> None:
         ("aten._cdist_forward.default", {24: (6, 24), 128: (32, 128), 256: (32, 128), 512: (64, 256)}),
     ],
 )
-def test_operators_have_their_share_of_large_budgets(
-    overload: str, counts: dict[int, tuple[int, int]]
-) -> None:
+def test_operators_have_their_share_of_large_budgets(overload: str, counts: dict[int, tuple[int, int]]) -> None:
     for examples, (structures, cases) in counts.items():
         found = draw_examples(load_cases()[overload], seed=0, examples=examples)
         assert len(found) == structures

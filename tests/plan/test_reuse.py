@@ -177,9 +177,7 @@ def test_what_changed_is_run_again(
         ({"basis": {"case aten.erf.default": "0", "seed": "7"}}, "ort-cpu", True),
     ],
 )
-def test_what_a_verdict_hangs_on(
-    earlier: Path, changes: dict[str, dict[str, str]], backend: str, holds: bool
-) -> None:
+def test_what_a_verdict_hangs_on(earlier: Path, changes: dict[str, dict[str, str]], backend: str, holds: bool) -> None:
     info = read_run_info(earlier)
     others = {f"backend {name}": "1" for name in ("onnx-reference", "onnx-api:somebodys")}
     now = replace(info, versions={**others, **info.versions})
@@ -286,9 +284,7 @@ def test_what_may_end_otherwise_is_run_again(earlier: Path, tmp_path: Path) -> N
     write_flaky(other, {flaky.case_key})
     again = run(tmp_path / "again", reuse=[other])
     assert found(again) == found(earlier)
-    by_case = {
-        row["case_id"]: row["reused_from"] for row in rows(again) if row["overload"] == killed.overload
-    }
+    by_case = {row["case_id"]: row["reused_from"] for row in rows(again) if row["overload"] == killed.overload}
     assert not any(by_case[v.case_id] for v in (killed, hung, flaky))
     assert any(by_case.values())
     # The other operator was under way when the run was killed.

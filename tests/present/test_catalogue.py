@@ -69,9 +69,7 @@ def test_the_run_that_is_named_has_the_failure_and_not_only_the_case(tmp_path: P
     second = record_of(tmp_path / "second", [call], **other, converter="torchscript")
     text = invoke(first, second).output
     assert f"`conformance repro {call.case_id} --run first --converter dynamo --backend ort-cpu`" in text
-    assert (
-        f"`conformance repro {call.case_id} --run second --converter torchscript --backend ort-cpu`" in text
-    )
+    assert f"`conformance repro {call.case_id} --run second --converter torchscript --backend ort-cpu`" in text
 
 
 def test_gaps_and_what_is_left_open_are_no_defects(tmp_path: Path) -> None:
@@ -92,9 +90,7 @@ def test_the_words_of_a_runtime_cannot_break_the_table(tmp_path: Path) -> None:
     assert invoke(run, "--out", out).exit_code == 0
     lines = out.read_text().splitlines()
     assert sum(line == r"- says: bad \| cell &lt;img src=x>" for line in lines) == 20
-    rows = [
-        line for line in lines if line.startswith("| ort-cpu: ") and r"bad \| cell &lt;img src=x>" in line
-    ]
+    rows = [line for line in lines if line.startswith("| dynamo → ort-cpu") and r"bad \| cell &lt;img src=x>" in line]
     assert len(rows) == len(MANY) - 20
     assert all(row.replace(r"\|", "").count("|") == 6 for row in rows)
     assert "second" not in out.read_text()
@@ -104,13 +100,14 @@ def test_each_component_has_a_page_of_its_places(tmp_path: Path) -> None:
     calls = [unary(f"aten.{name}.default", [1.0]) for name in ("floor", "trunc")]
     rejected = "InferenceError: [ShapeInferenceError] (op_type:NonZero): unsupported type"
     how = {"stage": Stage.CHECK, "outcome": Outcome.ERROR, "blame": "converter", "signature": rejected}
+    how |= {"component": "dynamo", "place": "NonZero nodes", "fault": "undefined-dtype"}
     run = record_of(tmp_path / "run", [*calls, unary("aten.ceil.default", [1.0])], **how)
     text = invoke(run).output
     assert "| [dynamo](#dynamo) | 1 | 1 | 3 | 3 |  |" in text
     assert "\n## dynamo\n" in text
     assert "\n### 1. dynamo: NonZero nodes: gives nodes dtypes that they are not defined for\n" in text
     entry = json.loads(invoke(run, "--json").output)["entries"][0]
-    assert (entry["place"], entry["line"]) == ("dynamo: NonZero nodes", None)
+    assert (entry["component"], entry["place"], entry["line"]) == ("dynamo", "NonZero nodes", None)
 
 
 def test_a_page_is_linked_as_markdown_on_github_names_its_heading(tmp_path: Path) -> None:
@@ -121,9 +118,7 @@ def test_a_page_is_linked_as_markdown_on_github_names_its_heading(tmp_path: Path
 
 def test_a_root_cause_has_the_line_that_a_case_was_traced_to(tmp_path: Path) -> None:
     image = TensorSpec((1, 1, 2, 2), "float32", (4, 4, 2, 1), 0, Literal((1.0, 2.0, 3.0, 6.0)))
-    call = Invocation(
-        "aten.avg_pool2d.default", (("self", image), ("kernel_size", (2, 2)), ("divisor_override", 3))
-    )
+    call = Invocation("aten.avg_pool2d.default", (("self", image), ("kernel_size", (2, 2)), ("divisor_override", 3)))
     run = record_of(tmp_path / "run", [call], **{**WRONG, "blame": "converter"})
     done = invoke(run, "--lines", "60")
     assert done.stderr == "looked for the lines of 1 root cause of run\n"

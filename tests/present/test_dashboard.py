@@ -103,13 +103,9 @@ def _quoted(inside: str) -> str:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_comparing_on_numbers_is_comparing_rows(tmp_path: Path, seed: int) -> None:
-    runs = [
-        recorded(tmp_path / name, drawn(2 * seed + n), started=f"2026-01-0{n + 1}")
-        for n, name in enumerate("ab")
-    ]
+    runs = [recorded(tmp_path / name, drawn(2 * seed + n), started=f"2026-01-0{n + 1}") for n, name in enumerate("ab")]
     key = {
-        (r["case_id"], r["exported_invocation"], r["converter"], r["backend"])
-        for r in store.read(runs[0]).to_pylist()
+        (r["case_id"], r["exported_invocation"], r["converter"], r["backend"]) for r in store.read(runs[0]).to_pylist()
     }
     write_flaky(runs[0], sorted(key)[:7])
     built = build(runs)
@@ -165,9 +161,7 @@ def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> N
             chunk = site_data(site, f"cases/{part['chunk']}")
             assert chunk["size"] < chunk["block"]
             ids = site_data(site, f"ids/{part['chunk']}-0")
-            ended = [
-                s for s, n in zip(part["states"][::2], part["states"][1::2], strict=True) for _ in range(n)
-            ]
+            ended = [s for s, n in zip(part["states"][::2], part["states"][1::2], strict=True) for _ in range(n)]
             ulps = dict(zip(np.cumsum(part["at"]).tolist(), part["ulps"], strict=True))
             place = 0
             for operator, column, dtype, size in np.array(chunk["cells"]).reshape(-1, 4).tolist():
@@ -272,9 +266,7 @@ def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
 
 
 def test_no_run_at_all_is_a_site_that_says_so(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        conformance, ["dashboard", str(tmp_path / "none"), "--out", str(tmp_path / "site")]
-    )
+    done = CliRunner().invoke(conformance, ["dashboard", str(tmp_path / "none"), "--out", str(tmp_path / "site")])
     assert done.exit_code == 1
     assert site_data(tmp_path / "site", "index")["aside"][0]["name"] == "none"
 
@@ -362,9 +354,7 @@ def test_findings_name_the_argument_that_the_failures_share() -> None:
     def call(number: int, ceil: bool, size: int, fails: bool) -> RecordedCall:
         tensor = {"shape": [size, 2], "dtype": "float32", "strides": [2, 1], "offset": 0, "values": []}
         arguments = {"self": {"tensor": tensor}, "ceil_mode": ceil, "padding": [number % 2]}
-        return RecordedCall(
-            f"s{number}", json.dumps({"overload": "aten.x.default", "arguments": arguments}), fails
-        )
+        return RecordedCall(f"s{number}", json.dumps({"overload": "aten.x.default", "arguments": arguments}), fails)
 
     calls = [call(n, n % 3 == 0, 1 + n % 4, n % 3 == 0) for n in range(24)]
     found = findings(calls)
@@ -417,9 +407,7 @@ def test_downloads_have_every_case_of_every_run(tmp_path: Path) -> None:
     runs = [recorded(tmp_path / n, drawn(i), started=f"2026-01-0{i + 1}") for i, n in enumerate("ab")]
     write_site(runs, tmp_path / "site")
     for number, run in enumerate(runs):
-        found = pq.read_table(
-            tmp_path / "site" / "download" / "cases" / f"run-{number:03d}.parquet"
-        ).to_pylist()
+        found = pq.read_table(tmp_path / "site" / "download" / "cases" / f"run-{number:03d}.parquet").to_pylist()
         names = tuple(found[0])
         assert Counter(tuple(row.values()) for row in found) == Counter(
             tuple(row[name] for name in names) for row in store.read(run, list(names)).to_pylist()

@@ -180,9 +180,7 @@ def test_a_small_run_is_not_the_headline_and_what_it_was_not_asked_for_is_not_go
     page.get_by_label("Run", exact=True).select_option("small")
     expect(page.locator(".foot")).to_contain_text("Run small")
     moved = page.locator("section", has=page.get_by_role("heading", name="What moved since"))
-    expect(moved).to_contain_text(
-        "operators all 7 → aten.celu.default; converters dynamo, torchscript → dynamo"
-    )
+    expect(moved).to_contain_text("operators all 7 → aten.celu.default; converters dynamo, torchscript → dynamo")
     expect(moved).to_contain_text("40 cases not requested in one of the two runs")
     assert "gone" not in moved.inner_text()
     page = visit.open("#/compare?a=second&b=small")

@@ -81,7 +81,7 @@ def test_a_case_shows_its_excuses_and_all_its_problems(run: Path) -> None:
 
 def test_failures_list_each_problem(run: Path) -> None:
     groups = json.loads(typed("failures", run, "--json"))["failures"]["groups"]
-    assert {(found["cause"], found["blame"]) for found in groups} == {
+    assert {(found["smallest"]["signature"], found["blame"]) for found in groups} == {
         ("dtype", "converter"),
         ("values", "backend"),
     }

@@ -12,12 +12,13 @@ import pytest
 from harness_runs import row_of
 from rich.console import Console, RenderableType
 
-from harness.analyse import grouping as failures
-from harness.analyse.united_causes import SEVERITY
+from harness.causes import groups as failures
+from harness.causes.cause import SEVERITY
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.core.plain_text import plain
 from harness.present import counts, matrix, rejections, session_lines as progress
+from harness.present.failures_text import render
 from harness.present.reproduce import command, shown_path
 from harness.present.terminal_summary import print_summary, summary_text
 from harness.record import store
@@ -150,9 +151,7 @@ def test_counts_outcomes_by_stage() -> None:
 
 
 def test_operators_that_pytorch_rejects_too_often_are_named() -> None:
-    rows = [verdict(n, "aten.good.default") for n in range(9)] + [
-        skip(9, "aten.good.default", "bad shape [1]")
-    ]
+    rows = [verdict(n, "aten.good.default") for n in range(9)] + [skip(9, "aten.good.default", "bad shape [1]")]
     rows += [verdict(n, "aten.bad.default") for n in range(20, 28)]
     rows += [skip(28, "aten.bad.default", "one thing")]
     rows += [skip(n, "aten.bad.default", f"size {n} is [not] allowed") for n in (29, 30)]
@@ -190,9 +189,7 @@ def test_failures_of_one_defect_are_one_group_with_its_smallest_case() -> None:
 def test_backends_fail_apart_and_silent_outcomes_by_operator() -> None:
     load = {"stage": Stage.LOAD, "outcome": Outcome.ERROR, "signature": "no", "message": "no"}
     assert len(groups_of(verdict(1, **load), verdict(1, backend="trt", **load))) == 2
-    rows = [
-        mismatch(n, name) for n, name in enumerate(("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor"))
-    ]
+    rows = [mismatch(n, name) for n, name in enumerate(("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor"))]
     assert [g.overloads for g in groups_of(*rows)] == [
         ("aten.add.Scalar", "aten.add.Tensor"),
         ("aten.sub.Tensor",),
@@ -220,13 +217,13 @@ def test_of_one_kind_failures_of_ordinary_use_come_first() -> None:
     assert common.ordinary.case_id == f"{22:012x}"
     assert common.ordinary.call == "aten.common.default(self=float32[2]=[0.5,0.5])"
     assert common.ordinary.message == "values: output 0[0]: expected 3, got 4"
-    assert "3 cases (2 ordinary)" in text(failures.render([common]))
+    assert "3 cases (2 ordinary)" in text(render([common]))
 
 
 def test_failures_say_how_many_they_leave_out() -> None:
     rows = [mismatch(n, f"aten.op{n}.default") for n in range(8)]
     rows += [verdict(9, outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="No rule")]
-    printed = text(failures.render(groups_of(*rows), limit=3))
+    printed = text(render(groups_of(*rows), limit=3))
     assert "9 distinct failures, worst first" in printed
     assert "and 6 more: 5 mismatch, 1 unsupported" in printed
 
@@ -238,9 +235,7 @@ def test_an_invocation_of_another_version_is_shown_as_it_is() -> None:
 
 def test_words_of_others_are_never_markup() -> None:
     said = "[red]danger[/red] [/] \x1b[31mred\x1b[0m \\[x] :smile:"
-    printed = text(
-        failures.render(groups_of(verdict(1, stage=Stage.RUN, outcome=Outcome.ERROR, signature=said)))
-    )
+    printed = text(render(groups_of(verdict(1, stage=Stage.RUN, outcome=Outcome.ERROR, signature=said))))
     assert "[red]danger[/red] [/] red \\[x] :smile:" in printed
     assert "\x1b" not in printed
     assert "[bold]" in text(matrix.render(matrix_of(mismatch(1, "aten.[bold].default", backend="[/x]"))))

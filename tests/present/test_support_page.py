@@ -22,6 +22,9 @@ NO_KERNEL = {
     "outcome": Outcome.UNSUPPORTED,
     "stage": Stage.LOAD,
     "blame": "backend",
+    "component": "ort-cpu",
+    "place": "Mul",
+    "fault": "no-kernel",
     "signature": "NOT_IMPLEMENTED: Could not find an implementation for Mul(<n>)",
     "message": "NOT_IMPLEMENTED <script>alert(1)</script>",
 }

@@ -49,9 +49,7 @@ FINITE = st.floats(-1e6, 1e6)
     st.lists(st.tuples(FINITE, FINITE), min_size=1),
     st.sampled_from(sorted(set(DEFAULT) - {"complex64", "complex128"})),
 )
-def test_the_needed_pair_accepts_all_and_each_part_is_needed(
-    elements: list[tuple[float, float]], dtype: str
-) -> None:
+def test_the_needed_pair_accepts_all_and_each_part_is_needed(elements: list[tuple[float, float]], dtype: str) -> None:
     expected, got = np.array(elements).T
     rtol, atol = needed_tolerance(expected, got, dtype)
     slack = 1 + 1e-12
@@ -79,10 +77,7 @@ def test_numbers_beside_zero_ask_for_atol_and_large_ones_for_rtol() -> None:
 
 def test_the_matrix_is_what_the_record_says(run: Path, tmp_path: Path) -> None:
     assert typed(run, "--out", tmp_path).exit_code == 0
-    found = {
-        tuple(row[k] for k in KEY): row
-        for row in json.loads((tmp_path / "tolerance.json").read_text())["rows"]
-    }
+    found = {tuple(row[k] for k in KEY): row for row in json.loads((tmp_path / "tolerance.json").read_text())["rows"]}
     recorded: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows(run):
         if row["outcome"] == "pass" and row["max_ulp_error"] is not None:

@@ -85,9 +85,7 @@ def test_runs_go_in_and_come_out_on_any_file_system(kind: str, tmp_path: Path) -
     for run in (old, new):
         files = {file.relative_to(run) for file in run.rglob("*")}
         assert {file.relative_to(out / run.name) for file in (out / run.name).rglob("*")} == files
-        assert all(
-            (run / f).read_bytes() == (out / run.name / f).read_bytes() for f in files if (run / f).is_file()
-        )
+        assert all((run / f).read_bytes() == (out / run.name / f).read_bytes() for f in files if (run / f).is_file())
     assert not Location(dataset).files("adding")
 
     done("keep", dataset, "--last", "1", "--delete")
@@ -219,9 +217,7 @@ def test_what_is_damaged_in_the_dataset_hinders_nothing(kind: str, tmp_path: Pat
     assert cut.name in ids(dataset)
 
 
-def test_a_file_system_that_does_not_answer_is_no_damage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_that_does_not_answer_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset, run = url("memory", tmp_path), make_run(tmp_path)
     done("add", run, "--to", dataset)
 
@@ -322,9 +318,7 @@ def test_commands_take_a_dataset_for_its_newest_run(tmp_path: Path) -> None:
     runner = CliRunner()
     found = runner.invoke(conformance, ["failures", str(dataset), "--json"])
     assert json.loads(found.output)["run"].endswith(new.name)
-    changed = runner.invoke(
-        conformance, ["diff", str(dataset / f"run_id={old.name}"), str(dataset), "--json"]
-    )
+    changed = runner.invoke(conformance, ["diff", str(dataset / f"run_id={old.name}"), str(dataset), "--json"])
     assert json.loads(changed.output)["counts"]["new"] == 2
 
 

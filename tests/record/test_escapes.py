@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from harness_runs import record_of, unary
 
-from harness.analyse import COLUMNS, failure_groups
+from harness.causes import COLUMNS, failure_groups
 from harness.compare import Outcome, Stage, normalise
 from harness.core import describe_error, without_escapes
 from harness.record import Minimal, append_line, read_minimal, store

@@ -140,9 +140,7 @@ def test_pyarrow_duckdb_and_pandas_read_it_without_help(tmp_path: Path, info: Ru
     assert pq.read_table(path).schema.field("opset").type == pa.int32()
     frame = pandas.read_parquet(path)
     assert (frame.groupby("overload").outcome.value_counts()["aten.celu.default"]["pass"]) == len(rows)
-    query = (
-        "select overload, outcome, count(*), min(max_abs_error) from read_parquet(?) group by all order by 1"
-    )
+    query = "select overload, outcome, count(*), min(max_abs_error) from read_parquet(?) group by all order by 1"
     assert duckdb.execute(query, [path]).fetchall() == [
         ("aten.add.Tensor", "mismatch", 1, 1e-7),
         ("aten.celu.default", "pass", len(rows), 1e-7),
@@ -221,8 +219,8 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path, info:
 
 def test_rows_survive_a_failed_flush(tmp_path: Path, info: RunInfo) -> None:
     writer = RunWriter(tmp_path, info)
-    writer.write([verdict(1)])
     (tmp_path / "parts").rename(tmp_path / "away")
+    writer.write([verdict(1)])
     with pytest.raises(ResultsError, match="cannot write"):
         writer.flush()
     (tmp_path / "away").rename(tmp_path / "parts")
@@ -267,9 +265,7 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
         store.read(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"run_id": 1}', '{"run_id": "a", "started": "", "seed": 1']
-)
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"run_id": 1}', '{"run_id": "a", "started": "", "seed": 1'])
 def test_a_damaged_description_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ResultsError, match=r"run\.json is damaged"):
@@ -334,9 +330,7 @@ def _bent(path: Path, column: str) -> None:
     """Flip a byte of a column, and nothing of the others."""
     content = bytearray(path.read_bytes())
     group = pq.ParquetFile(path).metadata.row_group(0)
-    [chunk] = [
-        found for found in map(group.column, range(group.num_columns)) if found.path_in_schema == column
-    ]
+    [chunk] = [found for found in map(group.column, range(group.num_columns)) if found.path_in_schema == column]
     content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
     path.write_bytes(content)
 

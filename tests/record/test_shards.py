@@ -59,9 +59,7 @@ def conformance(*words: str | Path) -> Result:
 
 
 def copies(shards: Path, tmp_path: Path) -> list[Path]:
-    return [
-        Path(shutil.copytree(shards / str(index), tmp_path / str(index))) for index in range(1, COUNT + 1)
-    ]
+    return [Path(shutil.copytree(shards / str(index), tmp_path / str(index))) for index in range(1, COUNT + 1)]
 
 
 def killed(run: Path, keep: int = 0) -> None:
@@ -139,9 +137,7 @@ def test_runs_in_several_backends_are_joined(shards: Path, tmp_path: Path) -> No
     # A backend of which nothing was recorded is missing, and so are its operators.
     planned = read_run_info(tmp_path / "n").planned
     join_backends([tmp_path / "m"], tmp_path / "some", lost=planned)
-    assert completeness(tmp_path / "some").said.startswith(
-        "shards 3/4, 4/4 are missing; 3 of 3 operators lack"
-    )
+    assert completeness(tmp_path / "some").said.startswith("shards 3/4, 4/4 are missing; 3 of 3 operators lack")
     data = json.loads((tmp_path / "n" / "run.json").read_text())
     (tmp_path / "n" / "run.json").write_text(json.dumps({**data, "seed": 1}))
     with pytest.raises(ResultsError, match="are not of one run: --seed 0 and 1"):
@@ -252,9 +248,7 @@ def test_a_wrong_shard_is_a_usage_error() -> None:
 
 
 def test_a_run_takes_over_what_its_shards_found(shards: Path, tmp_path: Path) -> None:
-    done = run_harness(
-        *OPTIONS, "--reuse", shards / "1", "--reuse", shards / "2", "--results-dir", tmp_path / "r"
-    )
+    done = run_harness(*OPTIONS, "--reuse", shards / "1", "--reuse", shards / "2", "--results-dir", tmp_path / "r")
     assert done.returncode == 0, output(done)
     assert "reused: 24 of 24 verdicts" in done.stdout, output(done)
     assert keys(tmp_path / "r") == keys(shards / "whole")

@@ -90,9 +90,7 @@ def test_dynamic_shapes(backend: Backend) -> None:
 
 
 def test_output_shape_that_depends_on_data(backend: Backend) -> None:
-    model = model_of(
-        [node("NonZero", ["x"], ["y"], name="nonzero")], [info("x", F32, [4])], [info("y", I64, [1, "n"])]
-    )
+    model = model_of([node("NonZero", ["x"], ["y"], name="nonzero")], [info("x", F32, [4])], [info("y", I64, [1, "n"])])
     session = backend.load(model, None)
     (some,) = session.run({"x": np.array([0, 1, 0, 2], np.float32)})
     exact(some, np.array([[1, 3]], np.int64))
@@ -107,9 +105,7 @@ def test_outputs_do_not_alias_the_next_run(backend: Backend) -> None:
     exact(first, np.array([-1, -2], np.float32))
 
 
-@pytest.mark.parametrize(
-    "dtype", ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
-)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"])
 def test_dtypes_pass_through(backend: Backend, dtype: str) -> None:
     if backend.narrows(dtype):
         pytest.skip(f"{backend.name} computes it in {backend.narrows(dtype)}")

@@ -130,12 +130,8 @@ def test_errors_cross_processes_with_their_nodes() -> None:
 
 def test_cuda_messages_do_not_name_the_machine() -> None:
     # As ONNX Runtime 1.31 says it without a driver.
-    where = (
-        "file=/onnxruntime_src/cuda_execution_provider.cc ; line=355 ; expr=cudaSetDevice(info_.device_id);"
-    )
-    message = (
-        "CUDA failure 36: API call is not supported in the installed CUDA driver ; GPU=-1 ; hostname=vm ; "
-    )
+    where = "file=/onnxruntime_src/cuda_execution_provider.cc ; line=355 ; expr=cudaSetDevice(info_.device_id);"
+    message = "CUDA failure 36: API call is not supported in the installed CUDA driver ; GPU=-1 ; hostname=vm ; "
     error = RuntimeError(message + where)
     assert _cuda.words_of(error) == str(error) == message.replace(" ; hostname=vm", "") + where
 

@@ -85,9 +85,7 @@ def test_rtx_reports_every_unsupported_node(rtx: Backend) -> None:
 
 
 @pytest.mark.parametrize(("element", "shape"), [(TensorProto.INT16, [2]), (F32, [1] * 9)])
-def test_rtx_blames_the_readers_of_an_input_that_it_cannot_hold(
-    rtx: Backend, element: int, shape: list[int]
-) -> None:
+def test_rtx_blames_the_readers_of_an_input_that_it_cannot_hold(rtx: Backend, element: int, shape: list[int]) -> None:
     model = model_of(
         [node("Relu", ["x"], ["y"], name="fine"), node("Neg", ["w"], ["z"], name="reader")],
         [info("x", F32, [2]), info("w", element, shape)],

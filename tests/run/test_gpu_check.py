@@ -55,9 +55,7 @@ def test_without_a_gpu_all_that_needs_none_is_run(tmp_path: Path) -> None:
     }
     unmade = {row["check"]: row["note"] for row in rows if row["result"] == "not run"}
     assert unmade["driver and devices"] == "no NVIDIA driver is installed"
-    assert (
-        unmade["trt-rtx: what fell back to the CPU"] == "it does not run here: no NVIDIA driver is installed"
-    )
+    assert unmade["trt-rtx: what fell back to the CPU"] == "it does not run here: no NVIDIA driver is installed"
     assert unmade["ort-cuda: all else"].startswith("it did not start: ")
     assert all(row["check"].split()[0] in done.stdout for row in rows)
     assert f"{len(passed)} passed, 0 failed, {len(unmade)} not run; see {out}" in done.stdout
@@ -97,9 +95,7 @@ def record(tmp_path: Path) -> Any:
 
 def test_a_backend_of_which_most_cases_fail_is_wrong(record: Any) -> None:
     rows = record("pass", "narrowed", "unsupported", "error", "crash")
-    with pytest.raises(
-        RuntimeError, match="too few are right: 1 pass, 1 narrowed, 1 unsupported, 1 error, 1 crash"
-    ):
+    with pytest.raises(RuntimeError, match="too few are right: 1 pass, 1 narrowed, 1 unsupported, 1 error, 1 crash"):
         gpu_judging.right(rows, NAME, builds=False)
 
 

@@ -1,15 +1,23 @@
-"""Failures that a converter is blamed for, and the groups that they make."""
+"""Failures as blame records them, and the groups that they make."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from harness_runs import vector
 from recorded_rows import row_of
 
-from harness.analyse import FailureGroup, failure_groups
-from harness.compare import Outcome, Stage, Verdict, normalise
+from harness.blame.inquiry import signature
+from harness.blame.root_cause import diagnose
+from harness.blame.testimony import Decision
+from harness.causes import FailureGroup, failure_groups
+from harness.compare import Outcome, OutputComparison, OutputProblem, Stage, Verdict
 from harness.core import Invocation
+from harness.execute import Result
+from harness.plan.verdict_row import _columns
+from harness.present.evidence import fault_text, group_place
 from harness.record import to_table
 
 INVALID = "InferenceError: [ShapeInferenceError] (op_type:{}, node name: n): "
@@ -17,19 +25,63 @@ CAST = "X typestr: T, has unsupported type: tensor(int16)"
 WRONG: dict[str, Any] = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH}
 REJECTED: dict[str, Any] = {"stage": Stage.CHECK, "outcome": Outcome.ERROR}
 RUNNING = "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Non-zero status code returned while running {}"
-EVIDENCE = "The graph that the converter emits asks for something else."
+_PROBLEM = re.compile(r"([\w ]+): output (\d+)[^:]*: expected (.*), got (.*)")
 
 
 def failed(
-    overload: str, message: str, converter: str = "torchscript", of: Any = None, **changes: Any
+    overload: str,
+    message: str,
+    converter: str = "torchscript",
+    of: Any = None,
+    *,
+    blame: Any = "converter",
+    blame_rule: Any = "graph-asks-otherwise",
+    testimony: Any = (),
+    **changes: Any,
 ) -> Verdict:
-    """A failure that the converter is blamed for, of a call with some arguments."""
+    """A failure of a call with some arguments, diagnosed as blame does it."""
     arguments = of or {"self": vector([0.5, 1.5])}
     call = Invocation(overload, tuple(arguments.items()))
-    how = {**WRONG, "backend": "ort-cpu", "evidence": EVIDENCE, "blame": "converter", **changes}
-    how["converter"] = how.get("converter", converter)
-    return row_of(call, message=message, signature=normalise(message), **how)
+    how = {**WRONG, "backend": "ort-cpu", "converter": converter, **changes}
+    problem = _problem(message, call.dtype) if how["stage"] is Stage.COMPARE else None
+    result = Result(
+        case=(0, 0),
+        backend=how["backend"],
+        stage=how["stage"],
+        outcome=how["outcome"],
+        message=message,
+        rule=how.get("rule", ""),
+        comparison=OutputComparison(problems=(problem,)) if problem else None,
+    )
+    decision = Decision(blame, blame_rule, testimony=testimony)
+    diagnosis = diagnose(result, call, how["converter"], decision)
+    return row_of(call, message=message, signature=signature(result), blame=blame, **_columns(diagnosis), **how)
+
+
+def _problem(message: str, dtype: str) -> OutputProblem:
+    """What `compare` says so of."""
+    kind, output, *texts = _PROBLEM.fullmatch(message).groups()  # type: ignore[union-attr]
+    expected, got = (_value(kind, text) for text in texts)
+    if any(len(re.sub(r"\D", "", text)) > 13 for text in texts):
+        dtype = "float64"
+    elif all(re.fullmatch(r"-?\d+", text) for text in texts):
+        dtype = "int64"
+    return OutputProblem(kind, message, (int(output),), expected=expected, got=got, dtype=dtype)
+
+
+def _value(kind: str, text: str) -> Any:
+    if kind == "dtype":
+        return text
+    if kind == "shape":
+        return [int(size) for size in re.findall(r"\d+", text)]
+    return {"True": True, "False": False}.get(text) if text in ("True", "False") else float(text.split(" ")[0])
 
 
 def groups(*rows: Verdict) -> list[FailureGroup]:
-    return failure_groups(to_table(rows, "run"))
+    """As reports group them."""
+    return failure_groups(to_table([replace(row) for row in rows], "run"))
+
+
+def places(*rows: Verdict) -> set[tuple[str, str]]:
+    """Where the defects are, and what is wrong there, in words."""
+    return {(group_place(group), fault_text(group.cause)) for group in groups(*rows)}

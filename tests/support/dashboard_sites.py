@@ -86,9 +86,7 @@ def make_sites(directory: Path) -> Sites:
     damaged = directory / "damaged"
     shutil.copytree(before, damaged)
     (damaged / "verdicts.parquet").write_bytes(b"PAR1 not a table PAR1")
-    (damaged / "run.json").write_text(
-        (before / "run.json").read_text().replace('"run_id": "', '"run_id": "x')
-    )
+    (damaged / "run.json").write_text((before / "run.json").read_text().replace('"run_id": "', '"run_id": "x'))
     built = command("dashboard", after, damaged, before, "--out", directory / "site")
     assert "set aside: damaged: " in built.stderr
     hostile = directory / "hostile-site"
@@ -174,9 +172,7 @@ def chromium() -> Iterator[Browser]:
     found = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome", "chrome")]
     path = next(filter(None, found), None)
     if path is None:
-        pytest.fail(
-            "no Chromium on PATH: install one (Debian, Ubuntu: apt-get install chromium)", pytrace=False
-        )
+        pytest.fail("no Chromium on PATH: install one (Debian, Ubuntu: apt-get install chromium)", pytrace=False)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser

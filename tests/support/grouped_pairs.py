@@ -26,14 +26,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.analyse import COLUMNS, FAILED, CodedRows, FailureGroup, call, each_problem, failure_groups
+from harness.causes import COLUMNS, FAILED, CodedRows, FailureGroup, call, each_problem, failure_groups
 from harness.compare import Outcome
+from harness.present.evidence import fault_text, group_place
 from harness.record import store
 
 #: What is shown of a case, in this order. The message of an exporter is long.
 _SHOWN = ("converter", "backend", "stage", "outcome", "blame", "signature", "message", "evidence", "rule")
 #: What the harness makes of a failure, which a judge who does not trust it must not see.
-_ITS_VIEW = ("blame", "evidence")
+_ITS_VIEW = ("blame", "evidence", "component", "place", "fault")
 _LENGTH = 1500
 PAIRS, KEY = "pairs.md", "key.json"
 #: Draws until there is taken to be nothing to draw.
@@ -99,11 +100,11 @@ def _of_one_operator(one: FailureGroup, other: FailureGroup) -> bool:
 
 
 def _of_one_place(one: FailureGroup, other: FailureGroup) -> bool:
-    return one.place == other.place
+    return one.cause.where == other.cause.where
 
 
 def _in_like_words(one: FailureGroup, other: FailureGroup) -> bool:
-    return one.cause == other.cause and one.place.partition(":")[0] == other.place.partition(":")[0]
+    return (one.cause.component, one.cause.fault) == (other.cause.component, other.cause.fault)
 
 
 def write(runs: Sequence[Path], folder: Path, pairs: int, seed: int, *, blind: bool = False) -> None:
@@ -120,7 +121,10 @@ def write(runs: Sequence[Path], folder: Path, pairs: int, seed: int, *, blind: b
         for letter, row in zip("AB", failures.rows.at(pair, failures.rows.table.column_names), strict=True):
             text += [f"## {letter}: `{call(row['invocation'])[:_LENGTH]}`", "", *_facts(row, blind), ""]
         groups = [failures.groups[group_of[place]] for place in pair]
-        key[str(number)] = {"same": same, "groups": [f"{g.blame} | {g.place} | {g.cause}" for g in groups]}
+        key[str(number)] = {
+            "same": same,
+            "groups": [f"{g.blame} | {group_place(g)} | {fault_text(g.cause)}" for g in groups],
+        }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PAIRS).write_text("\n".join(text), encoding="utf-8")
     (folder / KEY).write_text(json.dumps(key, indent=1), encoding="utf-8")

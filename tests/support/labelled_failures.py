@@ -26,6 +26,7 @@ from harness.core import Invocation
 from harness.execute import Supervisor
 from harness.generate import Replayed, load_cases
 from harness.plan import Unit, run_unit
+from harness.present.evidence import evidence_of_row
 
 FILE = Path(__file__).parents[1] / "blame" / "labelled.jsonl"
 #: A case that passes when it is run again says nothing of blame: it draws at random, or hangs on its batch.
@@ -72,9 +73,7 @@ def read_labels() -> list[Label]:
 def _label(data: dict[str, Any]) -> Label:
     invocation = Invocation.from_data(data.pop("invocation"))
     exported = Invocation.from_data(data.pop("exported")) if "exported" in data else invocation
-    return Label(
-        **{**data, "acceptable": tuple(data["acceptable"])}, invocation=invocation, exported=exported
-    )
+    return Label(**{**data, "acceptable": tuple(data["acceptable"])}, invocation=invocation, exported=exported)
 
 
 def judged_by_harness(labels: Iterable[Label]) -> Iterator[tuple[Label, str, Verdict]]:
@@ -113,7 +112,7 @@ def main() -> None:
             contestable = ", contestable" if label.contestable else ""
             print(f"{label.invocation} with {label.converter} on {label.backend}")
             print(f"  by hand {label.culprit}{contestable}: {label.where}: {label.reason}")
-            print(f"  harness {blame}: {verdict.evidence}\n")
+            print(f"  harness {blame}: {evidence_of_row(vars(verdict))}\n")
     again = sum(number for (_, blame), number in matrix.items() if blame != PASSES)
     for (culprit, blame), number in sorted(matrix.items()):
         print(f"{culprit:12} {blame:10} {number:4}")

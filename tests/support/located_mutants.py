@@ -114,9 +114,7 @@ def operators_and_converters(seed: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def reached_mutations(
-    operator: str, converter: str, seed: int, calls: Sequence[Invocation]
-) -> list[Mutation]:
+def reached_mutations(operator: str, converter: str, seed: int, calls: Sequence[Invocation]) -> list[Mutation]:
     """Mutations of lines that run for some cases of an operator, in an order that the seed gives."""
     own = bench(converter)
     ran = {(line.file, line.line) for call in calls[:4] for line, _ in own.lines_of(call).executed}

@@ -105,9 +105,7 @@ def another_attribute(model: onnx.ModelProto, index: int) -> bool:
 
 def scaled(model: onnx.ModelProto, index: int) -> bool:
     """A result that is one per cent too large."""
-    return _behind(
-        model, index, FLOATS, lambda made, kind, name: [("Mul", [made, _number(name, 1.01, kind)])]
-    )
+    return _behind(model, index, FLOATS, lambda made, kind, name: [("Mul", [made, _number(name, 1.01, kind)])])
 
 
 def rounded(model: onnx.ModelProto, index: int) -> bool:

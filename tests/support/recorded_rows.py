@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.generate.call_traits import call_traits
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
@@ -36,7 +37,11 @@ def record_of(directory: Path, invocations: Sequence[Invocation], **changes: Any
 
 def row_of(invocation: Invocation, /, **changes: Any) -> Verdict:
     """A row of a record; a pass but for `changes`."""
+    traits = call_traits(invocation)
     fields: dict[str, Any] = {
+        "ordinary": traits.ordinary,
+        "elements": traits.elements,
+        "conditions": traits.text,
         "case_id": invocation.case_id,
         "overload": invocation.overload,
         "family": "",

@@ -8,14 +8,16 @@ from functools import cache
 import onnx
 from onnx import helper, numpy_helper
 
-from harness.blame.testimony import Complaint
+from harness.blame.testimony import Complaint, Decision
 from harness.blame.trial import Trial
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
 from harness.convert import Converter, find_converter
 from harness.core import Array
 from harness.core.invocation import Invocation
 from harness.execute import Exportable, Group, Settings, export_alone, run_reference
 from harness.generate import load_cases
+from harness.present.evidence import evidence
 from harness.run import BACKENDS, Backend
 
 
@@ -71,9 +73,7 @@ def graph_of_nodes(
 
     def values(letter: str, arrays: Sequence[Array]) -> list[onnx.ValueInfoProto]:
         return [
-            helper.make_tensor_value_info(
-                f"c0_{letter}{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-            )
+            helper.make_tensor_value_info(f"c0_{letter}{i}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
             for i, array in enumerate(arrays)
         ]
 
@@ -81,3 +81,16 @@ def graph_of_nodes(
     inputs, outputs = values("i", reference.feeds), values("o", reference.expected)
     graph = helper.make_graph(list(nodes), "planted", inputs, outputs, held)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def words_of(decision: Decision) -> str:
+    """A decision as people read it."""
+    return evidence(
+        Diagnosis(
+            decision.blame,
+            decision.rule,
+            facts=decision.facts,
+            testimony=decision.testimony,
+            inherited_from=decision.inherited_from,
+        )
+    )

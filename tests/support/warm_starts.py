@@ -174,9 +174,7 @@ class _WarmModules(WarmPopen):
         return ours and super()._warm(words)
 
 
-def run(
-    words: Sequence[str | Path], *, timeout: float = 600, **options: Any
-) -> subprocess.CompletedProcess[str]:
+def run(words: Sequence[str | Path], *, timeout: float = 600, **options: Any) -> subprocess.CompletedProcess[str]:
     """As `subprocess.run`, with all that is printed."""
     text = list(map(str, words))
     pipe = subprocess.PIPE

@@ -166,9 +166,7 @@ def dims(subject: SurveyedOperator) -> Iterator[Point]:
                 )
 
 
-def _turned(
-    subject: SurveyedOperator, name: str, kind: str, sign: int, base: Invocation
-) -> Iterator[Invocation]:
+def _turned(subject: SurveyedOperator, name: str, kind: str, sign: int, base: Invocation) -> Iterator[Invocation]:
     """The call with its dims counted from the other end."""
     value = value_of(base, name)
     ranks = sorted({len(spec.shape) for spec in base.tensors()}, reverse=True)[:1] or [1]

@@ -114,11 +114,7 @@ def _paired(first: str, other: str, pair: tuple[str, str], base: Invocation) -> 
 
 def _with_scalar(first: str, left: str, name: str, right: str, call: Invocation) -> bool:
     tensor, value = value_of(call, first), value_of(call, name)
-    return (
-        isinstance(tensor, TensorSpec)
-        and kind_of_dtype(tensor.dtype) == left
-        and type(value).__name__ == right
-    )
+    return isinstance(tensor, TensorSpec) and kind_of_dtype(tensor.dtype) == left and type(value).__name__ == right
 
 
 def _in_lists(subject: SurveyedOperator) -> Iterator[Point]:

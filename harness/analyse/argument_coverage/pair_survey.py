@@ -151,9 +151,7 @@ def _implied(found: PairTable, counts: npt.NDArray[np.int64]) -> Matrix:
     return np.asarray(single | single.T, bool)
 
 
-def _asked(
-    case: OperatorCase, asker: Asker, found: PairTable, calls: Sequence[Invocation]
-) -> npt.NDArray[np.int64]:
+def _asked(case: OperatorCase, asker: Asker, found: PairTable, calls: Sequence[Invocation]) -> npt.NDArray[np.int64]:
     """Pairs of calls that PyTorch takes and that are made for the pairs that no draw has."""
     subject = SurveyedOperator(case.overload, tuple(calls[:40]))
     counts = np.zeros((len(found.conditions),) * 2, np.int64)

@@ -114,14 +114,10 @@ def specs(invocation: Invocation, name: str) -> tuple[TensorSpec, ...]:
     return tuple(element for element in elements if isinstance(element, TensorSpec))
 
 
-def with_argument(
-    subject: SurveyedOperator, invocation: Invocation, name: str, value: Argument
-) -> Invocation:
+def with_argument(subject: SurveyedOperator, invocation: Invocation, name: str, value: Argument) -> Invocation:
     """A copy with the argument given as `value`."""
     given = {**dict(invocation.arguments), name: value}
-    return replace(
-        invocation, arguments=tuple((a.name, given[a.name]) for a in subject.arguments if a.name in given)
-    )
+    return replace(invocation, arguments=tuple((a.name, given[a.name]) for a in subject.arguments if a.name in given))
 
 
 def without_argument(invocation: Invocation, name: str) -> Invocation:
@@ -129,9 +125,7 @@ def without_argument(invocation: Invocation, name: str) -> Invocation:
     return replace(invocation, arguments=tuple((n, a) for n, a in invocation.arguments if n != name))
 
 
-def with_specs(
-    invocation: Invocation, names: Sequence[str], change: Callable[[TensorSpec], TensorSpec]
-) -> Invocation:
+def with_specs(invocation: Invocation, names: Sequence[str], change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
     """A copy in which the tensors of the arguments `names` are replaced by `change` of them."""
 
     def changed(argument: Argument) -> Argument:
@@ -141,6 +135,4 @@ def with_specs(
             return tuple(changed(element) for element in argument)
         return argument
 
-    return replace(
-        invocation, arguments=tuple((n, changed(a) if n in names else a) for n, a in invocation.arguments)
-    )
+    return replace(invocation, arguments=tuple((n, changed(a) if n in names else a) for n, a in invocation.arguments))

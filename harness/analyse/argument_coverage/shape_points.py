@@ -147,9 +147,7 @@ def stepped(spec: TensorSpec) -> TensorSpec:
 def expanded(spec: TensorSpec) -> TensorSpec:
     """The tensor with one row repeated."""
     widest = max(spec.shape, default=1)
-    return replace(
-        spec, strides=tuple(0 if n == widest else s for n, s in zip(spec.shape, spec.strides, strict=True))
-    )
+    return replace(spec, strides=tuple(0 if n == widest else s for n, s in zip(spec.shape, spec.strides, strict=True)))
 
 
 @family("broadcasting")

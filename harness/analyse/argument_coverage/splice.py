@@ -42,9 +42,7 @@ _ALL = {"all true": True, "all false": False}
 _STYLES = {"ordinary": "plain", "one special": "one"}
 
 
-def spliced(
-    subject: SurveyedOperator, base: Invocation, donor: Invocation, wanted: Condition
-) -> Iterator[Invocation]:
+def spliced(subject: SurveyedOperator, base: Invocation, donor: Invocation, wanted: Condition) -> Iterator[Invocation]:
     """Calls like `base` in which `wanted` may be so, as it is of `donor`; none where there is no way."""
     name = wanted.subject
     word = wanted.name.removeprefix(name).strip()
@@ -104,10 +102,7 @@ def _values(spec: TensorSpec, word: str) -> Iterator[Recipe | Literal]:
     if style is not None:
         yield replace(recipe, style=style)
     if example is None or domain not in _FREE:
-        yield from (
-            replace(recipe, style=style, seed=recipe.seed + number)
-            for number, style in enumerate(_REDRAWN, 1)
-        )
+        yield from (replace(recipe, style=style, seed=recipe.seed + number) for number, style in enumerate(_REDRAWN, 1))
 
 
 def _example(dtype: str, word: str) -> float | None:

@@ -49,9 +49,7 @@ def releases_of(package: str, first: str | None = None, last: str | None = None)
         NoReleases: pip is missing, the index cannot be reached, or no release is in the range.
     """
     distribution, _ = PACKAGES[package]
-    done = subprocess.run(
-        [*_PIP, "index", "versions", distribution], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*_PIP, "index", "versions", distribution], capture_output=True, text=True, check=False)
     listed = _LISTED.search(done.stdout)
     if listed is None:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
@@ -60,9 +58,7 @@ def releases_of(package: str, first: str | None = None, last: str | None = None)
     low, high = _bound(first, found[0]), _bound(last, found[-1])
     chosen = [str(v) for v in found if low <= v <= high and not v.is_prerelease]
     if not chosen:
-        raise NoReleases(
-            f"{distribution} has no release from {low} to {high}; it has {found[0]} to {found[-1]}"
-        )
+        raise NoReleases(f"{distribution} has no release from {low} to {high}; it has {found[0]} to {found[-1]}")
     return chosen
 
 

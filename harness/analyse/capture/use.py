@@ -107,9 +107,7 @@ def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[UseOut
     for (converter, backend), cases in sorted(by_place.items()):
         failures = [r for r in cases if Outcome(r["outcome"]).is_failure and r["blame"] != "spec"]
         own_failures = [r for r in failures if r["case_id"] in own]
-        kinds = _by(
-            own_failures or failures, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}"
-        )
+        kinds = _by(own_failures or failures, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}")
         how, examples = max(kinds.items(), key=lambda item: len(item[1]), default=("", []))
         yield UseOutcome(
             converter,
@@ -135,14 +133,10 @@ def capture_data(captured: Capture, uses: Sequence[OperatorUse], run: Path | Non
     }
 
 
-def render_capture(
-    captured: Capture, uses: Sequence[OperatorUse], run: Path | None
-) -> Iterator[RenderableType]:
+def render_capture(captured: Capture, uses: Sequence[OperatorUse], run: Path | None) -> Iterator[RenderableType]:
     """For people."""
     kinds, operators_ = count(len(captured.calls), "kind"), count(len(uses), "operator")
-    yield Text(
-        f"{captured.model}: {count(captured.total, 'call')} of {operators_}, {kinds} of call", style="bold"
-    )
+    yield Text(f"{captured.model}: {count(captured.total, 'call')} of {operators_}, {kinds} of call", style="bold")
     table = Table(box=None, pad_edge=False)
     for name in ("operator", "calls", "kinds", "its own", "any of its dtype", "converter → backend"):
         table.add_column(name, justify="right" if name in ("calls", "kinds") else "left", no_wrap=True)

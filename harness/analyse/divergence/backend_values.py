@@ -192,9 +192,7 @@ class OfExportedSlices:
             held.update({name: to_torch(found[name], strides.get(name)) for name in names})
             held = {name: tensor for name, tensor in held.items() if last.get(name, -1) > i}
 
-    def _run(
-        self, part: Sequence[Node], names: Sequence[str], held: Mapping[str, torch.Tensor]
-    ) -> dict[str, Array]:
+    def _run(self, part: Sequence[Node], names: Sequence[str], held: Mapping[str, torch.Tensor]) -> dict[str, Array]:
         program, sources = self._module(part, names)
         inputs = [held[s.name] if s.name in held else self._graph.value(s) for s in sources]
         request = ExportRequest(
@@ -211,9 +209,7 @@ class OfExportedSlices:
             self._producer[name] = f"{node.op_type} {node.name}".strip() if node is not None else ""
         taken = {value.name for value in model.graph.input}
         feeds = {
-            name: to_numpy(tensor)
-            for name, tensor in zip(request.input_names, inputs, strict=True)
-            if name in taken
+            name: to_numpy(tensor) for name, tensor in zip(request.input_names, inputs, strict=True) if name in taken
         }
         outputs = self._backend.load(model, None).run(feeds)
         return dict(zip(names, outputs, strict=True))

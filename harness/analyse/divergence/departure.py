@@ -68,9 +68,7 @@ def judged(
         yield compute
 
     dtypes = {str(a.dtype) for a in expected}
-    dtypes |= {
-        str(v.dtype).removeprefix("torch.") for n in region.sources if isinstance(v := get(n), torch.Tensor)
-    }
+    dtypes |= {str(v.dtype).removeprefix("torch.") for n in region.sources if isinstance(v := get(n), torch.Tensor)}
     oracle = RoundingOracle(expected, dtypes, wide)
     calls = region.operators
     if len(calls) == 1 and calls[0] is region.node:

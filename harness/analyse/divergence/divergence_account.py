@@ -79,9 +79,7 @@ class Divergence:
         if unknown:
             return f"{first}. {' and '.join(unknown)} cannot be run by itself."
         if len(self.operators) > 1:
-            return (
-                f"{first}. Its {len(self.operators)} operators are right by themselves: fusing them is wrong."
-            )
+            return f"{first}. Its {len(self.operators)} operators are right by themselves: fusing them is wrong."
         return f"{first}. It is right by itself: what goes wrong is how it is exported among others."
 
     def to_data(self) -> dict[str, Any]:
@@ -96,9 +94,7 @@ class Divergence:
 
 def divergence_lines(found: Divergence) -> Iterator[str]:
     """What was found, a sentence or two per line."""
-    yield f"{found.model}, {found.converter} → {found.backend}" + (
-        f", {found.change}" if found.change else ""
-    )
+    yield f"{found.model}, {found.converter} → {found.backend}" + (f", {found.change}" if found.change else "")
     yield f"end result: {found.problem or 'right'}"
     if found.growth is not None:
         yield f"  {found.growth}"

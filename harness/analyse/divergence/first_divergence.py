@@ -203,9 +203,7 @@ def _captured(model: LoadedModel, inputs: tuple[torch.Tensor, ...]) -> torch.exp
     return program
 
 
-def scan_checkpoints(
-    graph: PyTorchGraph, values: BackendValues, alive: Callable[[], None], *, thorough: bool
-) -> _Scan:
+def scan_checkpoints(graph: PyTorchGraph, values: BackendValues, alive: Callable[[], None], *, thorough: bool) -> _Scan:
     """Compare checkpoint by checkpoint, up to the first that departs."""
     nodes = {node.name: node for node in graph.nodes}
     regions: dict[str, Region] = {}

@@ -73,9 +73,7 @@ class PyTorchGraph:
         self.strides: dict[str, tuple[int, ...]] = {}
 
     @classmethod
-    def of_program(
-        cls, program: torch.export.ExportedProgram, inputs: Sequence[torch.Tensor]
-    ) -> PyTorchGraph:
+    def of_program(cls, program: torch.export.ExportedProgram, inputs: Sequence[torch.Tensor]) -> PyTorchGraph:
         """The graph of an exported program with values for its inputs."""
         signature = program.graph_signature
         state = {**program.state_dict, **program.constants}

@@ -9,16 +9,14 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.analyse.grouping import COLUMNS, FAILED, FailureGroup, failure_groups
 from harness.analyse.places.of_failure import can_be_placed, places_of
 from harness.analyse.places.suspect import Suspect
+from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
 from harness.compare import CONVERTER, Outcome, Verdict
 from harness.record import LocatedFailure, append_line, read_located, read_run_info, store
 
 
-def locate_failures(
-    run: Path, seconds: float, progress: Callable[[str], None] = lambda words: None
-) -> tuple[int, int]:
+def locate_failures(run: Path, seconds: float, progress: Callable[[str], None] = lambda words: None) -> tuple[int, int]:
     """Look for the lines of a case of each root cause of a converter, those that models meet first.
 
     Args:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse.grouping import FAILED, failure_groups
+from harness.causes.groups import FAILED, failure_groups
 from harness.compare import Outcome, Stage, Verdict
 from harness.core import InvalidInvocation, Invocation
 from harness.record import Minimal, read_minimal, store, to_verdicts

@@ -153,8 +153,7 @@ def explain_operator(
     candidate = candidate or _only_emitted(emitted)
     standard = onnx_operator.find(candidate.onnx) if candidate else None
     abouts = tuple(
-        _about(o, calls[o.name], names, outcomes, emitted[o.name], standard, candidate)
-        for o in operator.functional
+        _about(o, calls[o.name], names, outcomes, emitted[o.name], standard, candidate) for o in operator.functional
     )
     lacking = [c for about in abouts for c in about.conversions if c.how == "none"]
     missing = {
@@ -239,9 +238,7 @@ def _source(run: Path | None, recorded: Sequence[Verdict], tried: Sequence[Verdi
 
 def _unavailable() -> dict[str, str]:
     found = {e.name: why.reason for e in CONVERTERS.entries() if (why := e.probe())}
-    found |= {
-        e.name: why.reason for e in BACKENDS.entries() if not e.name.endswith(":") and (why := e.probe(""))
-    }
+    found |= {e.name: why.reason for e in BACKENDS.entries() if not e.name.endswith(":") and (why := e.probe(""))}
     return {name: plain(reason) for name, reason in found.items()}
 
 

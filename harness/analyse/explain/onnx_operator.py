@@ -88,9 +88,7 @@ def _histories() -> dict[tuple[str, str], list[Any]]:
 def names() -> tuple[str, ...]:
     """Operators of the default domain that are not withdrawn."""
     return tuple(
-        name
-        for (domain, name), schemas in _histories().items()
-        if domain == "ai.onnx" and not schemas[-1].deprecated
+        name for (domain, name), schemas in _histories().items() if domain == "ai.onnx" and not schemas[-1].deprecated
     )
 
 
@@ -137,9 +135,7 @@ def _version(schema: Any, before: Any) -> Version:
                 changes += [f"{what} {name} removed" for name in sorted(then - now)]
     if schema.deprecated:
         changes.append("withdrawn")
-    return Version(
-        opset=schema.since_version, deprecated=schema.deprecated, types=types, changes=tuple(changes)
-    )
+    return Version(opset=schema.since_version, deprecated=schema.deprecated, types=types, changes=tuple(changes))
 
 
 def _types(schema: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -163,9 +159,7 @@ def _attribute(attribute: Any) -> Slot:
     given = attribute.default_value
     default = shown(onnx.helper.get_attribute_value(given)) if given.name else ""
     kind = str(attribute.type).rpartition(".")[2].lower()
-    return Slot(
-        kind="attribute", name=attribute.name, type=kind, required=attribute.required, default=default
-    )
+    return Slot(kind="attribute", name=attribute.name, type=kind, required=attribute.required, default=default)
 
 
 def shown(value: Any) -> str:

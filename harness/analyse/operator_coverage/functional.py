@@ -34,7 +34,5 @@ def functional_overloads() -> frozenset[str]:
     """Every functional overload of ATen, dotted."""
     names = (dotted(n) for n in dispatched_names() if n.startswith("aten::"))
     return frozenset(
-        name
-        for name in names
-        if not _AUTOGRAD.search(name.split(".")[1]) and not overload(name)._schema.is_mutable
+        name for name in names if not _AUTOGRAD.search(name.split(".")[1]) and not overload(name)._schema.is_mutable
     )

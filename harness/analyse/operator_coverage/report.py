@@ -44,9 +44,7 @@ class Coverage:
         return [name for name, (_, reason) in self.not_covered.items() if reason is None]
 
 
-def measure(
-    wanted: Collection[str], registry: Mapping[str, OperatorCase], reasons: Mapping[str, Reason]
-) -> Coverage:
+def measure(wanted: Collection[str], registry: Mapping[str, OperatorCase], reasons: Mapping[str, Reason]) -> Coverage:
     """Set the target set beside the cases and the reasons, both by overload."""
     families = {packet(name): case.family for name, case in registry.items()}
     not_covered: dict[str, tuple[str, Reason | None]] = {}

@@ -111,9 +111,7 @@ def _samples(info: Any, dtype: torch.dtype) -> list[Any]:
 def _modules(info: Any, training: bool) -> Iterator[tuple[torch.nn.Module, Any]]:
     """Modules that `info` describes, with inputs."""
     make = info.module_inputs_func
-    described = _try(
-        lambda: make(info, device="cpu", dtype=torch.float32, requires_grad=False, training=training)
-    )
+    described = _try(lambda: make(info, device="cpu", dtype=torch.float32, requires_grad=False, training=training))
     for one in described or ():
         arguments = one.constructor_input
         module = _try(partial(info.module_cls, *arguments.args, **arguments.kwargs))

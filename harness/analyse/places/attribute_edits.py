@@ -62,9 +62,7 @@ def expression(text: str) -> ast.expr:
     return found
 
 
-def not_given(
-    call: ast.Call, name: str, first: int
-) -> Iterator[tuple[str, str, onnx.defs.OpSchema.Attribute]]:
+def not_given(call: ast.Call, name: str, first: int) -> Iterator[tuple[str, str, onnx.defs.OpSchema.Attribute]]:
     """Attributes that a call does not give, and its keywords for them."""
     if name == "Constant" or not onnx.defs.has(name):
         return
@@ -75,9 +73,7 @@ def not_given(
             yield attribute, f"{attribute}_{suffix}" if first else attribute, known
 
 
-def missing_attributes(
-    call: ast.Call, name: str, first: int, around: Surroundings
-) -> Iterator[tuple[str, ast.expr]]:
+def missing_attributes(call: ast.Call, name: str, first: int, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
     """The call with an attribute that it leaves to its default: an argument's value, or the other flag."""
     for attribute, keyword, known in not_given(call, name, first):
         for wanted in (attribute, keyword, *_ALSO.get(attribute, ())):
@@ -88,9 +84,7 @@ def missing_attributes(
             yield f"give {attribute}={words}", _with_keyword(call, keyword, value)
 
 
-def guessed_attributes(
-    call: ast.Call, name: str, first: int, around: Surroundings
-) -> Iterator[tuple[str, ast.expr]]:
+def guessed_attributes(call: ast.Call, name: str, first: int, around: Surroundings) -> Iterator[tuple[str, ast.expr]]:
     """The call with a usual value of an attribute that it leaves to its default, or with what a variable
     holds whose name says that it is an axis."""
     for attribute, keyword, known in not_given(call, name, first):

@@ -39,9 +39,7 @@ class Callers:
         indirectly; those of the nearest callers first."""
         seen, nearest = {function}, [function]
         while nearest:
-            nearest = list(
-                dict.fromkeys(c for f in nearest for c in self._callers.get(f, ()) if c not in seen)
-            )
+            nearest = list(dict.fromkeys(c for f in nearest for c in self._callers.get(f, ()) if c not in seen))
             seen.update(nearest)
             for caller in nearest:
                 yield from self._operators[caller]

@@ -112,9 +112,7 @@ class _Form:
         if self.shape is None or other.shape is None:
             return False
         sizes = zip(self.shape, other.shape, strict=False)
-        return len(self.shape) != len(other.shape) or any(
-            a != b for a, b in sizes if a is not None and b is not None
-        )
+        return len(self.shape) != len(other.shape) or any(a != b for a, b in sizes if a is not None and b is not None)
 
 
 def _promised(value: torch.Tensor) -> _Form:

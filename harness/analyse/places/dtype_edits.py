@@ -98,9 +98,7 @@ def promised_casts(value: ast.expr, around: Surroundings) -> Iterator[tuple[str,
     yield "cast to dtype where it is given", ast.IfExp(given, cast, value)
     if not around.of_torchscript:
         # What is computed in float may be rounded in the end.
-        wide: list[ast.expr] = [
-            around.element_type(dtype, _DTYPES[dtype][0]) for dtype in ("FLOAT", "DOUBLE")
-        ]
+        wide: list[ast.expr] = [around.element_type(dtype, _DTYPES[dtype][0]) for dtype in ("FLOAT", "DOUBLE")]
         is_wide = ast.Compare(ast.Name("dtype", ast.Load()), [ast.In()], [ast.Tuple(wide, ast.Load())])
         yield "cast to dtype where it is float or double", ast.IfExp(is_wide, cast, value)
 
@@ -112,9 +110,7 @@ def _given_dtype(around: Surroundings) -> ast.expr | None:
         return given
     if not {"symbolic_helper", "_type_utils"} <= around.imported:
         return None
-    return expression(
-        "_type_utils.JitScalarType(symbolic_helper._get_const(dtype, 'i', 'dtype')).onnx_type()"
-    )
+    return expression("_type_utils.JitScalarType(symbolic_helper._get_const(dtype, 'i', 'dtype')).onnx_type()")
 
 
 def wider_computations(

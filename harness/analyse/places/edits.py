@@ -76,9 +76,7 @@ def edits(statement: Statement, source: SourceCode, opset: int) -> Iterator[Edit
     for place, expression in enumerate(expressions):
         if any(expression is t for t in tests) and not isinstance(expression, ast.Compare | ast.UnaryOp):
             assert isinstance(expression, ast.expr)
-            found.append(
-                Edit.of(statement, "negate the condition", place, ast.UnaryOp(ast.Not(), expression))
-            )
+            found.append(Edit.of(statement, "negate the condition", place, ast.UnaryOp(ast.Not(), expression)))
     yield from found
 
 
@@ -195,9 +193,7 @@ def _of_constant(node: ast.Constant) -> Iterator[tuple[str, ast.expr]]:
             if number != value:
                 yield "another constant", literal(number)
     elif isinstance(value, str):
-        others = dict.fromkeys(
-            word for family in WORDS if value in family for word in family if word != value
-        )
+        others = dict.fromkeys(word for family in WORDS if value in family for word in family if word != value)
         for word in others:
             yield "another mode", ast.Constant(word)
 

@@ -36,9 +36,7 @@ def whole_casts(
             if wide not in supported:
                 continue
             here = tuple(_operand_casts(statement, expressions, call.args[first:], supported, wide, around))
-            words = (
-                f"compute {name} in {wide.lower()} where it does not take the dtype of {around.tensors[0]}"
-            )
+            words = f"compute {name} in {wide.lower()} where it does not take the dtype of {around.tensors[0]}"
             if here:
                 yield Edit(words, statement, here, (keep,))
                 yield Edit(f"{words}, and cast back", statement, (*here, *back), (keep,))
@@ -69,9 +67,7 @@ def _operand_casts(
         yield Replacement(statement, place, ast.IfExp(fits, operand, cast_to(operand, wide, around)))
 
 
-def _casts(
-    function: ast.FunctionDef, supported: Sequence[str], wide: str, around: Surroundings
-) -> Iterator[ast.stmt]:
+def _casts(function: ast.FunctionDef, supported: Sequence[str], wide: str, around: Surroundings) -> Iterator[ast.stmt]:
     """Statements that cast each tensor that is to have the dtype of the first one."""
     said = {a.arg: ast.unparse(a.annotation) for a in parameters_of(function) if a.annotation is not None}
     first = around.tensors[0]
@@ -85,9 +81,7 @@ def _casts(
             yield ast.If(fits, [ast.Assign([ast.Name(tensor, ast.Store())], cast)], [])
 
 
-def _cast_back(
-    function: ast.FunctionDef, statement: Statement, around: Surroundings
-) -> Iterator[Replacement]:
+def _cast_back(function: ast.FunctionDef, statement: Statement, around: Surroundings) -> Iterator[Replacement]:
     """The first result in the dtype of the first tensor, wherever the function returns."""
     given = ast.Name(_GIVEN, ast.Load())
     for node in ast.walk(function):

@@ -91,9 +91,7 @@ def locate(
         return _ending(plain, users_of(function, wrong, source), passes=True)
 
     found = list(
-        repairs(
-            statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench, evaluator
-        )
+        repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench, evaluator)
     )
     repaired = list(dict.fromkeys(edit.statement for edit in found))
     first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]

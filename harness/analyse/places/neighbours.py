@@ -22,9 +22,7 @@ _OF_FUNCTION, _OF_FUNCTIONS = 2, 8
 _HARMED = 4
 
 
-def neighbours(
-    cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode
-) -> list[Invocation]:
+def neighbours(cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode) -> list[Invocation]:
     """A few drawn cases of operators that take part in the export of some cases, or whose conversion calls
     the same functions.
 
@@ -45,9 +43,7 @@ def users_of(function: str, cases: Sequence[ObservedCase], source: SourceCode) -
 def _drawn(names: Iterable[str]) -> list[Invocation]:
     known = load_cases()
     return [
-        drawn.invocations[0]
-        for name in names
-        for drawn in draw_cases(known[name], seed=0, structures=_CASES, values=1)
+        drawn.invocations[0] for name in names for drawn in draw_cases(known[name], seed=0, structures=_CASES, values=1)
     ]
 
 

@@ -31,9 +31,7 @@ def can_be_placed(verdict: Verdict) -> bool:
     return verdict.outcome.is_failure and verdict.blame == CONVERTER and static
 
 
-def places_of(
-    run: Path, verdict: Verdict, *, opset: int | None, limits: Limits | None = None
-) -> tuple[Suspect, ...]:
+def places_of(run: Path, verdict: Verdict, *, opset: int | None, limits: Limits | None = None) -> tuple[Suspect, ...]:
     """The lines that a recorded failure may come of, the likeliest first; none where nobody can tell.
 
     The run's other cases of the operator say which lines run where cases fail, and which where they pass.

@@ -104,9 +104,7 @@ def _suspect(statement: Statement, counts: _Counts, failing: int, others: int, s
     if counts.others:
         where += f", in {counts.others} of {count(others, 'failing case')} of other operators,"
     reasons.append(
-        f"{where} and in {counts.passing} passing ones."
-        if counts.passing
-        else f"{where} and in no passing one."
+        f"{where} and in {counts.passing} passing ones." if counts.passing else f"{where} and in no passing one."
     )
     return Suspect(
         function=statement.function,

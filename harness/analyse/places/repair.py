@@ -139,9 +139,7 @@ def _noted(some: Iterable[Edit], down: list[Edit]) -> Iterator[Edit]:
         yield edit
 
 
-def _candidates(
-    statements: Sequence[Statement], source: SourceCode, opset: int, limits: Limits
-) -> Iterator[Edit]:
+def _candidates(statements: Sequence[Statement], source: SourceCode, opset: int, limits: Limits) -> Iterator[Edit]:
     whole: set[tuple[str, str, bool]] = set()
     for kind, some in _turns(statements) if limits.rarer else [(edits, statements)]:
         for statement in some:

@@ -47,9 +47,7 @@ def _leads(other: ast.stmt, node: ast.stmt, wanted: set[str]) -> bool:
 def reads(node: ast.stmt) -> set[str]:
     """Names that a statement reads itself."""
     return {
-        child.id
-        for child in own_expressions(node)
-        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)
+        child.id for child in own_expressions(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)
     }
 
 

@@ -132,9 +132,7 @@ def _known_tensors(function: ast.FunctionDef) -> Iterator[str]:
     for decorator in function.decorator_list:
         if isinstance(decorator, ast.Call) and "parse_args" in ast.unparse(decorator.func):
             kinds = [kind.value if isinstance(kind, ast.Constant) else "" for kind in decorator.args]
-            yield from (
-                argument.arg for argument, kind in zip(arguments[1:], kinds, strict=False) if kind == "v"
-            )
+            yield from (argument.arg for argument, kind in zip(arguments[1:], kinds, strict=False) if kind == "v")
             return
     for argument in arguments:
         said = ast.unparse(argument.annotation) if argument.annotation is not None else ""

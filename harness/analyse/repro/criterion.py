@@ -73,9 +73,7 @@ class Criterion:
     runs: int = 1
 
 
-def criterion(
-    failure: ReproducibleFailure, judge: Judge, reference: Reference, source: CallSource
-) -> Criterion:
+def criterion(failure: ReproducibleFailure, judge: Judge, reference: Reference, source: CallSource) -> Criterion:
     """The criterion for a mismatch, given the operator's judge and PyTorch's outputs."""
     expected = reference.expected
     if failure.signature in ("number of outputs", "dtype", "shape"):
@@ -98,8 +96,7 @@ def criterion(
             lines += [
                 *explained(tolerance, str(expected[i].dtype)),
                 "# It also accepts what is as close to the result in float64 as PyTorch is.",
-                f"right = near({got}, {want}, truth[{i}]{pick}, {terms}{pick}, "
-                f"{tolerance.rtol}, {tolerance.atol})",
+                f"right = near({got}, {want}, truth[{i}]{pick}, {terms}{pick}, {tolerance.rtol}, {tolerance.atol})",
                 'assert right.all(), f"wrong at {(~right).nonzero().tolist()}"',
             ]
         else:
@@ -149,9 +146,7 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
                 f'assert not beyond, f"drawn from outside of [{low:g}, {high:g}): {{beyond}}"',
             ]
         if rule.distinct is not None and rule.distinct(reference.arguments):
-            lines.append(
-                f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"'
-            )
+            lines.append(f'assert (outputs[{i}].sort().values.diff() != 0).all(), "drawn twice without replacement"')
     return Criterion(tuple(_DISTANCE.splitlines()), tuple(lines), runs=RUNS)
 
 
@@ -209,9 +204,7 @@ def tolerance_for(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
     return Tolerance(0.0, given.atol if given else 0.0) if expected.dtype.kind != "c" else DEFAULT[dtype]
 
 
-def needs_truth(
-    judge: Judge, reference: Reference, i: int, tolerance: Tolerance, undefined: Mask | None
-) -> bool:
+def needs_truth(judge: Judge, reference: Reference, i: int, tolerance: Tolerance, undefined: Mask | None) -> bool:
     """Whether an output may be right though it is not close to PyTorch's."""
     expected = reference.expected[i]
     if judge.exact or i in judge.rules or str(expected.dtype) not in PRECISION:
@@ -222,9 +215,7 @@ def needs_truth(
     with np.errstate(all="ignore"):
         wide = expected.astype(np.float64)
         apart = ~(
-            (np.abs(wide - truth) <= tolerance.allowed(wide) / 2)
-            | (wide == truth)
-            | (np.isnan(wide) & np.isnan(truth))
+            (np.abs(wide - truth) <= tolerance.allowed(wide) / 2) | (wide == truth) | (np.isnan(wide) & np.isnan(truth))
         )
         terms = term_magnitudes(judge, reference, i)
         if terms is not None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.analyse.known_issues import KnownIssue, read_known_issues
-from harness.compare import Outcome, Stage, Verdict
+from harness.causes.known_issues import KnownIssue, read_known_issues
+from harness.compare import Diagnosis, Outcome, Stage, Verdict
 from harness.convert import RuleProblem, RuleSource, load_rules, rule_source
 from harness.core import InvalidInvocation, Invocation
 from harness.execute import refuse_model, varying_dims
@@ -24,6 +24,8 @@ class ReproducibleFailure:
         case_id: Of the recorded case; a shrunk failure has that of the case it was shrunk from.
         exported: What was exported; the same as what was run for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
+        diagnosis: Whose defect it is, and why; None in a record of an earlier version.
+        evidence: Why, in words; "" until somebody who makes words says so.
         opset: That was asked for; None for the converter's default.
         timeout: Seconds that a step was given.
         minimal: Whether the invocation is a shrunk one.
@@ -45,6 +47,7 @@ class ReproducibleFailure:
     stage: Stage
     outcome: Outcome
     blame: str = ""
+    diagnosis: Diagnosis | None = None
     evidence: str = ""
     signature: str = ""
     message: str = ""
@@ -57,6 +60,16 @@ class ReproducibleFailure:
     rule: str = ""
     rule_files: tuple[Path, ...] = ()
     known: tuple[KnownIssue, ...] = ()
+
+    @property
+    def blame_rule(self) -> str:
+        """The row of the decision table that decided the blame; "" where it is not known."""
+        return self.diagnosis.rule if self.diagnosis else ""
+
+    @property
+    def of_rule(self) -> bool:
+        """Whether the defect is in a conversion function of the user's."""
+        return bool(self.rule) and self.blame == "converter"
 
 
 def find_failure(
@@ -91,9 +104,7 @@ def find_failure(
     return replace(found, known=tuple(issue for issue in read_known_issues() if issue.matches(vars(row))))
 
 
-def failure_of(
-    results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo
-) -> ReproducibleFailure:
+def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo) -> ReproducibleFailure:
     """A failed row of a run, in its shrunk form where `minimals` has one.
 
     Raises:
@@ -123,6 +134,7 @@ def failure_of(
         stage=found.stage,
         outcome=found.outcome,
         blame=found.blame,
+        diagnosis=Diagnosis.from_row(vars(found)),
         evidence=found.evidence,
         signature=found.signature,
         message=found.message,

@@ -25,10 +25,6 @@ _ENDS = {
 }
 #: Nodes that only carry values to and from the others.
 _GLUE = frozenset({"Cast", "Constant", "Identity"})
-#: Said by the witness that finds a graph computing at a lower precision.
-_NARROWED = "at lower precision than the call"
-#: Said by the one that switches graph optimisations off.
-_OPTIMISED = "right with optimisations off"
 
 
 def title(failure: ReproducibleFailure) -> str:
@@ -58,6 +54,11 @@ def fault(failure: ReproducibleFailure) -> str:
     return said.get(failure.signature, f"gives {wrong_result(failure)}")
 
 
+def _ends(failure: ReproducibleFailure) -> str:
+    """What a conversion function of the user's does: ``gives wrong values``, ``fails``."""
+    return fault(failure) if failure.outcome is Outcome.MISMATCH else _ENDS[failure.outcome]
+
+
 def converter_name(name: str) -> str:
     """A converter as its users know it: ``torch.onnx.export(dynamo=True)``."""
     return find_converter(name).summary.partition(",")[0] or name
@@ -79,6 +80,8 @@ def title_for(failure: ReproducibleFailure, tracker: str, model: onnx.ModelProto
     if failure.blame == "spec":
         what = wrong_result(failure).removeprefix("wrong ")
         return f"Specification of {_operators(failure, model)} leaves {what} open"
+    if failure.of_rule:
+        return f"{failure.rule} {_ends(failure)} for {failure.invocation.dtype}"
     if failure.blame == "pytorch":
         operator = packet(failure.invocation.overload).removeprefix("aten.")
         return f"{operator} {fault(failure)} for {failure.invocation.dtype}"
@@ -100,7 +103,7 @@ def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -
         return f"[ONNX] {operator} for {dtype} is exported as an invalid model{legacy}"
     if failure.stage is not Stage.COMPARE:
         return f"[ONNX] Exported {operator} for {dtype}: {_problem(failure)}{legacy}"
-    narrower = _narrower(dtype, model) if _NARROWED in failure.evidence else ""
+    narrower = _narrower(dtype, model) if failure.blame_rule == "fewer-bits" else ""
     if narrower:
         return f"[ONNX] {operator} computes {dtype} in {narrower}{legacy}"
     return f"[ONNX] Exported {operator} {fault(failure)} for {dtype}{legacy}"
@@ -113,7 +116,7 @@ def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) 
     where = "on CUDA" if "cuda" in failure.backend else where
     dtype = _dtype_of(model) or failure.invocation.dtype
     if failure.stage is Stage.COMPARE:
-        by = " with graph optimisations" if _OPTIMISED in failure.evidence else ""
+        by = " with graph optimisations" if failure.blame_rule == "graph-optimisation" else ""
         return f"{what} {fault(failure)} for {dtype} {where}{by}"
     if failure.outcome is Outcome.UNSUPPORTED and failure.stage is Stage.LOAD:
         return f"{what} is not implemented for {dtype} {where}"
@@ -153,9 +156,7 @@ def _narrower(dtype: str, model: onnx.ModelProto | None) -> str:
         if attribute.name == "to"
     ]
     bits = PRECISION.get(dtype, 0)
-    return min(
-        (word for word in to if PRECISION.get(word, bits) < bits), key=PRECISION.__getitem__, default=""
-    )
+    return min((word for word in to if PRECISION.get(word, bits) < bits), key=PRECISION.__getitem__, default="")
 
 
 def _word(element: int) -> str:

@@ -105,7 +105,7 @@ class Report:
         """Where the defect is, and what says so."""
         failure = self.failure
         where = {
-            "converter": f"the defect is in `{converter_name(failure.converter)}`",
+            "converter": f"the defect is in `{failure.rule if failure.of_rule else converter_name(failure.converter)}`",
             "backend": f"the defect is in {backend_name(failure.backend)}",
             "pytorch": "the defect is in PyTorch",
             "spec": "the ONNX specification leaves the result open",
@@ -118,10 +118,8 @@ class Report:
     @property
     def _places(self) -> list[str]:
         """The suspected lines, with a heading if there are any."""
-        said = [
-            f"- `{one.text}` in `{one.function}`, {one.file}:{one.line}. {one.reason}" for one in self.lines
-        ]
-        return ["", "Lines that it may come of, the likeliest first:", "", *said] if said else []
+        said = [f"- `{one.text}` in `{one.function}`, {one.file}:{one.line}. {one.reason}" for one in self.lines]
+        return ["", "Likely source lines, most suspicious first:", "", *said] if said else []
 
     def _named(self, evidence: str) -> str:
         """Evidence with converters and runtimes as their users know them."""
@@ -218,6 +216,8 @@ def tracker_of(failure: ReproducibleFailure) -> str:
     Where the blame is unknown it is the one of the stage at which the case ended.
     """
     converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
+    if failure.of_rule:
+        return ""
     if failure.blame == "pytorch":
         return "pytorch/pytorch"
     if failure.blame == "spec":

@@ -145,9 +145,7 @@ def _nested(array: Array) -> str:
     return f"[{', '.join(_nested(part) for part in array)}]"
 
 
-def _comparison(
-    failure: ReproducibleFailure, judge: Judge, reference: Reference
-) -> tuple[list[str], list[str]]:
+def _comparison(failure: ReproducibleFailure, judge: Judge, reference: Reference) -> tuple[list[str], list[str]]:
     """Code that shows ``outputs`` beside what PyTorch gives, and code that compares them."""
     expected = reference.expected
     if failure.signature in _STRUCTURE:

@@ -95,9 +95,7 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
 def _parts(failure: ReproducibleFailure) -> _Parts:
     converter = find_converter(failure.converter)
     if converter.snippet is None:
-        raise NoScript(
-            f"converter {failure.converter} has no stand-alone code (`snippet` of its ConverterEntry)"
-        )
+        raise NoScript(f"converter {failure.converter} has no stand-alone code (`snippet` of its ConverterEntry)")
     source = CallSource(failure.invocation)
     dynamic, examples = None, []
     if failure.dynamic_dims is not None:
@@ -124,9 +122,7 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
     if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         run = _backend(failure, source)
         if failure.stage is not Stage.LOAD and not run.run:
-            raise NoScript(
-                f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it"
-            )
+            raise NoScript(f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it")
     return _Parts(source, [*source.inputs(), *examples], export, run, rules)
 
 

@@ -12,9 +12,7 @@ from harness.compare import Stage
 from harness.run import BACKENDS
 
 
-def write_report(
-    failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()
-) -> Report:
+def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()) -> Report:
     """The report for a failure.
 
     A runtime's defect is shown by a script without PyTorch, where there is one that shows it.

@@ -29,9 +29,7 @@ def _domains(argument: Argument) -> list[tuple[str | int | float, ...]]:
     return []
 
 
-def allowed(
-    domains: Sequence[tuple[str | int | float, ...]], dtype: str, numbers: Sequence[PlainNumber]
-) -> bool:
+def allowed(domains: Sequence[tuple[str | int | float, ...]], dtype: str, numbers: Sequence[PlainNumber]) -> bool:
     """Whether these values may stand in a tensor of `domains` and `dtype`."""
     if dtype in INT_RANGE:
         low, high = INT_RANGE[dtype]

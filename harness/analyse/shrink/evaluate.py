@@ -196,9 +196,7 @@ class Test:
         """The keys of those that pass."""
         return {s.key for s in self._where(subjects, lambda verdict: verdict.outcome is Outcome.PASS)}
 
-    def _where(
-        self, subjects: Sequence[ShrinkSubject], wanted: Callable[[Verdict], bool]
-    ) -> list[ShrinkSubject]:
+    def _where(self, subjects: Sequence[ShrinkSubject], wanted: Callable[[Verdict], bool]) -> list[ShrinkSubject]:
         found = self.evaluator.verdicts(subjects, together=not self.lethal)
         return [s for s, v in zip(subjects, found, strict=True) if v is not None and wanted(v)]
 

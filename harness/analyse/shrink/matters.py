@@ -43,10 +43,7 @@ def matters(subject: ShrinkSubject, test: Test, domains: Domains) -> tuple[str, 
         return ()
     said = [*_given(subject, test), *_required(subject, test)]
     losses = [*_values(subject.invocation, domains), *_shapes(subject.invocation)]
-    tried = [
-        (sentence, [s for s in map(subject.changed, changes) if s is not None])
-        for sentence, changes in losses
-    ]
+    tried = [(sentence, [s for s in map(subject.changed, changes) if s is not None]) for sentence, changes in losses]
     passing = test.passing([s for _, ways in tried for s in ways])
     said += [sentence for sentence, ways in tried if ways and all(s.key in passing for s in ways)]
     return tuple(dict.fromkeys((*said, *_dtypes(subject, test))))
@@ -87,9 +84,7 @@ def _given(subject: ShrinkSubject, test: Test) -> Iterator[str]:
         yield f"fails only with {name}={describe(argument)}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _with_others(
-    subject: ShrinkSubject, name: str, others: Sequence[Argument]
-) -> list[tuple[Argument, ShrinkSubject]]:
+def _with_others(subject: ShrinkSubject, name: str, others: Sequence[Argument]) -> list[tuple[Argument, ShrinkSubject]]:
     """`subject` with each other value of an argument that it can have."""
     changed = [(o, subject.changed(partial(paths.with_argument, name=name, argument=o))) for o in others]
     return [(other, s) for other, s in changed if s is not None]

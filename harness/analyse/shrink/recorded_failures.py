@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.analyse.grouping import FAILED
 from harness.analyse.shrink.plainness import elements
-from harness.analyse.united_causes import SEVERITY
+from harness.causes.cause import SEVERITY
+from harness.causes.groups import FAILED
 from harness.compare import Outcome, Stage
 from harness.core import InvalidInvocation, Invocation
 from harness.execute import PREFIX, refuse_model

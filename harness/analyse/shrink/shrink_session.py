@@ -204,7 +204,11 @@ def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Eva
         outcome=failure.outcome,
         signature=failure.signature,
         blame=verdict.blame,
-        evidence=verdict.evidence,
+        component=verdict.component,
+        place=verdict.place,
+        fault=verdict.fault,
+        detail=verdict.detail,
+        diagnosis=verdict.diagnosis,
         message=verdict.message,
         minimal_id=verdict.case_id,
         invocation=verdict.invocation,
@@ -259,9 +263,7 @@ def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
 
 def _subject(case: RecordedFailure | Minimal) -> ShrinkSubject:
     exported = case.exported_invocation
-    return ShrinkSubject(
-        Invocation.from_json(case.invocation), Invocation.from_json(exported) if exported else None
-    )
+    return ShrinkSubject(Invocation.from_json(case.invocation), Invocation.from_json(exported) if exported else None)
 
 
 def _entry(minimal: Minimal) -> CorpusEntry:

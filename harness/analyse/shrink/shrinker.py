@@ -281,9 +281,7 @@ def _smaller(draw: st.DrawFn, invocation: Invocation) -> Invocation:
     return invocation
 
 
-def _plainer_values(
-    draw: st.DrawFn, spec: TensorSpec, rules: Sequence[tuple[str | int | float, ...]]
-) -> TensorSpec:
+def _plainer_values(draw: st.DrawFn, spec: TensorSpec, rules: Sequence[tuple[str | int | float, ...]]) -> TensorSpec:
     spec = literal(spec)
     before = numbers(spec)
     if keeps_values(rules) or not before:

@@ -78,9 +78,7 @@ def ties(invocation: Invocation) -> list[Tied]:
     return sorted(dict.fromkeys(map(frozenset, groups.values())), key=lambda tied: -len(tied))
 
 
-def shrunk(
-    invocation: Invocation, tied: Tied, kept: Sequence[int], *, arguments: bool = False
-) -> Invocation | None:
+def shrunk(invocation: Invocation, tied: Tied, kept: Sequence[int], *, arguments: bool = False) -> Invocation | None:
     """Only the places `kept` of tied dimensions; with `arguments`, numbers equal to their size follow."""
     tensors = paths.tensors(invocation)
     if not all(path in tensors and d < len(tensors[path].shape) for path, d in tied):

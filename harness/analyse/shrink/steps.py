@@ -58,9 +58,7 @@ def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) ->
         invocation = paths.without_argument(invocation, name)
     if plain is None:
         return invocation
-    return paths.map_arguments(
-        invocation, lambda name, a: a if name in optional or is_dim(name) else _all(a, plain)
-    )
+    return paths.map_arguments(invocation, lambda name, a: a if name in optional or is_dim(name) else _all(a, plain))
 
 
 def _all(argument: Argument, plain: int) -> Argument:
@@ -189,9 +187,7 @@ def value_steps(invocation: Invocation, domains: Domains) -> Iterator[Rewrite]:
                 yield paths.changing(path, partial(_written, before=before, after=after))
 
 
-def _written(
-    spec: TensorSpec, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]
-) -> TensorSpec | None:
+def _written(spec: TensorSpec, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]) -> TensorSpec | None:
     """Those elements of `after` that differ from `before` in `spec`."""
     now = numbers(spec)
     if len(now) != len(before):
@@ -211,8 +207,7 @@ def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[
         yield tuple(kind(i % 8 + 1) for i in range(len(before)))
     if kind is float:
         yield tuple(
-            float(round(n)) if isinstance(n, float) and not is_special(n) and abs(n) < 1e6 else n
-            for n in before
+            float(round(n)) if isinstance(n, float) and not is_special(n) and abs(n) < 1e6 else n for n in before
         )
 
 

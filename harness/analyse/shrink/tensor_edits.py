@@ -65,9 +65,7 @@ def keep(spec: TensorSpec, dim: int, indices: Sequence[int]) -> TensorSpec:
     if is_plain_layout(spec) or chosen != list(range(chosen[0], chosen[0] + len(chosen))):
         tensor = build_tensor(spec)
         bits = tensor.view(_SIGNED.get(tensor.dtype, tensor.dtype))
-        return of_tensor(
-            bits.index_select(dim, torch.tensor(chosen, dtype=torch.int64)).view(tensor.dtype), spec.dtype
-        )
+        return of_tensor(bits.index_select(dim, torch.tensor(chosen, dtype=torch.int64)).view(tensor.dtype), spec.dtype)
     shape = (*spec.shape[:dim], len(chosen), *spec.shape[dim + 1 :])
     return _rebased(literal(spec), shape, spec.strides, chosen[0] * spec.strides[dim])
 

@@ -9,20 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse.ordinary_use import ORDINARY_COLUMNS, ordinary_rows
 from harness.analyse.support.model_calls import ModelCall, plain_value
+from harness.causes import with_ordinary
 from harness.compare import SPEC, Outcome
 from harness.core import Argument, Enumerated, Invocation, TensorSpec
+from harness.generate import is_everyday
 from harness.record import store
 
 _COLUMNS = (
     *("case_id", "overload", "converter", "backend", "opset"),
-    *("stage", "outcome", "blame", "signature"),
+    *("stage", "outcome", "blame", "signature", "fault", "place", "ordinary", "structure_id", "invocation"),
 )
 #: What is neither a pass nor a failure of the converter or the backend. An engine that was only built has not
 #: shown that it computes the right numbers.
@@ -38,12 +37,13 @@ class CallKind:
         dtypes: Argument → dtype of its tensor, or of the first of its tensors.
         attributes: Argument that is no tensor → value, defaults too; None where several kinds were put
             together that differ in attributes.
-        ordinary: Whether models could well make these calls (`harness.analyse.ordinary_use`).
+        ordinary: Whether models could well make these calls (`harness.generate.call_traits`).
         everyday: Whether they would be ordinary in float32 or int64: everyday values in a rarer dtype.
         cases: How many; `failures` of them fail, those not counted that the specification leaves open.
         how: The commonest failure; "" for none.
         blame: Whose that failure is.
         case_id: A case that fails so.
+        missing: The ONNX operator that the backend has no kernel of, where that is the failure.
     """
 
     overload: str
@@ -59,6 +59,7 @@ class CallKind:
     how: str = ""
     blame: str = ""
     case_id: str = ""
+    missing: str = ""
 
     def has_dtypes(self, call: ModelCall) -> bool:
         """Whether the tensors of `call` have these dtypes, as far as it tells."""
@@ -80,11 +81,6 @@ class CallKind:
 #: What cases of one kind share: overload, converter, backend, opset, dtypes and attributes as JSON, ordinary,
 #: everyday.
 _Key: TypeAlias = tuple[str, str, str, int, str, str, bool, bool]
-#: Dtypes that are rarer than the one that the rule of ordinary cases is told in their place.
-_RARER = (
-    (r'"dtype":"(?:float64|bfloat16|float8\w*)"', '"dtype":"float32"'),
-    (r'"dtype":"u?int(?:8|16|32)"', '"dtype":"int64"'),
-)
 
 
 def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKind]:
@@ -98,31 +94,25 @@ def call_kinds(run: Path, overloads: Sequence[str] | None = None) -> list[CallKi
         ResultsError: the run cannot be read.
     """
     where = pc.field("overload").isin(pa.array(overloads, pa.string())) if overloads is not None else None
-    table = store.read(run, [*_COLUMNS, *ORDINARY_COLUMNS], where)
-    ordinary, everyday = ordinary_rows(table).tolist(), _everyday(table).tolist()
+    rows = with_ordinary(store.read(run, _COLUMNS, where)).to_pylist()
     structures: dict[str, tuple[dict[str, str], dict[str, Any], str, str]] = {}
     found: dict[_Key, tuple[dict[str, str], dict[str, Any], list[Mapping[str, Any]]]] = {}
-    for row, usual, plain in zip(table.to_pylist(), ordinary, everyday, strict=True):
+    for row in rows:
         if row["outcome"] in _NO_ANSWER:
             continue
         # Cases of one structure differ in the values of their tensors only.
         structure = row["structure_id"] or row["invocation"]
+        usual = row["ordinary"]
+        call = None if usual and structure in structures else Invocation.from_json(row["invocation"])
+        plain = call is None or is_everyday(call)
         if structure not in structures:
-            call = Invocation.from_json(row["invocation"])
+            assert call is not None
             dtypes, attributes = dtypes_of(call), attributes_of(call)
             structures[structure] = dtypes, attributes, json.dumps(dtypes), json.dumps(attributes)
         dtypes, attributes, d, a = structures[structure]
         key = row["overload"], row["converter"], row["backend"], row["opset"] or 0, d, a, usual, plain
         found.setdefault(key, (dtypes, attributes, []))[2].append(row)
     return [_kind(key, *rest) for key, rest in found.items()]
-
-
-def _everyday(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    calls = rows["invocation"].cast(pa.string())
-    for pattern, dtype in _RARER:
-        calls = pc.replace_substring_regex(calls, pattern, dtype)
-    place = rows.schema.get_field_index("invocation")
-    return ordinary_rows(rows.set_column(place, "invocation", calls))
 
 
 def _kind(
@@ -147,6 +137,7 @@ def _kind(
         how=how,
         blame=example.get("blame", ""),
         case_id=example.get("case_id", ""),
+        missing=example.get("place", "") if example.get("fault") == "no-kernel" else "",
     )
 
 

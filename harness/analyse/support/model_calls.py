@@ -153,9 +153,7 @@ def model_values(model: onnx.ModelProto) -> ModelValues:
     except Exception:
         # A model that is larger than protobuf allows, or invalid.
         graph = model.graph
-    values = {
-        value.name: value.type.tensor_type for value in (*graph.input, *graph.value_info, *graph.output)
-    }
+    values = {value.name: value.type.tensor_type for value in (*graph.input, *graph.value_info, *graph.output)}
     found = {name: tensor.elem_type for name, tensor in values.items()}
     found |= {tensor.name: tensor.data_type for tensor in graph.initializer}
     words = {"float": "float32", "double": "float64"}

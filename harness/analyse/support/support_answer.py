@@ -142,9 +142,7 @@ class Support:
                 for one in self.calls
             ],
             "unmapped": list(self.unmapped),
-            "loading": None
-            if self.loading is None
-            else {"loads": self.loading.loads, "words": self.loading.words},
+            "loading": None if self.loading is None else {"loads": self.loading.loads, "words": self.loading.words},
             "record": {
                 "run": self.provenance.run,
                 "recorded": self.provenance.recorded,
@@ -190,9 +188,7 @@ def support_of(
     )
 
 
-def _of_call(
-    call: ModelCall, kinds: Iterable[CallKind], opsets: Collection[int | None] | None
-) -> CallSupport:
+def _of_call(call: ModelCall, kinds: Iterable[CallKind], opsets: Collection[int | None] | None) -> CallSupport:
     similar = [kind for kind in kinds if kind.overload == call.overload and kind.has_dtypes(call)]
     same = [k for k in similar if k.has_attributes(call) and (opsets is None or k.opset in opsets)]
     exact = bool(same)

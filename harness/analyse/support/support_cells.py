@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,8 +12,6 @@ from harness.analyse.explain.known import candidate
 from harness.analyse.support.call_kinds import CallKind
 from harness.analyse.support.support_answer import SupportLevel, deciding_kinds, standing_of
 
-#: ONNX Runtime's words where it has no kernel of an operator for these dtypes.
-_NO_KERNEL = re.compile(r"Could not find an implementation for (\w+)\(")
 #: Name, converter, backend, opset, dtype.
 _Key: TypeAlias = tuple[str, str, str, int, str]
 
@@ -85,10 +82,9 @@ def onnx_cells(kinds: Sequence[CallKind]) -> list[SupportCell]:
 def _of_onnx(kinds: Iterable[CallKind]) -> Iterator[tuple[str, CallKind]]:
     for kind in kinds:
         meant = _counterpart(kind.overload)
-        lacking = _NO_KERNEL.search(kind.how)
-        if lacking is not None:
-            yield lacking[1], replace(kind, cases=kind.failures)
-        if meant and kind.failures and (lacking is not None or kind.blame != "backend"):
+        if kind.missing:
+            yield kind.missing, replace(kind, cases=kind.failures)
+        if meant and kind.failures and (kind.missing or kind.blame != "backend"):
             kind = replace(kind, cases=kind.cases - kind.failures, failures=0, how="", blame="", case_id="")
         if meant and kind.cases:
             yield meant, kind

@@ -37,6 +37,7 @@ _SCHEMA = pa.schema(
         ("how", pa.string()),
         ("blame", pa.string()),
         ("case_id", pa.string()),
+        ("missing", pa.string()),
     ]
 )
 
@@ -99,7 +100,8 @@ def read_support(path: Path, overloads: Sequence[str] | None = None) -> SupportR
 
 def _table(path: Path, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
     try:
-        table = pq.read_table(path, columns=list(columns), filters=where)
+        there = pq.read_schema(path).names
+        table = pq.read_table(path, columns=[name for name in columns if name in there], filters=where)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ResultsError(f"{path} is neither a run nor a record of support: {reason(error)}") from None
     if _KEY not in (table.schema.metadata or {}):
@@ -136,8 +138,7 @@ def write_support(record: SupportRecord, path: Path) -> int:
     kinds = sorted(_together(record.kinds), key=lambda kind: (kind.overload, kind.converter, kind.backend))
     columns = {
         f.name: [
-            json.dumps(getattr(k, f.name)) if f.name in ("dtypes", "attributes") else getattr(k, f.name)
-            for k in kinds
+            json.dumps(getattr(k, f.name)) if f.name in ("dtypes", "attributes") else getattr(k, f.name) for k in kinds
         ]
         for f in fields(CallKind)
     }

@@ -90,8 +90,7 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
         raise ResultsError(
-            f"there is no run in {layout.DEFAULT_PARENT}/: make one with `pytest harness`, "
-            "or name its directory"
+            f"there is no run in {layout.DEFAULT_PARENT}/: make one with `pytest harness`, or name its directory"
         )
     warn_if_incomplete(found)
     return found
@@ -220,9 +219,7 @@ def op_option(help_text: str) -> Callable[[_Command], _Command]:
 def timeout_option(default: float, help_text: str) -> Callable[[_Command], _Command]:
     """``--timeout S``, a positive number of seconds."""
     kind = click.FloatRange(min=0, min_open=True)
-    return click.option(
-        "--timeout", type=kind, default=default, show_default=True, metavar="S", help=help_text
-    )
+    return click.option("--timeout", type=kind, default=default, show_default=True, metavar="S", help=help_text)
 
 
 def operators_matching(patterns: Sequence[str], known: Sequence[str], where: str = "") -> list[str]:

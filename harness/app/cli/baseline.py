@@ -25,9 +25,7 @@ from harness.app.cli._shared import (
     + statuses("0")
 )
 @run_argument
-@directory_option(
-    "--out", "Where to write. An existing baseline keeps what the run does not cover.", "golden/baseline"
-)
+@directory_option("--out", "Where to write. An existing baseline keeps what the run does not cover.", "golden/baseline")
 @click.option("--replace", is_flag=True, help="Keep nothing of an existing baseline.")
 @json_option
 def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.analyse import known_issues
 from harness.app.cli._shared import (
     emit,
     example,
@@ -18,6 +17,7 @@ from harness.app.cli._shared import (
     print_json,
     statuses,
 )
+from harness.causes import known_issues
 from harness.core import count
 from harness.present import catalogue, markdown
 from harness.record import reason

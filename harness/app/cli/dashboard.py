@@ -20,9 +20,7 @@ from harness.app.cli._shared import (
 
 
 @click.command(
-    epilog=example(
-        "conformance dashboard results/* --out site/", "conformance dashboard DATASET --out site/ --json"
-    )
+    epilog=example("conformance dashboard results/* --out site/", "conformance dashboard DATASET --out site/ --json")
     + statuses("0; 1 if no run could be shown")
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
@@ -45,9 +43,7 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     seconds = round(time.perf_counter() - started, 1)
     if as_json:
         aside = [{"name": one.name, "message": one.message} for one in site.aside]
-        print_json(
-            {"site": str(out), "runs": site.runs, "aside": aside, "seconds": seconds, "summary": site.summary}
-        )
+        print_json({"site": str(out), "runs": site.runs, "aside": aside, "seconds": seconds, "summary": site.summary})
     else:
         for one in site.aside:
             click.echo(f"set aside: {one.name}: {one.message}", err=True)

@@ -103,14 +103,10 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
         emit(line(text, "bold red"))
 
 
-@command.command(
-    epilog=example("conformance dataset keep nightly --last 14 --monthly 12 --delete") + statuses("0")
-)
+@command.command(epilog=example("conformance dataset keep nightly --last 14 --monthly 12 --delete") + statuses("0"))
 @_dataset
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Keep the newest N.")
-@click.option(
-    "--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N months."
-)
+@click.option("--monthly", type=click.IntRange(min=1), metavar="N", help="Keep the newest of each of N months.")
 @click.option("--delete", is_flag=True, help="Remove the others. Without it, they are only listed.")
 @json_option
 def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_json: bool) -> None:
@@ -132,10 +128,7 @@ def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_j
     for run in sides["removed"] if delete else ():
         target.remove(run)
     if as_json:
-        data = {
-            side: [{"run_id": run.info.run_id, "bytes": run.bytes} for run in runs]
-            for side, runs in sides.items()
-        }
+        data = {side: [{"run_id": run.info.run_id, "bytes": run.bytes} for run in runs] for side, runs in sides.items()}
         print_json({**data, "deleted": delete})
         return
     verb = "removed" if delete else "would be removed"

@@ -36,9 +36,7 @@ from harness.record import layout, newest
 @file_option("--out", "Write the skeletons to FILE, for `pytest harness --rules FILE`. Implies --skeleton.")
 @click.option("--run", metavar="DIR", help="The run. Default: the newest in results/.")
 @click.option("--try", "retry", is_flag=True, help="Try everything now, and take no outcome from a run.")
-@click.option(
-    "--examples", type=click.IntRange(min=1), default=8, show_default=True, help="Calls to draw and try."
-)
+@click.option("--examples", type=click.IntRange(min=1), default=8, show_default=True, help="Calls to draw and try.")
 @names_option("--backend", "backends", "Only this one. Repeatable. Default: all.")
 @names_option("--converter", "converters", "Only this one. Repeatable. Default: all.")
 @json_option

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.analyse import grouping as failures, known_issues
 from harness.app.cli._shared import (
     emit,
     example,
@@ -19,7 +18,9 @@ from harness.app.cli._shared import (
     selecting,
     statuses,
 )
-from harness.present import shown_path
+from harness.causes import groups as failures, known_issues
+from harness.compare import SPEC
+from harness.present import group_data, render, render_no_longer_failing, shown_path
 from harness.record import Selection, completeness, read_located, read_minimal, store
 
 #: Distinct failures that people see by default.
@@ -33,8 +34,7 @@ _SHOWN = 20
         "conformance failures --op 'aten.upsample_*' --outcome mismatch --json",
     )
     + statuses(
-        "0 if nothing failed, or if the specification leaves it all open; 1 for failures, or if verdicts "
-        "are missing"
+        "0 if nothing failed, or if the specification leaves it all open; 1 for failures, or if verdicts are missing"
     )
 )
 @run_argument
@@ -73,21 +73,21 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
             {
                 "run": str(run),
                 "missing": missing,
-                "failures": {"total": len(groups), "groups": [group.to_data() for group in some]},
+                "failures": {"total": len(groups), "groups": [group_data(group) for group in some]},
                 "no_longer_failing": [one.to_data() for one in gone],
             }
         )
     else:
         if groups:
-            emit(failures.render(groups, limit or None), Text())
+            emit(render(groups, limit or None), Text())
             emit(line(shlex.join(["conformance", "show", groups[0].case_id, "--run", shown_path(run)])))
         else:
             which = "" if selection == Selection() else " of that kind"
             why = f"; the run is incomplete: {missing}" if missing else ""
             emit(Text(f"No failures{which}{why}."))
         if gone:
-            emit(known_issues.render(gone))
-    ctx.exit(int(bool(missing) or any(group.blame != failures.SPEC for group in groups)))
+            emit(render_no_longer_failing(gone))
+    ctx.exit(int(bool(missing) or any(group.blame != SPEC for group in groups)))
 
 
 def _missing(run: Path) -> str:

@@ -103,9 +103,7 @@ def record(
     for overload, why in done.lost.items():
         click.echo(f"{overload}: no goldens: {why}")
     for difference in done.disputed:
-        click.echo(
-            f"left out, PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}"
-        )
+        click.echo(f"left out, PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}")
     goldens = sum(map(len, done.manifest.goldens.values()))
     click.echo(f"{goldens} goldens of {len(done.manifest.goldens)} operators in {directory}")
 
@@ -135,9 +133,7 @@ def check_command(
     for name in converters:
         if name not in manifest.converters:
             raise click.UsageError(str(UnknownName("converter", name, list(manifest.converters))))
-    found = list(
-        check(manifest, goldens, endings, backends=names, converters=converters or None, timeout=timeout)
-    )
+    found = list(check(manifest, goldens, endings, backends=names, converters=converters or None, timeout=timeout))
     for change, title in (
         (GoldenChange.NEW, "newly failing"),
         (GoldenChange.OTHER, "not ending as recorded"),
@@ -180,9 +176,7 @@ def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
 
 @command.command("export")
 @click.argument("target", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
-@click.option(
-    "--layout", type=click.Choice(["onnx-backend-test"]), default="onnx-backend-test", show_default=True
-)
+@click.option("--layout", type=click.Choice(["onnx-backend-test"]), default="onnx-backend-test", show_default=True)
 @_op
 @_directory
 def export_command(target: Path, layout: str, ops: Sequence[str], directory: Path) -> None:
@@ -259,9 +253,7 @@ def _print_lines(lines: Sequence[str], show_all: bool) -> None:
         click.echo(f"  … {len(lines) - len(shown)} more with --all")
 
 
-def _counts(
-    found: Sequence[CheckedGolden], goldens: Sequence[Golden], names: Sequence[str], manifest: Manifest
-) -> str:
+def _counts(found: Sequence[CheckedGolden], goldens: Sequence[Golden], names: Sequence[str], manifest: Manifest) -> str:
     lines = []
     for backend in names:
         counts = Counter(c.change for c in found if c.backend == backend)

@@ -23,8 +23,7 @@ from harness.core import count
 
 
 @click.command(
-    epilog=example("conformance graphs results/RUN", "conformance graphs results/RUN --op celu --again")
-    + statuses("0")
+    epilog=example("conformance graphs results/RUN", "conformance graphs results/RUN --op celu --again") + statuses("0")
 )
 @run_argument
 @op_option("Only these operators.")

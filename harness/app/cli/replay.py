@@ -116,15 +116,15 @@ def _is(case: Any, verdict: Verdict) -> bool:
 
 
 def _parts(again: Again, verdict: Verdict) -> Iterator[RenderableType]:
-    from harness.analyse import call
-    from harness.present import verdict_table
+    from harness.causes import call
+    from harness.present import evidence_of_row, verdict_table
 
     yield Text.assemble((f"case {verdict.case_id}", "bold"))
     yield shown(call(verdict.invocation), style="cyan")
     yield verdict_table([verdict])
     for text in verdict.message.splitlines()[:12]:
         yield shown(f"  {text}")
-    for text in verdict.evidence.splitlines():
+    for text in evidence_of_row(vars(verdict)).splitlines():
         yield shown(f"  {text}")
     outputs = _outputs(again, verdict)
     if outputs is not None:
@@ -148,13 +148,11 @@ def _text(array: Any) -> str:
 
 def _plain(value: Any) -> Any:
     """A number as JSON has it; infinities and NaN as text."""
-    return (
-        value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
-    )
+    return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 
 def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
-    from harness.analyse import call
+    from harness.causes import call
     from harness.present import verdict_data
 
     outputs = _outputs(again, verdict)
@@ -162,10 +160,7 @@ def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
     def values(arrays: Any) -> Any:
         if arrays is None:
             return None
-        return [
-            None if a is None or a.size > _MOST else [_plain(v) for v in a.reshape(-1).tolist()]
-            for a in arrays
-        ]
+        return [None if a is None or a.size > _MOST else [_plain(v) for v in a.reshape(-1).tolist()] for a in arrays]
 
     return {
         "case_id": verdict.case_id,

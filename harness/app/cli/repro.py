@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 )
 @click.argument("case_id")
 @run_option
-@click.option(
-    "--converter", metavar="NAME", help="The failure with this converter. Default: the first that fails."
-)
+@click.option("--converter", metavar="NAME", help="The failure with this converter. Default: the first that fails.")
 @click.option("--backend", metavar="NAME", help="The same for the backend.")
 @click.option("--original", is_flag=True, help="Take the case as it was drawn, even if it was shrunk.")
 @rules_option("Conversion functions that took part.")
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, as its tracker wants it.")
-@click.option(
-    "--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md."
-)
+@click.option("--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md.")
 @click.option("--check/--no-check", default=True, help="Whether to run the script and see that it fails.")
 @json_option
 def command(
@@ -56,8 +52,11 @@ def command(
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
     from harness.analyse import find_failure
+    from harness.present import evidence
 
     failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
+    if failure.diagnosis is not None:
+        failure = replace(failure, evidence=evidence(failure.diagnosis))
     if rules:
         failure = replace(failure, rule_files=rules)
     script, checked, text = _written(run, failure, issue, check)
@@ -91,18 +90,9 @@ def command(
         click.echo("the script fails as recorded", err=path is None)
 
 
-def _written(
-    run: Path, failure: ReproducibleFailure, issue: bool, check: bool
-) -> tuple[str, ScriptResult | None, str]:
+def _written(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:
     """The script, how it ended, and what is to be written."""
-    from harness.analyse import (
-        NoScript,
-        places_of_case,
-        run_text,
-        write_issue,
-        write_report,
-        write_script,
-    )
+    from harness.analyse import NoScript, places_of_case, run_text, write_issue, write_report, write_script
 
     try:
         if issue:

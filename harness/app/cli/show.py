@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.analyse import read_known_issues
 from harness.app.cli._shared import emit, example, json_option, print_json, run_option, statuses
+from harness.causes import read_known_issues
 from harness.present import case_report as case
 
 

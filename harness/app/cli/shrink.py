@@ -27,8 +27,7 @@ from harness.record import read_run_info, resolve_case, rule_files
 
 
 @click.command(
-    epilog=example("conformance shrink results/RUN --budget 300", "conformance shrink --case 82129e6a")
-    + statuses("0")
+    epilog=example("conformance shrink results/RUN --budget 300", "conformance shrink --case 82129e6a") + statuses("0")
 )
 @run_argument
 @click.option("--case", metavar="ID", help="Only failures of this case. The beginning of an id is enough.")

@@ -29,9 +29,7 @@ from harness.record import layout
 @file_option("--chat-out", "Also write the chat message to FILE.")
 @click.option("--link", default="", metavar="URL", help="Link of the dashboard, for the message.")
 @json_option
-def command(
-    run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool
-) -> None:
+def command(run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool) -> None:
     """Sum up a run in Markdown: what passes, what is missing, what is worse, and the worst failures.
 
     A run is red if something is worse than --against, or if verdicts are missing. Without --against, failures

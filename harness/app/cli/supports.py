@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("asked", nargs=-1, metavar="[OPERATOR|MODEL]...")
-@click.option(
-    "--converter", default="dynamo", show_default=True, metavar="NAME", help="Converter to ask about."
-)
+@click.option("--converter", default="dynamo", show_default=True, metavar="NAME", help="Converter to ask about.")
 @click.option("--backend", default="ort-cpu", show_default=True, metavar="NAME", help="Backend to ask about.")
 @click.option("--dtype", metavar="NAME", help="Of the operators' tensors: float16. Default: any.")
 @click.option("--opset", type=int, metavar="N", help="Of the model. Default: whichever was recorded.")
@@ -91,9 +89,7 @@ def command(
     from harness.core import UnknownOperator
 
     if as_json and (table or page is not None):
-        raise click.UsageError(
-            "--json prints answers; --table prints Markdown and --page writes its own JSON"
-        )
+        raise click.UsageError("--json prints answers; --table prints Markdown and --page writes its own JSON")
     if page is not None:
         if asked or write is not None or table:
             raise click.UsageError("--page shows all answers of a record: leave everything but --record out")
@@ -104,12 +100,8 @@ def command(
         return
     if write is not None:
         if record is None or asked:
-            raise click.UsageError(
-                "--write makes a file of a run: name the run with --record, and nothing else"
-            )
-        click.echo(
-            f"{write_support(read_support(record), write):,} kinds of calls written to {write}", err=True
-        )
+            raise click.UsageError("--write makes a file of a run: name the run with --record, and nothing else")
+        click.echo(f"{write_support(read_support(record), write):,} kinds of calls written to {write}", err=True)
         return
     if not asked:
         raise click.UsageError("name an operator or a model file: conformance supports aten::celu")
@@ -158,9 +150,7 @@ def _print_table(
         raise click.UsageError(f"the record has no case of {dtype}")
     overloads = operators_matching(asked, list(catalog.aten), "the record") if asked else None
     click.echo(
-        support_table(
-            catalog, converter=converter, backend=backend, dtype=dtype, opset=opset, overloads=overloads
-        )
+        support_table(catalog, converter=converter, backend=backend, dtype=dtype, opset=opset, overloads=overloads)
     )
 
 
@@ -200,6 +190,4 @@ def _print_provenance(answer: Support) -> None:
         except PackageNotFoundError:
             continue
         if here != found.versions[name]:
-            click.echo(
-                f"warning: {name} {here} is installed here; the record is of another version", err=True
-            )
+            click.echo(f"warning: {name} {here} is installed here; the record is of another version", err=True)

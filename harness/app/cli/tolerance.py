@@ -41,18 +41,14 @@ from harness.record import Selection, read_run_info
 )
 @run_argument
 @selecting("overload", "backend", "converter", "dtype", "family")
-@click.option(
-    "--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run."
-)
+@click.option("--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run.")
 @directory_option(
     "--out",
     "Where to write tolerance.csv, .json and .parquet. Default: the run's directory, unless an option "
     "selects some rows.",
     metavar="DIR",
 )
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all."
-)
+@click.option("--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all.")
 @json_option
 @click.pass_context
 def command(
@@ -99,9 +95,7 @@ def command(
     about = {"run_id": info.run_id, "versions": dict(info.versions)}
     directory = out or (run if selection == Selection() else None)
     files = tolerance.write(rows, directory, about) if directory is not None else []
-    excused = excuses.excuse_counts(
-        selection.read(run, excuses.EXCUSED_COLUMNS, excuses.EXCUSED, encoded=True)
-    )
+    excused = excuses.excuse_counts(selection.read(run, excuses.EXCUSED_COLUMNS, excuses.EXCUSED, encoded=True))
     if as_json:
         data = {
             "rows": [dataclasses.asdict(row) for row in rows],

@@ -18,9 +18,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("-n", "--numprocesses", "--dist", "--tx"), "the cluster decides how much runs at once"),
     **dict.fromkeys(("--shard", "--shard-parts"), "a run on a cluster makes shards of its own"),
     **dict.fromkeys(("--model", "--models"), "run whole models on one machine"),
-    **dict.fromkeys(
-        ("--lf", "--ff", "--last-failed", "--failed-first"), "nodes have no memory of the last run"
-    ),
+    **dict.fromkeys(("--lf", "--ff", "--last-failed", "--failed-first"), "nodes have no memory of the last run"),
     **dict.fromkeys(("--co", "--collect-only", "--coverage", "--generator-report"), "leave out --on"),
     "--update-baseline": "make the baseline of the finished run: conformance baseline",
 }

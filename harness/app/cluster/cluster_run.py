@@ -93,11 +93,7 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
             here = [aside.submit(describe, lane.arguments, str(Path.cwd())) for lane in asked]
             with RayEngine(given.on, needs) as engine:
                 found = [future.result() for future in here]
-                plan = (
-                    _checked(plan, given, engine)
-                    if plan
-                    else _planned(given, cut_by_need, staged, engine, found)
-                )
+                plan = _checked(plan, given, engine) if plan else _planned(given, cut_by_need, staged, engine, found)
                 status = _carry_out(plan, staged, engine, console)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -121,9 +117,7 @@ def _planned(
     )
     descriptions = []
     for place, lane in enumerate(cut_by_need):
-        status, said, described = (
-            here[place] if here else engine.describe(lane.arguments, plan.directory, place)
-        )
+        status, said, described = here[place] if here else engine.describe(lane.arguments, plan.directory, place)
         if status != _FINE or not described.units:
             raise UsageProblem(said if status != _FINE else "nothing to run: no operator is left")
         descriptions.append(described)
@@ -154,8 +148,7 @@ def _planned(
 def _checked(plan: ClusterPlan, given: ClusterOptions, engine: RayEngine) -> ClusterPlan:
     if plan.arguments != given.arguments:
         raise UsageProblem(
-            f"--run {given.name} began with other options ({' '.join(plan.arguments)}): give the same, or "
-            "another --run"
+            f"--run {given.name} began with other options ({' '.join(plan.arguments)}): give the same, or another --run"
         )
     _check_nodes(plan, engine)
     return plan
@@ -169,9 +162,7 @@ def _check_nodes(plan: ClusterPlan, engine: RayEngine) -> None:
         for node, found in sorted(engine.environments(tuple(expected), place).items()):
             wrong = difference(found, expected, f"node {node}", "the run")
             if wrong:
-                raise UsageProblem(
-                    f"{wrong}: all nodes must have the same; mend it, or take it out of the cluster"
-                )
+                raise UsageProblem(f"{wrong}: all nodes must have the same; mend it, or take it out of the cluster")
 
 
 def _carry_out(plan: ClusterPlan, staged: StagedRun, engine: RayEngine, console: Console) -> int:
@@ -199,15 +190,11 @@ def _carry_out(plan: ClusterPlan, staged: StagedRun, engine: RayEngine, console:
     return _FAILURES if any(schedule.missing for schedule in schedules) else _FINE
 
 
-def _conclude(
-    given: ClusterOptions, plan: ClusterPlan, staged: StagedRun, status: int, console: Console
-) -> int:
+def _conclude(given: ClusterOptions, plan: ClusterPlan, staged: StagedRun, status: int, console: Console) -> int:
     """Make one run of the recorded shards, and show it."""
     recorded = staged.recorded()
     if not recorded:
-        raise ResultsError(
-            f"nothing of the run {given.name} is recorded; the same --run {given.name} begins it again"
-        )
+        raise ResultsError(f"nothing of the run {given.name} is recorded; the same --run {given.name} begins it again")
     times: defaultdict[str, float] = defaultdict(float)
     statuses = []
     given.results_dir.mkdir(parents=True, exist_ok=True)

@@ -40,9 +40,7 @@ def cut(
     Returns:
         The longest first: in this order they are to be started.
     """
-    room = [
-        (-size, place) for place, size in enumerate(_sizes(sum(seconds.values()), slots, smallest, largest))
-    ]
+    room = [(-size, place) for place, size in enumerate(_sizes(sum(seconds.values()), slots, smallest, largest))]
     heapq.heapify(room)
     units: list[list[str]] = [[] for _ in room]
     for name in sorted(seconds, key=lambda name: (-seconds[name], name)):

@@ -71,9 +71,7 @@ def run_shard(place: str, name: str, shard: int, tell: Tell) -> AttemptReport:
 def _run_shard(staged: StagedRun, shard: int, tell: Tell) -> AttemptReport:
     plan = staged.plan()
     if plan is None:
-        raise ResultsError(
-            f"{staged.place} has no run {staged.name} here: give a --dataset that all nodes reach"
-        )
+        raise ResultsError(f"{staged.place} has no run {staged.name} here: give a --dataset that all nodes reach")
     node = f"node {platform.node()}"
     expected = plan.lanes[plan.lane_of(shard)].environment
     wrong = difference(environment_here(expected), expected, node, "the others")
@@ -110,9 +108,7 @@ def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path,
     if status < 0:
         word = f"the process of the shard was killed ({signal.Signals(-status).name})"
         return AttemptReport(shard=shard, fate=Fate.LOST, said=f"{platform.node()}: {word}", status=status)
-    return AttemptReport(
-        shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status
-    )
+    return AttemptReport(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status)
 
 
 def _run(

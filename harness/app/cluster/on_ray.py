@@ -67,9 +67,7 @@ _NODE_ID = "ray.io/node-id"
 def _shard_task(generation: int) -> Callable[[str, str, int, int, Any], AttemptReport]:
     """What a worker runs for a shard. That of another generation is another function for Ray."""
 
-    def run(
-        place: str, name: str, shard: int, number: int, tally: Any, generation: int = generation
-    ) -> AttemptReport:
+    def run(place: str, name: str, shard: int, number: int, tally: Any, generation: int = generation) -> AttemptReport:
         node = str(ray.get_runtime_context().get_node_id())
 
         def tell(cases: int, failures: int) -> None:
@@ -118,8 +116,7 @@ class RayEngine:
             named = {"GPU": "a GPU"}
             lacking = " and ".join(named.get(name, name) for name in need) or "a CPU"
             raise UsageProblem(
-                f"no node of the cluster has {lacking}, which the backends need: add one, or choose other "
-                "backends"
+                f"no node of the cluster has {lacking}, which the backends need: add one, or choose other backends"
             )
 
     def __enter__(self) -> RayEngine:
@@ -247,10 +244,7 @@ class RayEngine:
         if not node["Alive"]:
             return 0
         has, needs = node["Resources"], self._needs if lane is None else [self._needs[lane]]
-        return max(
-            int(min(has.get(name, 0) / amount for name, amount in {"CPU": 1, **need}.items()))
-            for need in needs
-        )
+        return max(int(min(has.get(name, 0) / amount for name, amount in {"CPU": 1, **need}.items())) for need in needs)
 
     def _seen(self) -> list[dict[str, Any]]:
         """All nodes, as they were a moment ago: the list of many takes Ray a while."""

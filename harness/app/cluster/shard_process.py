@@ -56,9 +56,7 @@ class _Accountant:
     def keep(self) -> None:
         """Write what is known by now."""
         seconds = {name: round(value, 3) for name, value in self._seconds.items()}
-        account = ShardAccount(
-            cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem
-        )
+        account = ShardAccount(cases=self._cases, failures=self._failures, seconds=seconds, problem=self._problem)
         beside = self._file.with_suffix(".new")
         beside.write_text(as_json(account), encoding="utf-8")
         # Somebody may be reading it.

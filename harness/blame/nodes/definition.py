@@ -126,9 +126,7 @@ class Definition:
         # Not `in`: to NumPy, no dtype is equal to float64.
         return (dtype is None or dtype == array.dtype) and (shape is None or _fits(array.shape, shape))
 
-    def _in_form(
-        self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None
-    ) -> Array:
+    def _in_form(self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array:
         if shape is not None and not _fits(array.shape, shape):
             raise Undefined(f"{self.operator}: shape {list(array.shape)} where inference has {list(shape)}")
         with np.errstate(all="ignore"):

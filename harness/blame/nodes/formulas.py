@@ -241,9 +241,7 @@ def _conv_pads(
         return list(zip(pads[: len(sizes)], pads[len(sizes) :], strict=True))
     if mode == b"VALID":
         return [(0, 0)] * len(sizes)
-    needed = [
-        max((-(-n // s) - 1) * s + span - n, 0) for n, span, s in zip(sizes, spans, strides, strict=True)
-    ]
+    needed = [max((-(-n // s) - 1) * s + span - n, 0) for n, span, s in zip(sizes, spans, strides, strict=True)]
     less = [total // 2 for total in needed]
     more = [total - half for total, half in zip(needed, less, strict=True)]
     return list(zip(less, more, strict=True) if mode == b"SAME_UPPER" else zip(more, less, strict=True))

@@ -48,9 +48,7 @@ class NodeOracle:
         """The wide results in float64; those of an operator that only chooses are its own."""
         wide = self._definition.truth
         if wide is None:
-            return tuple(
-                a.astype(np.float64) if str(a.dtype) in PRECISION else None for a in self._definition.own
-            )
+            return tuple(a.astype(np.float64) if str(a.dtype) in PRECISION else None for a in self._definition.own)
         return tuple(None if a is None else a.astype(np.float64) for a in wide)
 
     @cached_property

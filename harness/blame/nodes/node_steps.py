@@ -153,9 +153,7 @@ def _step(
     return NodeStep(start, tuple(nodes), tuple(taken), tuple(given))
 
 
-def _end(
-    start: int, nodes: Sequence[onnx.NodeProto], read_later: Mapping[str, int], no_tensors: frozenset[str]
-) -> int:
+def _end(start: int, nodes: Sequence[onnx.NodeProto], read_later: Mapping[str, int], no_tensors: frozenset[str]) -> int:
     """The last node that has to be run together with one, as it gets what is no tensor."""
     end, i = start, start
     while i <= end:

@@ -12,9 +12,7 @@ from harness.compare import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask, wrong
 from harness.core import PRECISION, Array
 
 
-def not_as_defined(
-    definition: Definition, got: Sequence[Array], *, strict: bool = False
-) -> tuple[Mask, ...] | None:
+def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool = False) -> tuple[Mask, ...] | None:
     """A mask per output, of an output of another dtype or shape, all; None where everything is right.
 
     `strict` is for `NodeOracle`. Raises `Undefined`.
@@ -29,9 +27,7 @@ def not_as_defined(
         return tuple(np.full(g.shape, not s) for g, s in zip(got, same, strict=True))
     found = wrong_elements(_judge_of(definition), NodeOracle(definition, strict=strict), got)
     wide = definition.truth or (None,) * len(own)
-    masks = tuple(
-        w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True)
-    )
+    masks = tuple(w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True))
     return masks if any(mask.any() for mask in masks) else None
 
 

@@ -1,14 +1,15 @@
-"""A node, what it gets and what it gives, for a person."""
+"""The facts of a node: what it is, what it gets and what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 
 from harness.blame.nodes.definition import Definition
-from harness.blame.nodes.node_steps import NodeStep
+from harness.blame.nodes.kernel_fault import kernel_fault
+from harness.blame.nodes.node_verdict import right_results
 from harness.blame.nodes.walk import WrongStep
 from harness.core import Array
 
@@ -16,33 +17,45 @@ from harness.core import Array
 _FEW = 6
 
 
-def name_of(step: NodeStep, inputs: Mapping[str, Array]) -> str:
-    """Operator, place, dtypes and attributes: ``Clip (node 3; float32, float32; min=0)``.
+def node_facts(definition: Definition) -> dict[str, Any]:
+    """Operator, index, dtypes of the inputs and attributes of a step.
 
     The graph's own name for the node is left out, as it depends on the batch that was exported.
     """
-    node = step.node
-    dtypes = ", ".join(str(inputs[n].dtype) for n in step.inputs)
-    attributes = ", ".join(f"{a.name}={_attribute(a)}" for a in node.attribute)
-    place = f"node {step.index}"
-    return f"{node.op_type} ({'; '.join(part for part in (place, dtypes, attributes) if part)})"
+    step, inputs = definition.step, definition.inputs
+    return {
+        "operator": step.node.op_type,
+        "index": step.index,
+        "dtypes": [str(inputs[name].dtype) for name in step.inputs],
+        "attributes": {a.name: _attribute(a) for a in step.node.attribute},
+    }
 
 
-def said_of(fault: WrongStep, right: Sequence[Array]) -> str:
-    """What the node gets, what its definition gives and what the backend gave, at the first wrong element."""
-    inputs = fault.definition.inputs
-    taken = ", ".join(shown(inputs[n]) for n in fault.definition.step.inputs)
-    for got, wrong, true in zip(fault.got, fault.wrong, right, strict=False):
+def wrong_node(fault: WrongStep) -> dict[str, Any]:
+    """The node, what it gets, what its definition gives and what the backend gave, at the first wrong element.
+
+    Returns:
+        ``node``, as `node_facts` has it; ``inputs``, as texts; ``kernel_fault``, a fault of
+        `harness.compare.faults`; and ``right``, ``got`` and ``place`` of the element, or the dtypes and
+        shapes where these differ.
+    """
+    definition = fault.definition
+    inputs = [definition.inputs[name] for name in definition.step.inputs]
+    facts: dict[str, Any] = {"node": node_facts(definition), "inputs": [shown(array) for array in inputs]}
+    for got, wrong, true in zip(fault.got, fault.wrong, right_results(definition), strict=False):
         if got.shape != true.shape or got.dtype != true.dtype:
-            return (
-                f"of {taken} its definition gives {true.dtype}{list(true.shape)}, "
-                f"it gives {got.dtype}{list(got.shape)}"
-            )
+            forms = {"right": f"{true.dtype}{list(true.shape)}", "got": f"{got.dtype}{list(got.shape)}"}
+            return {**facts, **forms, "kernel_fault": kernel_fault(inputs, true, got)}
         if wrong.any():
             place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-            where = f" at [{','.join(str(int(i)) for i in place)}]" if place else ""
-            return f"of {taken} its definition gives {true[place]!s}{where}, it gives {got[place]!s}"
-    return f"of {taken} it gives another number of results than its definition"
+            return {
+                **facts,
+                "right": str(true[place]),
+                "got": str(got[place]),
+                "place": [int(i) for i in place],
+                "kernel_fault": kernel_fault(inputs, true, got, place),
+            }
+    return {**facts, "kernel_fault": "number-of-results"}
 
 
 def shown(array: Array) -> str:
@@ -50,11 +63,6 @@ def shown(array: Array) -> str:
     if array.size > _FEW or not array.size:
         return f"{array.dtype}{list(array.shape)}"
     return f"{array.dtype} {np.array2string(array, separator=', ', threshold=_FEW)}".replace("\n", "")
-
-
-def definition_name(definition: Definition) -> str:
-    """`name_of` a definition's step."""
-    return name_of(definition.step, definition.inputs)
 
 
 def _attribute(attribute: onnx.AttributeProto) -> str:

@@ -27,6 +27,5 @@ def look_for_constant_output(trial: Trial) -> Iterator[Testimony]:
         held = {tensor.name for tensor in part.initializer}
         read = {name for node in part.node for name in node.input if name}
         if all(n.op_type in _IDLE for n in part.node) and not (read | {output.name}) & (set(inputs) - held):
-            words = f"The graph has {output.name} as a constant."
-            yield Testimony(Role.CONSTANT, Finding.SAME, words)
+            yield Testimony(Role.CONSTANT, Finding.SAME, "constant-output", {"output": output.name})
             return

@@ -12,11 +12,11 @@ from harness.blame.trial import Trial
 from harness.blame.witness import Turn, witness
 from harness.compare import Outcome, compare
 from harness.convert import HasProgram
-from harness.core import build_tensors, describe_error
+from harness.core import build_tensors, first_line
 from harness.execute import quiet_call, to_numpy
 
-#: Operators that are named to a person.
-_NAMED = 6
+#: Operators that are named; a program may have hundreds.
+_MOST_NAMED = 24
 
 
 def translated_program(trial: Trial) -> ExportedProgram | None:
@@ -53,25 +53,19 @@ def ask_decomposed_program(trial: Trial) -> Iterator[Testimony]:
     if trial.invocation.overload in operators:
         # Not decomposed: it is the kernel again.
         return
-    some = ", ".join(operators[:_NAMED]) + (", …" if len(operators) > _NAMED else "")
+    facts = {"overload": trial.invocation.overload, "operators": operators[:_MOST_NAMED]}
     inputs = tuple(t.clone() for t in build_tensors(trial.invocation))
     try:
         with quiet_call():
             results = program.module(check_guards=False)(*inputs)
     except (IndexError, RuntimeError) as error:
-        said = describe_error(error).partition("\n")[0][:160]
-        words = f"PyTorch decomposes {trial.invocation.overload} to {some}, and fails on that itself: {said}."
-        yield Testimony(Role.PROGRAM, Finding.REFUSES, words)
+        yield Testimony(Role.PROGRAM, Finding.REFUSES, "program", {**facts, "error": first_line(error)})
         return
     outputs = [to_numpy(t) for t in results if isinstance(t, torch.Tensor)]
     if len(outputs) != len(trial.reference.expected):
         return
     if compare(trial.judge, trial.reference, outputs).problem is None:
-        words = f"PyTorch gives its own result for the program that is translated ({some})."
-        yield Testimony(Role.PROGRAM, Finding.CONFIRMS, words)
+        yield Testimony(Role.PROGRAM, Finding.CONFIRMS, "program", facts)
     elif trial.got is not None and trial.is_same(outputs):
-        words = (
-            f"PyTorch decomposes {trial.invocation.overload} to {some}, "
-            f"and gives {trial.complaint.backend}'s result for that itself."
-        )
-        yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, words)
+        facts = {**facts, "backend": trial.complaint.backend}
+        yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)

@@ -18,7 +18,7 @@ from harness.core import (
     TorchDispatchMode,
     bind,
     build_tensors,
-    describe_error,
+    first_line,
     output_tensors,
     overload,
     own_definition,
@@ -86,24 +86,20 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
     except _Circular:
         return
     except _REFUSALS as error:
-        said = describe_error(error).partition("\n")[0][:160]
-        words = f"PyTorch's decomposition of the operator refuses the call: {said}."
-        yield Testimony(Role.DECOMPOSITION, Finding.REFUSES, words)
+        yield Testimony(Role.DECOMPOSITION, Finding.REFUSES, "decomposition", {"error": first_line(error)})
         return
     outputs = [to_numpy(t) for t in results]
     if compare(trial.judge, trial.reference, outputs).problem is None:
-        words = "PyTorch's decomposition of the operator agrees with the eager kernel."
-        yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, words)
+        yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, "decomposition")
         return
     would_pass = _would_pass(trial, outputs, in_its_place)
     if would_pass or trial.is_same(outputs):
-        words = f"PyTorch's decomposition of the operator gives {trial.complaint.backend}'s result"
+        facts = {"backend": trial.complaint.backend, "converter": trial.complaint.converter}
         # The second costs an export.
         if would_pass or _is_all_there_is(trial, outputs) or _takes_part(trial):
-            yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, f"{words}.")
+            yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition", facts)
         else:
-            translates = f"{trial.complaint.converter} translates the operator itself"
-            yield Testimony(Role.DECOMPOSITION, Finding.OTHER, f"{words}, but {translates}.")
+            yield Testimony(Role.DECOMPOSITION, Finding.OTHER, "decomposition", facts)
 
 
 def _would_pass(trial: Trial, outputs: list[Array], in_its_place: _InPlaceOfTheKernel) -> bool:

@@ -12,7 +12,6 @@ from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
 from harness.compare import Outcome, draws
-from harness.core import count
 from harness.execute import extract
 
 
@@ -25,11 +24,8 @@ def count_drawn_numbers(trial: Trial) -> Iterator[Testimony]:
     for output, wrong in zip(trial.model.graph.output, trial.wrong, strict=True):
         drawn = _drawn(extract(trial.model, inputs, [output.name])) if wrong.any() else None
         if drawn and drawn < wrong.size:
-            words = (
-                f"The graph draws {count(drawn, 'number')} for the {wrong.size:,} elements of {output.name}, "
-                "which are independent of each other."
-            )
-            yield Testimony(Role.NODES, Finding.SAME, words)
+            facts = {"drawn": drawn, "elements": wrong.size, "output": output.name}
+            yield Testimony(Role.NODES, Finding.SAME, "drawn-numbers", facts)
             return
 
 

@@ -48,13 +48,13 @@ def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: s
         ours |= _FAR_NEARER * our_error < their_error
         has_half = their_error <= np.abs(truth) * 2.0 ** (-PRECISION[dtype] / 2)
         theirs |= has_half & ~(our_error <= _FAR_NEARER * their_error)
-    words = (
-        f"In float64 PyTorch's own result is off by {_ulps(dtype, expected, truth)} at the wrong elements, "
-        f"{backend}'s by {_ulps(dtype, got, truth)}."
-    )
-    if ours.all():
-        return Testimony(Role.FLOAT64, Finding.CONFIRMS, words)
-    return Testimony(Role.FLOAT64, Finding.CONTRADICTS if theirs.all() else Finding.INEXACT, words)
+    facts = {
+        "backend": backend,
+        "pytorch_ulps": _ulps(dtype, expected, truth),
+        "backend_ulps": _ulps(dtype, got, truth),
+    }
+    finding = Finding.CONTRADICTS if theirs.all() else Finding.INEXACT
+    return Testimony(Role.FLOAT64, Finding.CONFIRMS if ours.all() else finding, "float64", facts)
 
 
 def _near(dtype: str, values: Array, truth: Array) -> Mask:
@@ -64,14 +64,13 @@ def _near(dtype: str, values: Array, truth: Array) -> Mask:
     return np.asarray((v == rounded) | tolerance.accepts(truth, v))
 
 
-def _ulps(dtype: str, values: Array, truth: Array) -> str:
-    """The largest distance, in units in the last place of the truth, for a person."""
+def _ulps(dtype: str, values: Array, truth: Array) -> float | None:
+    """The largest distance, in units in the last place of the truth; None for an infinity or NaN."""
     with np.errstate(all="ignore"):
         v = values.astype(np.float64)
         unlike = ~((v == truth) | (np.isnan(v) & np.isnan(truth)))
         if (unlike & ~(np.isfinite(v) & np.isfinite(truth))).any():
-            return "an infinity or NaN"
+            return None
         _, exponent = np.frexp(np.abs(truth))
         unit = np.ldexp(1.0, exponent - PRECISION[dtype])
-        worst = float(np.max(np.where(unlike, np.abs(v - truth) / unit, 0.0)))
-    return f"{worst:.3g} ULP"
+        return float(np.max(np.where(unlike, np.abs(v - truth) / unit, 0.0)))

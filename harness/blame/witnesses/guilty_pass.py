@@ -26,8 +26,8 @@ def ask_runtime_passes(trial: Trial) -> Iterator[Testimony]:
         return
     guilty = _fewest(accused.passes(), lambda names: _is_right(trial, accused.without(names), trial.model))
     if guilty:
-        words = f"{trial.complaint.backend} gives PyTorch's result without {_listed(guilty)}."
-        yield Testimony(Role.PASS, Finding.RIGHT, words)
+        facts = {"backend": trial.complaint.backend, "passes": list(guilty)}
+        yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
 
 
 @witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS)
@@ -53,8 +53,8 @@ def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
 
     guilty = _fewest(changing, is_right_without)
     if guilty:
-        words = f"Exported without {_listed(guilty)} of {converter.name}'s optimiser, the graph is right."
-        yield Testimony(Role.PASS, Finding.RIGHT, words)
+        facts = {"converter": converter.name, "passes": list(guilty)}
+        yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
 
 
 def _is_right(trial: Trial, backend: Backend, model: onnx.ModelProto) -> bool:
@@ -85,7 +85,3 @@ def _without_needless(names: tuple[str, ...], helps: Callable[[Sequence[str]], b
         if helps(fewer):
             names = fewer
     return names
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"its pass {names[0]}" if len(names) == 1 else f"its passes {', '.join(names)}"

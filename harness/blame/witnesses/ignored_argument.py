@@ -33,8 +33,8 @@ def ask_without_argument(trial: Trial) -> Iterator[Testimony]:
             # PyTorch does not take the call so: the argument is not one to leave out.
             continue
         if _explains(trial, outputs):
-            words = f"Without `{name}` PyTorch gives {trial.complaint.backend}'s result."
-            yield Testimony(Role.IGNORED, Finding.SAME, words)
+            facts = {"argument": name, "backend": trial.complaint.backend}
+            yield Testimony(Role.IGNORED, Finding.SAME, "ignored-argument", facts)
             return
 
 

@@ -51,9 +51,7 @@ def ask_in_float32(name: str, trial: Trial) -> Iterator[Testimony]:
     scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))
     finding = _finding(tamer.reference.expected, tamer.got, answer, tamer.wrong, scale)
     if finding is not None:
-        whose = "PyTorch's" if finding is Finding.RIGHT else f"{accused}'s"
-        lacks = f"{name}, which cannot run the model in float64,"
-        yield Testimony(Role.RUNTIME, finding, f"{lacks} gives {whose} result for it in float32.")
+        yield Testimony(Role.RUNTIME, finding, "float32-graph", {"witness": name, "backend": accused})
 
 
 def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -26,13 +26,11 @@ def infer_form(trial: Trial) -> Iterator[Testimony]:
     ruled = [_dtype(o) if by_dtype else _shape(o) for o in _inferred(trial.model).graph.output]
     if None in ruled:
         return
-    word = "dtype" if by_dtype else "shape"
+    facts = {"property": comparison.problem, "backend": trial.complaint.backend}
     if ruled == got:
-        words = f"By ONNX's own {word} rules the model gives what {trial.complaint.backend} gives."
-        yield Testimony(Role.MODEL, Finding.SAME, words)
+        yield Testimony(Role.MODEL, Finding.SAME, "inferred-form", facts)
     elif ruled == expected:
-        words = f"By ONNX's own {word} rules the model gives PyTorch's {word}."
-        yield Testimony(Role.MODEL, Finding.RIGHT, words)
+        yield Testimony(Role.MODEL, Finding.RIGHT, "inferred-form", facts)
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ import torch
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
-from harness.core import bind, build_tensors, describe_error, output_tensors
+from harness.core import bind, build_tensors, first_line, output_tensors
 
 #: What PyTorch says, in no class of its own, where a rule asks a tensor without values for a number.
 _VALUES_ARE_ASKED = "cannot be called on meta tensors"
@@ -29,14 +29,10 @@ def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
             # Where the output's size hangs on values, there are no such rules.
             if isinstance(error, NotImplementedError) or _VALUES_ARE_ASKED in str(error):
                 return
-            said = describe_error(error).partition("\n")[0][:160]
-            words = f"PyTorch's own shape and dtype rules refuse the call: {said}."
-            yield Testimony(Role.META, Finding.REFUSES, words)
+            yield Testimony(Role.META, Finding.REFUSES, "meta-kernel", {"error": first_line(error)})
             return
     ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
     if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
-        words = "PyTorch's shape and dtype rules agree with its kernel."
-        yield Testimony(Role.META, Finding.CONFIRMS, words)
+        yield Testimony(Role.META, Finding.CONFIRMS, "meta-kernel")
     elif ruled == [(g.shape, str(g.dtype)) for g in trial.got]:
-        words = f"PyTorch's own shape and dtype rules say what {trial.complaint.backend} gives."
-        yield Testimony(Role.META, Finding.CONTRADICTS, words)
+        yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": trial.complaint.backend})

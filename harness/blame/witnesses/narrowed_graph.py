@@ -40,18 +40,14 @@ def look_for_fewer_bits(trial: Trial) -> Iterator[Testimony]:
     backend = trial.complaint.backend
     rounded = _rounded(trial.invocation, trial.model)
     if rounded and trial.is_same(run_reference(_with(trial.invocation, rounded)).expected):
-        said = ", ".join(f"{before!r} as float32, {after!r}" for before, after in rounded.items())
-        words = f"The graph has {said}: with that, PyTorch gives {backend}'s result."
+        facts = {"numbers": [[before, after] for before, after in rounded.items()], "backend": backend}
         operators = _with_epsilon(trial.model, rounded.values())
         if operators:
-            forced = (
-                f"ONNX's schema of {' and '.join(operators)} has epsilon as a float32, whatever the dtype."
-            )
-            yield Testimony(Role.SPECIFICATION, Finding.OPEN, f"{forced} {words}")
-        yield Testimony(Role.NARROWED, Finding.SAME, words)
+            forced = {**facts, "operators": operators}
+            yield Testimony(Role.SPECIFICATION, Finding.OPEN, "epsilon-schema", forced)
+        yield Testimony(Role.NARROWED, Finding.SAME, "rounded-arguments", facts)
     elif _casts_down(trial.model) and _is_float32(trial):
-        words = f"Where it is wrong, {backend}'s result is that of a cast to float32, which the graph has."
-        yield Testimony(Role.NARROWED, Finding.SAME, words)
+        yield Testimony(Role.NARROWED, Finding.SAME, "cast-to-float32", {"backend": backend})
 
 
 def _rounded(invocation: Invocation, model: onnx.ModelProto) -> dict[float, float]:

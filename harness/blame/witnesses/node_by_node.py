@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,17 +12,16 @@ import onnx
 from harness.blame.in_question import ElementsInQuestion
 from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
-from harness.blame.nodes.node_verdict import right_results
 from harness.blame.nodes.other_order import overflown
 from harness.blame.nodes.text_rules import not_of_rank
 from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
-from harness.blame.nodes.wording import definition_name, said_of
+from harness.blame.nodes.wording import node_facts, wrong_node
 from harness.blame.open_questions import OPEN_QUESTIONS
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare import Mask, Outcome, draws
-from harness.core import PRECISION, Array
+from harness.core import PRECISION, Array, one_line
 from harness.execute import emitted_opset, extract
 from harness.run import Backend
 
@@ -60,8 +60,7 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
         return
     own = found if not found.wrong else _walk(trial, graph, attempts, corrected=False)
     if not any(question.left(own)):
-        words = f"Node by node {name} gives PyTorch's result: it goes wrong where it takes nodes together."
-        yield Testimony(Role.NODES, Finding.RIGHT, words)
+        yield Testimony(Role.NODES, Finding.RIGHT, "nodes-together", {"backend": name})
         return
     strictly = _walk(trial, graph, attempts, strict=True)
     if strictly.wrong and not any(question.left(strictly)):
@@ -70,25 +69,15 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
     explained = not found.wrong or question.gives_the_same(found)
     if explained and _stay_wrong(trial, question, found):
         if _leaves_range(trial, question, found):
-            yield Testimony(Role.NODES, Finding.INEXACT, _PYTORCH_LEAVES.format(name=name))
+            yield Testimony(Role.NODES, Finding.INEXACT, "pytorch-leaves-range", {"backend": name})
             return
         if _leaves_range_in_a_sum(trial, question, graph):
-            yield Testimony(Role.NODES, Finding.INEXACT, _PYTORCH_SUMS.format(name=name))
+            yield Testimony(Role.NODES, Finding.INEXACT, "sum-leaves-range", {"backend": name})
             return
         by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
-        yield Testimony(
-            Role.NODES, Finding.FORM if by_form else Finding.SAME, _as_defined(len(graph.steps), name)
-        )
-
-
-def _as_defined(count: int, backend: str) -> str:
-    if not count:
-        return "The graph has no node that computes the result."
-    nodes = f"each of its {count} nodes" if count != 1 else "its only node"
-    return (
-        f"With {nodes} as the operator's definition has it, on {backend}'s own inputs, the graph does not "
-        "give PyTorch's result."
-    )
+        finding = Finding.SHAPE_OR_DTYPE if by_form else Finding.SAME
+        facts = {"nodes": len(graph.steps), "backend": name}
+        yield Testimony(Role.NODES, finding, "nodes-as-defined", facts)
 
 
 def _walk(
@@ -123,17 +112,12 @@ def _backends(trial: Trial) -> tuple[Backend, Backend]:
 
 
 def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
-    node = definition_name(fault.definition)
-    said = said_of(fault, right_results(fault.definition))
+    facts = {"backend": trial.complaint.backend, **wrong_node(fault)}
     by_values = fault.definition.operator in _BY_VALUES
-    opened = _open_question(trial, fault) if fault.is_of_right_form or by_values else None
-    if opened:
-        return Testimony(Role.NODES, Finding.OPEN, f"{opened} {node}: {said}.")
-    words = (
-        f"{trial.complaint.backend} computes {node} wrongly: {said}. With the definition's result in its "
-        "place the graph gives PyTorch's."
-    )
-    return Testimony(Role.NODES, Finding.WRONG, words)
+    question = _open_question(trial, fault) if fault.is_of_right_form or by_values else None
+    if question:
+        return Testimony(Role.NODES, Finding.OPEN, "open-node", {**facts, "question": question})
+    return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
 
 
 def _helps(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
@@ -146,12 +130,6 @@ def _stay_wrong(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool
     """Whether most elements in question are wrong with the definitions' results, too: all, of each output."""
     left, asked = question.left(found), question.counts
     return left == asked or (bool(found.wrong) and 2 * sum(left) > sum(asked))
-
-
-_PYTORCH_LEAVES = (
-    "Node by node {name} is right, and has numbers at the end of the range where PyTorch, from finite "
-    "numbers, has zero, an infinity or NaN."
-)
 
 
 def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
@@ -176,12 +154,6 @@ def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bo
         if not (left & at_end).all():
             return False
     return True
-
-
-_PYTORCH_SUMS = (
-    "Node by node {name} is right, and would give PyTorch's result if a sum, whose order nobody states, left "
-    "the range on its way as it may."
-)
 
 
 def _leaves_range_in_a_sum(trial: Trial, question: ElementsInQuestion, graph: SteppedGraph) -> bool:
@@ -241,8 +213,8 @@ def _towards(trial: Trial, outputs: Sequence[str]) -> SteppedGraph:
     return in_steps(extract(trial.model, every, outputs))
 
 
-def _open_question(trial: Trial, fault: WrongStep) -> str | None:
-    """What the specification says, or that it says nothing, of what the node is asked.
+def _open_question(trial: Trial, fault: WrongStep) -> dict[str, Any] | None:
+    """The facts of the open question that the node is asked; None where there is none.
 
     A node that is wrong with inputs that ask for nothing of the kind is wrong all the same.
     """
@@ -254,9 +226,10 @@ def _open_question(trial: Trial, fault: WrongStep) -> str | None:
             continue
         if not definition.step.is_single or not question.arises(node, inputs, fault.got):
             continue
-        words = question.words(node.op_type, opset)
-        if words and not (question.calm and _is_wrong_with(trial, definition, question.calm)):
-            return words
+        if not question.is_open(node.op_type, opset):
+            continue
+        if not (question.calm and _is_wrong_with(trial, definition, question.calm)):
+            return question.facts(node.op_type, opset)
     return None
 
 
@@ -276,17 +249,14 @@ def _of_failure(trial: Trial) -> Iterator[Testimony]:
     name = trial.complaint.backend
     if found.failing:
         failing = found.failing[0]
-        node = definition_name(failing.definition)
-        said = str(failing.failure.error).replace("\n", " ")[:160]
-        rejected = _rejected(failing.definition)
-        if rejected:
-            words = f"{node} is not valid by ONNX's own rules: {rejected}."
-            yield Testimony(Role.NODES, Finding.INVALID, words)
-        elif failing.definition.is_random or not any(
-            step is failing.definition.step for step, _ in found.unjudged
-        ):
-            words = f"{name} does not run {node} by itself, which is valid and has a defined result: {said}."
-            yield Testimony(Role.NODES, Finding.VALID, words)
+        node = node_facts(failing.definition)
+        reason = _rejected(failing.definition)
+        if reason:
+            yield Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node, **reason})
+        elif failing.definition.is_random or not any(step is failing.definition.step for step, _ in found.unjudged):
+            error = one_line(failing.failure.error)[:160]
+            facts = {"backend": name, "node": node, "error": error}
+            yield Testimony(Role.NODES, Finding.VALID, "refused-node", facts)
             yield from _of_other_form(trial, names, found)
 
 
@@ -298,19 +268,17 @@ def _of_other_form(trial: Trial, names: Sequence[str], found: Walk) -> Iterator[
     for name, array in zip(names, expected, strict=True):
         shape = found.values[name].shape
         if shape != array.shape:
-            words = (
-                f"By the definitions of its nodes the graph's result has the shape {list(shape)}, PyTorch's "
-                f"{list(array.shape)}."
-            )
-            yield Testimony(Role.NODES, Finding.FORM, words)
+            facts = {"defined": list(shape), "expected": list(array.shape)}
+            yield Testimony(Role.NODES, Finding.SHAPE_OR_DTYPE, "defined-shape", facts)
             return
 
 
-def _rejected(definition: Definition) -> str:
-    """Why ONNX rejects a node with the inputs that it gets, in strict inference or in words; "" where not."""
+def _rejected(definition: Definition) -> dict[str, Any]:
+    """Why ONNX rejects a node with the inputs that it gets, in strict inference or in its text; nothing where
+    it does not."""
     model = definition.graph.alone(definition.step, definition.inputs)
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
-        return " ".join(str(error).split())[:160]
+        return {"error": one_line(error)[:160]}
     return not_of_rank(definition)

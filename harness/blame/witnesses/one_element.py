@@ -38,5 +38,5 @@ def ask_one_element(trial: Trial) -> Iterator[Testimony]:
         (result,) = call_invocation(trial.invocation, operands)
         singly[place] = to_numpy(result).reshape(())
     if trial.is_equal([singly]):
-        words = f"PyTorch gives {trial.complaint.backend}'s result itself for one element at a time."
-        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)
+        facts = {"backend": trial.complaint.backend}
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)

@@ -23,23 +23,18 @@ def ask_other_backend(name: str, trial: Trial) -> Iterator[Testimony]:
     answer = trial.ask(backend, trial.model)
     finding, detail = trial.find(answer)
     if finding is Finding.OTHER and answer.outputs and trial.is_as_wrong(answer.outputs):
-        words = f"{name} gives what {accused} gives with graph optimisations off, which is wrong too."
-        yield Testimony(Role.RUNTIME, Finding.SAME, words, trial.is_independent(name))
+        facts = {"witness": name, "backend": accused}
+        own = trial.is_independent(name)
+        yield Testimony(Role.RUNTIME, Finding.SAME, "backend-without-optimisations", facts, own)
         return
-    same = "the same model"
+    finite = False
     if finding is Finding.OTHER and trial.on_finite_inputs:
         tamer = trial.on_finite_inputs
         again, its_detail = tamer.find(tamer.ask(backend, tamer.model))
         if again is not Finding.OTHER:
-            finding, detail, same = again, its_detail, "the same model and finite inputs"
-    words = {
-        Finding.RIGHT: f"{name} gives PyTorch's result for {same}.",
-        Finding.SAME: f"{name} gives {accused}'s result for {same}.",
-        Finding.OTHER: f"{name} gives another wrong result for {same} ({detail}).",
-        Finding.REFUSES: f"{name} fails on {same} too ({detail}).",
-        Finding.LACKS: f"{name} does not implement the model ({detail}).",
-    }[finding]
-    yield Testimony(Role.RUNTIME, finding, words, trial.is_independent(name))
+            finding, detail, finite = again, its_detail, True
+    said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
+    yield Testimony(Role.RUNTIME, finding, "other-backend", said, trial.is_independent(name))
 
 
 @add_witnesses

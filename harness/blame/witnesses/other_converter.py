@@ -27,16 +27,10 @@ def _ask(name: str, trial: Trial) -> Testimony:
     try:
         model = trial.export(trial.converter(name), name)
     except UnsupportedOperator:
-        return Testimony(Role.CONVERTER, Finding.LACKS, f"{name} has no conversion for the call.")
+        return Testimony(Role.CONVERTER, Finding.LACKS, "other-conversion", {"witness": name})
     except Exception as error:
-        said = f"{name} fails to convert the call ({type(error).__name__})."
-        return Testimony(Role.CONVERTER, Finding.REFUSES, said)
+        facts = {"witness": name, "error": type(error).__name__}
+        return Testimony(Role.CONVERTER, Finding.REFUSES, "other-conversion", facts)
     finding, _ = trial.find(trial.ask(trial.accused, model))
-    how = {
-        Finding.RIGHT: "is right",
-        Finding.SAME: "is wrong in the same way",
-        Finding.OTHER: "is wrong in another way",
-        Finding.REFUSES: "fails too",
-        Finding.LACKS: "needs a kernel that is missing",
-    }[finding]
-    return Testimony(Role.CONVERTER, finding, f"{name}'s export of the call {how} in {trial.accused.name}.")
+    facts = {"witness": name, "backend": trial.accused.name}
+    return Testimony(Role.CONVERTER, finding, "other-converter", facts)

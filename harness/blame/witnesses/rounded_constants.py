@@ -52,11 +52,8 @@ def look_for_rounded_numbers(trial: Trial) -> Iterator[Testimony]:
             continue
         off = _off_by(expected[mask], got[mask], answer[output][mask], by)
         if off is not None:
-            words = (
-                f"The graph has the number {number!r} in float32's precision: "
-                f"{number * (1 + off):.10g} would give PyTorch's result."
-            )
-            yield Testimony(Role.NARROWED, Finding.SAME, words)
+            facts = {"number": number, "exact": number * (1 + off)}
+            yield Testimony(Role.NARROWED, Finding.SAME, "rounded-constant", facts)
             return
 
 

@@ -15,6 +15,4 @@ def ask_row_major(trial: Trial) -> Iterator[Testimony]:
     if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
         return
     if trial.is_equal(trial.reference.on_contiguous_inputs().expected):
-        backend = trial.complaint.backend
-        words = f"PyTorch gives {backend}'s result itself for row-major copies of the inputs."
-        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, words)
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "row-major", {"backend": trial.complaint.backend})

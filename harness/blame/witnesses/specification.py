@@ -29,21 +29,22 @@ def read_specification(trial: Trial) -> Iterator[Testimony]:
     opset = emitted_opset(model) or 1
     for question in OPEN_QUESTIONS:
         nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
-        nodes = [n for n in nodes if question.words(n.op_type, opset)]
+        nodes = [n for n in nodes if question.is_open(n.op_type, opset)]
         asking = _asking(question, nodes, trial, model, trial.reference) if nodes else None
         if not asking or not _hangs_on(question, asking, nodes, trial, model):
             continue
-        words = question.words(asking[0].op_type, opset)
-        tried = question.calm or question.repair
-        with_it = f"; without it {trial.complaint.backend} gives PyTorch's result" if tried else ""
-        asked = f"The graph asks {asking[0].op_type} for {question.subject}{with_it}."
+        facts = {
+            **question.facts(asking[0].op_type, opset),
+            "backend": trial.complaint.backend,
+            "tried": bool(question.calm or question.repair),
+        }
         finding = Finding.SETTLED if question.settled else Finding.OPEN
         if not question.of_call(trial.invocation, trial.reference.expected):
             finding = Finding.INVENTED
         elif trial.got is None:
             # A runtime may not fail at what is open.
             continue
-        yield Testimony(Role.SPECIFICATION, finding, f"{words} {asked}")
+        yield Testimony(Role.SPECIFICATION, finding, "open-question", facts)
         return
 
 
@@ -74,9 +75,7 @@ def _asking(
     ]
 
 
-def _values(
-    names: list[str], trial: Trial, model: onnx.ModelProto, reference: Reference
-) -> dict[str, Array] | None:
+def _values(names: list[str], trial: Trial, model: onnx.ModelProto, reference: Reference) -> dict[str, Array] | None:
     """The values of the graph called `names`."""
     known: dict[str, Array] = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     known.update(trial.feeds(model, reference))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.blame.before_optimiser import before_optimiser
-from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.testimony import Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, witness
 from harness.compare import Outcome
@@ -19,12 +19,5 @@ def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
     if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
         return
     finding, backend = before_optimiser(trial)
-    how = {
-        Finding.RIGHT: "gives PyTorch's result",
-        Finding.SAME: "gives the same wrong result",
-        Finding.OTHER: "gives another wrong result",
-        Finding.REFUSES: "fails too",
-        Finding.LACKS: "needs a kernel that is missing",
-    }[finding]
-    words = f"Exported without {converter.name}'s optimiser, the call {how} in {backend}."
-    yield Testimony(Role.UNOPTIMISED, finding, words)
+    facts = {"converter": converter.name, "backend": backend}
+    yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import onnx
 
 from harness.blame.testimony import Finding, Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
-from harness.core import Array
+from harness.core import Array, one_line
 
 #: Of the text of ONNX ScatterElements on its updates.
 _SAME_SHAPE = "same rank and shape as indices"
@@ -20,35 +21,33 @@ def check_validity(trial: Trial) -> Iterator[Testimony]:
     """Whether the model of the one case is valid, with constants propagated into shapes."""
     try:
         onnx.checker.check_model(trial.model, full_check=True)
-        inferred = onnx.shape_inference.infer_shapes(
-            trial.model, check_type=True, strict_mode=True, data_prop=True
-        )
+        inferred = onnx.shape_inference.infer_shapes(trial.model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        said = " ".join(str(error).split())[:200]
-        yield Testimony(Role.MODEL, Finding.INVALID, f"ONNX's strict shape inference rejects it: {said}.")
+        yield Testimony(Role.MODEL, Finding.INVALID, "strict-inference", {"error": one_line(error)[:200]})
         return
-    unlike = _unlike_inputs(inferred, trial.feeds(trial.model)) or _unlike_updates(inferred)
-    if unlike:
-        yield Testimony(Role.MODEL, Finding.INVALID, unlike)
+    inputs, updates = _unlike_inputs(inferred, trial.feeds(trial.model)), _unlike_updates(inferred)
+    if inputs:
+        yield Testimony(Role.MODEL, Finding.INVALID, "declared-shape", inputs)
+    elif updates:
+        yield Testimony(Role.MODEL, Finding.INVALID, "shape-of-updates", updates)
     else:
-        words = "The ONNX checker and strict shape inference accept the model."
-        yield Testimony(Role.MODEL, Finding.VALID, words)
+        yield Testimony(Role.MODEL, Finding.VALID, "checker")
 
 
-def _unlike_inputs(model: onnx.ModelProto, feeds: dict[str, Array]) -> str:
-    """Which input the model declares with another shape than the call has; "" for none.
+def _unlike_inputs(model: onnx.ModelProto, feeds: dict[str, Array]) -> dict[str, Any]:
+    """The input that the model declares with another shape than the call has; nothing where none is.
 
     Onnx's reference evaluator takes any.
     """
     for value in model.graph.input:
         declared, given = _shape(value), feeds[value.name].shape
         if declared is not None and not _holds(declared, given):
-            return f"The graph declares {value.name} with the shape {_said(declared)}; it has {list(given)}."
-    return ""
+            return {"input": value.name, "declared": list(declared), "given": list(given)}
+    return {}
 
 
-def _unlike_updates(model: onnx.ModelProto) -> str:
-    """Which node scatters updates of another shape than its indices have; "" for none."""
+def _unlike_updates(model: onnx.ModelProto) -> dict[str, Any]:
+    """The node that scatters updates of another shape than its indices have; nothing where none does."""
     graph = model.graph
     shapes = {v.name: _shape(v) for v in (*graph.input, *graph.value_info, *graph.output)}
     shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
@@ -57,11 +56,9 @@ def _unlike_updates(model: onnx.ModelProto) -> str:
             continue
         indices, updates = (shapes.get(name) for name in node.input[1:3])
         if indices and updates and not _holds(indices, updates):
-            return (
-                f"ONNX {node.op_type}: “{_SAME_SHAPE}” are the updates; {node.name} has updates of the shape "
-                f"{_said(updates)} and indices of {_said(indices)}."
-            )
-    return ""
+            shapes_of = {"updates": list(updates), "indices": list(indices)}
+            return {"operator": node.op_type, "quote": _SAME_SHAPE, "node": node.name, **shapes_of}
+    return {}
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int | None, ...] | None:
@@ -76,7 +73,3 @@ def _holds(declared: tuple[int | None, ...], shape: tuple[int | None, ...]) -> b
     if len(declared) != len(shape):
         return False
     return all(d is None or s is None or d == s for d, s in zip(declared, shape, strict=True))
-
-
-def _said(shape: tuple[int | None, ...]) -> str:
-    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"

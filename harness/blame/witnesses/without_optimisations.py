@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.blame.testimony import Finding, Role, Testimony
+from harness.blame.testimony import Role, Testimony
 from harness.blame.trial import Trial
 from harness.blame.witness import witness
 from harness.compare import Outcome
@@ -16,11 +16,5 @@ def ask_without_optimisations(trial: Trial) -> Iterator[Testimony]:
     if trial.complaint.outcome is Outcome.UNSUPPORTED or trial.plain is None:
         return
     finding, detail = trial.find(trial.plain)
-    how = {
-        Finding.RIGHT: "gives PyTorch's result",
-        Finding.SAME: "gives the same wrong result",
-        Finding.OTHER: f"gives another wrong result ({detail})",
-        Finding.REFUSES: f"fails too ({detail})",
-        Finding.LACKS: "lacks a kernel",
-    }[finding]
-    yield Testimony(Role.PLAIN, finding, f"With graph optimisations off {trial.complaint.backend} {how}.")
+    facts = {"backend": trial.complaint.backend, "detail": detail}
+    yield Testimony(Role.PLAIN, finding, "without-optimisations", facts)

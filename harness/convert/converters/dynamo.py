@@ -72,9 +72,7 @@ class DynamoConverter:
         """See `harness.convert.converter.Converter`."""
         return self.program(request).model_proto
 
-    def optimised(
-        self, request: ExportRequest, left_out: Collection[str]
-    ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    def optimised(self, request: ExportRequest, left_out: Collection[str]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         """See `harness.convert.converter.HasExporterPasses`."""
         other, changing = copy.copy(self), dict[str, None]()
         other._passes = partial(passes_left_out, left_out, changing)
@@ -96,9 +94,7 @@ class DynamoConverter:
         if failing is not None and (known := self._failures.failure(*failing)) is not None:
             raise known
         fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
-        keeping = (
-            contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks, adding=self._adding)
-        )
+        keeping = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks, adding=self._adding)
         with keeping as export, quiet():
             captured = None if calls is None or export is None else captured_directly(calls)
             try:
@@ -185,18 +181,14 @@ class _Steps:
     ) -> onnx.ModelProto:
         with kept(parts="after" if decomposed else "", adding=self.adding), quiet():
             try:
-                model: onnx.ModelProto = self.call(
-                    program, (), inputs, outputs, opset_version=self.opset
-                ).model_proto
+                model: onnx.ModelProto = self.call(program, (), inputs, outputs, opset_version=self.opset).model_proto
             except Exception as error:
                 if exporter_check().lacks_conversion(error):
                     raise UnsupportedOperator(str(error)) from error
                 raise
             return model
 
-    def decompose(
-        self, program: torch.export.ExportedProgram
-    ) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
+    def decompose(self, program: torch.export.ExportedProgram) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
         with kept(parts="before", adding=self.adding) as export, quiet():
             assert export is not None
             try:

@@ -179,8 +179,7 @@ def _snippet(wanted: ExportWanted) -> ExportSnippet:
     return ExportSnippet(
         code=(
             *(
-                f'torch.onnx.register_custom_op_symbolic("{_packet(name)}", {function}, '
-                f"{_rule_opset(wanted.opset)})"
+                f'torch.onnx.register_custom_op_symbolic("{_packet(name)}", {function}, {_rule_opset(wanted.opset)})'
                 for name, function in wanted.rules.items()
             ),
             "buffer = io.BytesIO()",

@@ -36,9 +36,7 @@ def cases_of(model: LoadedModel, dynamic: bool) -> tuple[ModelCase, ...]:
     """
     named = list(zip(model.inputs, model.input_names, strict=True))
     # Masks, lengths and positions mean something together, and pixels do not.
-    example = tuple(
-        describe_tensor(t, name, exact=None if t.is_floating_point() else _EXACT) for t, name in named
-    )
+    example = tuple(describe_tensor(t, name, exact=None if t.is_floating_point() else _EXACT) for t, name in named)
     drawn = tuple(describe_tensor(t, name, exact=0) for t, name in named)
     others = _other_sizes(model, drawn) if dynamic else _other_values(model, example, drawn)
     seen: dict[str, ModelCase] = {}
@@ -92,9 +90,7 @@ def _other_sizes(model: LoadedModel, drawn: tuple[TensorSpec, ...]) -> list[Mode
     return [_resized(model, drawn, sizes) for sizes in chosen]
 
 
-def _resized(
-    model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[tuple[Axis, int]]
-) -> ModelCase:
+def _resized(model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[tuple[Axis, int]]) -> ModelCase:
     specs = []
     for name, spec in zip(model.input_names, drawn, strict=True):
         shape = list(spec.shape)

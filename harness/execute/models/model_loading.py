@@ -128,8 +128,7 @@ class Flat(torch.nn.Module):
         """The tensors in the model's result, in order."""
         supply = iter(tensors)
         leaves = [
-            self._constants[i] if i in self._constants else next(supply)
-            for i in range(self._structure.num_leaves)
+            self._constants[i] if i in self._constants else next(supply) for i in range(self._structure.num_leaves)
         ]
         result = self.model(*pytree.tree_unflatten(leaves, self._structure))
         return tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
@@ -164,8 +163,7 @@ class LoadedModel:
     def dynamic_dims(self) -> tuple[frozenset[int], ...]:
         """Per input, the dimensions that `axes` name."""
         return tuple(
-            frozenset(axis.where[name] for axis in self.axes if name in axis.where)
-            for name in self.input_names
+            frozenset(axis.where[name] for axis in self.axes if name in axis.where) for name in self.input_names
         )
 
 
@@ -294,8 +292,6 @@ def _check_axes(model: LoadedModel, word: str) -> None:
     for axis in model.axes:
         for name, dim in axis.where.items():
             if name not in ranks:
-                raise ModelProblem(
-                    f"{word}: axis {axis.name} is of input {name!r}; inputs: {', '.join(ranks)}"
-                )
+                raise ModelProblem(f"{word}: axis {axis.name} is of input {name!r}; inputs: {', '.join(ranks)}")
             if not 0 <= dim < ranks[name]:
                 raise ModelProblem(f"{word}: axis {axis.name}: {name} has no dimension {dim}")

@@ -54,9 +54,7 @@ def cells_in(rows: pa.Table, flaky: Collection[CaseKey] = ()) -> list[BaselineCe
     rows = rows if drawn.all() else rows.filter(pa.array(drawn))
     if not rows.num_rows:
         return []
-    _, first, cell = np.unique(
-        ordered_numbers([rows[name] for name in _KEY]), return_index=True, return_inverse=True
-    )
+    _, first, cell = np.unique(ordered_numbers([rows[name] for name in _KEY]), return_index=True, return_inverse=True)
     heads = rows.select([*_KEY, "family"]).take(pa.array(first)).to_pylist()
     left_open = _holds(rows, "blame", lambda word: word == SPEC) & _failing(rows)
     passes = _holds(rows, "outcome", lambda word: word == Outcome.PASS) | left_open
@@ -121,17 +119,13 @@ def _names(rows: pa.Table) -> list[str]:
     return [case + ends[n] for case, n in zip(rows["case_id"].to_pylist(), numbers.tolist(), strict=True)]
 
 
-def _words(
-    rows: pa.Table, name: str, unsteady: npt.NDArray[np.bool_] | None = None
-) -> tuple[Numbers, list[str]]:
+def _words(rows: pa.Table, name: str, unsteady: npt.NDArray[np.bool_] | None = None) -> tuple[Numbers, list[str]]:
     numbers, words = numbered_column(rows[name])
     listed = words.to_pylist()
     return (numbers if unsteady is None else np.where(unsteady, len(listed), numbers)), [*listed, FLAKY]
 
 
-def _counted(
-    places: Numbers, cell: Numbers, coded: tuple[Numbers, list[str]]
-) -> defaultdict[int, dict[str, int]]:
+def _counted(places: Numbers, cell: Numbers, coded: tuple[Numbers, list[str]]) -> defaultdict[int, dict[str, int]]:
     """Cell → word → how many of some rows have it."""
     numbers, words = coded
     found: defaultdict[int, dict[str, int]] = defaultdict(dict)

@@ -130,9 +130,7 @@ def read_revision(revision: str, path: str) -> Baseline:
 def _git(*words: str) -> str | None:
     """What git says; None where it refuses."""
     try:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, encoding="utf-8", errors="replace", check=False
-        )
+        done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", errors="replace", check=False)
     except FileNotFoundError:
         raise ResultsError("git is not installed: a revision's baseline cannot be read") from None
     return None if done.returncode else done.stdout

@@ -166,9 +166,7 @@ def _exactly(before: BaselineCell, now: BaselineCell) -> Iterator[CellDifference
         if failure.cases > count + slack:
             worse = True
             # A case that failed may fail in another way than it did: then no pass was lost.
-            yield said(
-                BaselineFinding.REGRESSION if lost > slack else BaselineFinding.NEW_FAILURE, failure, words
-            )
+            yield said(BaselineFinding.REGRESSION if lost > slack else BaselineFinding.NEW_FAILURE, failure, words)
         elif not slack and expected and expected.cases == failure.cases and expected.digest != failure.digest:
             worse = True
             yield said(BaselineFinding.REGRESSION, failure, f"{words}, but other ones")
@@ -253,9 +251,7 @@ def probability(few: int, of_few: int, many: int, of_many: int) -> float:
     events, total = few + many, of_few + of_many
     if not of_few or not of_many:
         return 1.0
-    ways = sum(
-        math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1)
-    )
+    ways = sum(math.comb(of_many, k) * math.comb(of_few, events - k) for k in range(many, min(events, of_many) + 1))
     return ways / math.comb(total, events)
 
 

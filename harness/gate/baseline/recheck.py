@@ -70,9 +70,7 @@ def rechecked(
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
     stable = [v for v in verdicts if v.case_key not in flaky]
-    left = [
-        _with_case(d, expected, stable) for d in differences(flaky) if d.finding is not BaselineFinding.FLAKY
-    ]
+    left = [_with_case(d, expected, stable) for d in differences(flaky) if d.finding is not BaselineFinding.FLAKY]
     return Rechecked((*left, *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
 
 
@@ -154,9 +152,7 @@ def _run_again(
 
 def _replayed(verdict: Verdict) -> Replayed:
     exported = verdict.exported_invocation
-    return Replayed(
-        Invocation.from_json(verdict.invocation), Invocation.from_json(exported) if exported else None
-    )
+    return Replayed(Invocation.from_json(verdict.invocation), Invocation.from_json(exported) if exported else None)
 
 
 def _differ(first: Verdict, again: Verdict) -> bool:
@@ -176,10 +172,7 @@ def _flaky(
         examples.setdefault(key_of(first), (first, again))
     for key, (first, again) in sorted(examples.items()):
         cell = cells[key]
-        words = (
-            f"{cell.flaky} of {cell.cases} cases end in two ways: one was {_ending(first)}, "
-            f"then {_ending(again)}"
-        )
+        words = f"{cell.flaky} of {cell.cases} cases end in two ways: one was {_ending(first)}, then {_ending(again)}"
         yield CellDifference(BaselineFinding.FLAKY, cell, (key,), None, words, case_id=first.case_id)
 
 

@@ -22,9 +22,7 @@ from harness.compare import Outcome, Stage
 from harness.gate.baseline.cell import FLAKY, BaselineCell, Failure
 from harness.gate.baseline.ulps import ROUNDED, Ulps, word
 
-_LEGEND = (
-    "# dtype converter backend cases/structures #hash pass N; harness/gate/baseline/text.py explains the rest"
-)
+_LEGEND = "# dtype converter backend cases/structures #hash pass N; harness/gate/baseline/text.py explains the rest"
 _OVERLOAD = re.compile(r"\w+(\.\w+){2,}")
 _OTHER = {FLAKY, *(str(outcome) for outcome in Outcome if not outcome.is_failure)}
 

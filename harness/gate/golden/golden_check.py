@@ -91,9 +91,7 @@ def _change(now: Ending, recorded: Ending | None) -> GoldenChange:
         return GoldenChange.NEW if now.outcome.is_failure else GoldenChange.KNOWN
     if now.words == recorded.words:
         return GoldenChange.KNOWN
-    return (
-        GoldenChange.NEW if recorded.words == PASSED.words and now.outcome.is_failure else GoldenChange.OTHER
-    )
+    return GoldenChange.NEW if recorded.words == PASSED.words and now.outcome.is_failure else GoldenChange.OTHER
 
 
 def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCalls) -> Ending:

@@ -105,9 +105,7 @@ def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes
         is_float(str(a.dtype)) and i not in judge.rules and i not in free and not judge.exact
         for i, a in enumerate(reference.expected)
     ]
-    sensitive = [
-        n and str(a.dtype) not in judge.tolerances for n, a in zip(near, reference.expected, strict=True)
-    ]
+    sensitive = [n and str(a.dtype) not in judge.tolerances for n, a in zip(near, reference.expected, strict=True)]
     sensitivity = reference.sensitivity if any(sensitive) else None
     summed = judge.accumulates and judge.terms is None
     scaled = summed and _shrinks(reference.arguments)
@@ -146,11 +144,7 @@ def _flushed(reference: Reference, free: frozenset[int]) -> tuple[Array, ...] | 
 
 
 def _shrinks(arguments: Mapping[str, Any]) -> bool:
-    return any(
-        abs(value) < 1
-        for name, value in arguments.items()
-        if name in SCALES and isinstance(value, int | float)
-    )
+    return any(abs(value) < 1 for name, value in arguments.items() if name in SCALES and isinstance(value, int | float))
 
 
 def _memory(judge: Judge) -> AbstractContextManager[None]:
@@ -165,9 +159,7 @@ def _converter(name: str) -> Converter:
 
 def _export(references: Sequence[Reference], name: str) -> tuple[dict[int, bytes], dict[int, Ending]]:
     """Index of the reference → its serialised model, and → how the others ended."""
-    accepted = [
-        Accepted.of(Group(i, r.invocation, ((0, r.invocation),)), {0: r}) for i, r in enumerate(references)
-    ]
+    accepted = [Accepted.of(Group(i, r.invocation, ((0, r.invocation),)), {0: r}) for i, r in enumerate(references)]
     models: dict[int, bytes] = {}
     endings: dict[int, Ending] = {}
     for found in BatchExport(Settings(), _converter(name)).export(accepted):

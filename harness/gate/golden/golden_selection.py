@@ -47,9 +47,7 @@ class _Candidate:
         return self.size, self.reference.invocation.json
 
 
-def select(
-    case: OperatorCase, *, seed: int, count: int, without: frozenset[str] = frozenset()
-) -> list[Reference]:
+def select(case: OperatorCase, *, seed: int, count: int, without: frozenset[str] = frozenset()) -> list[Reference]:
     """At most `count` cases of one operator, the plainest first.
 
     They are chosen among draws of the operator case: first a small one with finite, ordinary numbers, then
@@ -76,9 +74,7 @@ def select(
         chosen.append(best)
         seen |= best.features
         # More values of one structure show little that another structure does not.
-        pool = [
-            c for c in pool if c.reference.invocation.structure_id != best.reference.invocation.structure_id
-        ]
+        pool = [c for c in pool if c.reference.invocation.structure_id != best.reference.invocation.structure_id]
     return [c.reference for c in chosen]
 
 

@@ -91,8 +91,7 @@ def read_manifest(directory: Path) -> Manifest:
         return of_data(Manifest, data)
     except FileNotFoundError:
         raise ResultsError(
-            f"{directory} holds no goldens: it has no {MANIFEST_FILE}; "
-            "make them with `conformance golden record`"
+            f"{directory} holds no goldens: it has no {MANIFEST_FILE}; make them with `conformance golden record`"
         ) from None
     except (OSError, ValueError) as error:
         raise ResultsError(f"{path} is damaged ({reason(error)}); restore it from version control") from None
@@ -153,15 +152,11 @@ def write_set(
             temporary.write_text(_outcomes(chosen, endings), encoding="utf-8", newline="\n")
             files[f"outcomes/{family}.tsv"] = _hash(temporary)
         for golden in chosen:
-            listed.setdefault(golden.overload, {})[golden.case_id] = Listed(
-                golden.content_hash, str(golden.invocation)
-            )
+            listed.setdefault(golden.overload, {})[golden.case_id] = Listed(golden.content_hash, str(golden.invocation))
     for stale in (*directory.glob("data/*.parquet"), *directory.glob("outcomes/*.tsv")):
         if stale.relative_to(directory).as_posix() not in files:
             stale.unlink()
-    manifest = dataclasses.replace(
-        manifest, files=dict(sorted(files.items())), goldens=dict(sorted(listed.items()))
-    )
+    manifest = dataclasses.replace(manifest, files=dict(sorted(files.items())), goldens=dict(sorted(listed.items())))
     with replacing(directory / MANIFEST_FILE) as temporary:
         temporary.write_text(manifest.json, encoding="utf-8", newline="\n")
     return manifest
@@ -232,9 +227,7 @@ def _write_data(path: Path, goldens: Sequence[Golden]) -> None:
             row[name] = None if held is None else [_to_row(a) for a in held]
         rows.append(row)
     table = pa.Table.from_pylist(rows, SCHEMA)
-    pq.write_table(
-        table, path, compression="zstd", compression_level=19, use_dictionary=["overload", "dtype"]
-    )
+    pq.write_table(table, path, compression="zstd", compression_level=19, use_dictionary=["overload", "dtype"])
 
 
 def _read_data(path: Path, *, damaged: bool) -> Iterable[Golden]:

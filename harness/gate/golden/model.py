@@ -11,9 +11,7 @@ from harness.execute import all_nodes, extract, subgraphs, with_inner_nodes
 _DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
 
-def standalone(
-    model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str], title: str
-) -> onnx.ModelProto:
+def standalone(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str], title: str) -> onnx.ModelProto:
     """Cut out what computes `outputs`, with names that do not tell where it came from.
 
     Exporters number values by their place in the whole model and note the source lines that they come from.

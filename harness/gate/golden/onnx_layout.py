@@ -90,9 +90,7 @@ def _several_answers(golden: Golden) -> str:
     return ""
 
 
-def _is_right(
-    golden: Golden, converter: str, manifest: Manifest, endings: Mapping[GoldenKey, Ending]
-) -> bool:
+def _is_right(golden: Golden, converter: str, manifest: Manifest, endings: Mapping[GoldenKey, Ending]) -> bool:
     if converter not in golden.models:
         return False
     ends = (endings.get((golden.case_id, converter, backend), PASSED) for backend in manifest.backends)

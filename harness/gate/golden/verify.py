@@ -55,9 +55,7 @@ def verify(goldens: Sequence[Golden], *, timeout: float = 60.0) -> Iterator[Gold
         yield from differences(goldens, today, process)
 
 
-def differences(
-    goldens: Sequence[Golden], asked: _Asked, process: IsolatedCalls
-) -> Iterator[GoldenDifference]:
+def differences(goldens: Sequence[Golden], asked: _Asked, process: IsolatedCalls) -> Iterator[GoldenDifference]:
     """What `asked` says of the goldens in `process`, where that is anything."""
     for golden in goldens:
         try:
@@ -117,9 +115,7 @@ def _parts(golden: Golden, outputs: Sequence[Array]) -> tuple[list[str], float |
     for i, (then, now) in enumerate(zip(golden.expected, outputs, strict=True)):
         if then.dtype != now.dtype or then.shape != now.shape:
             if i not in unasked:
-                parts.append(
-                    f"output {i}: {now.dtype}{list(now.shape)}, {then.dtype}{list(then.shape)} was recorded"
-                )
+                parts.append(f"output {i}: {now.dtype}{list(now.shape)}, {then.dtype}{list(then.shape)} was recorded")
             continue
         if i in unasked or judge.rules.get(i) is anything:
             continue

@@ -80,11 +80,8 @@ def make_pair(a: Condition, b: Condition) -> bool:
         return False
     # A single number has no layout, and nothing has no values.
     ranks, sizes = (
-        next((c.name for c in (a, b) if c.kind is kind), "")
-        for kind in (ConditionKind.RANK, ConditionKind.SIZE)
+        next((c.name for c in (a, b) if c.kind is kind), "") for kind in (ConditionKind.RANK, ConditionKind.SIZE)
     )
     if ranks.endswith(" rank 0") and {a.kind, b.kind} & {ConditionKind.SIZE, ConditionKind.LAYOUT}:
         return False
-    return not (
-        sizes.endswith((" size 0", " one element")) and {a.kind, b.kind} & {ConditionKind.LAYOUT, *OF_VALUES}
-    )
+    return not (sizes.endswith((" size 0", " one element")) and {a.kind, b.kind} & {ConditionKind.LAYOUT, *OF_VALUES})

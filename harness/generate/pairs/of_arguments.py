@@ -56,9 +56,7 @@ def _whole(value: Argument) -> tuple[int, ...] | None:
     return whole if len(whole) == len(numbers) else None
 
 
-def _of_dims(
-    name: str, value: Argument, numbers: Sequence[int], first: TensorSpec | None
-) -> Iterator[Condition]:
+def _of_dims(name: str, value: Argument, numbers: Sequence[int], first: TensorSpec | None) -> Iterator[Condition]:
     """How dims are counted, which they are, and how long."""
     shape = first.shape if first is not None else ()
     if isinstance(value, tuple):
@@ -83,18 +81,14 @@ def _of_dims(
         yield Condition(ConditionKind.DIMS, name, f"{name} place", f"{name} is {word}")
         least = min(shape[d] for d in places)
         # Of these two, by what is done along the dim, follow the size of the tensor.
-        yield Condition(
-            ConditionKind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}"
-        )
+        yield Condition(ConditionKind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}")
 
 
 def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
     numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < len(value) or not value:
         shown = ", ".join(repr(v) for v in value[:4])
-        yield Condition(
-            ConditionKind.ATTRIBUTE, name, name, f"{name}=[{shown}]" if value else f"{name} empty"
-        )
+        yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name}=[{shown}]" if value else f"{name} empty")
         return
     if any(n < 0 for n in numbers):
         word = "negative"

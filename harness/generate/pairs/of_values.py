@@ -182,9 +182,7 @@ def value_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Cond
         if not place and found.classes:
             for scalar, value in scalars:
                 if (computed(spec) == value).any():
-                    yield Condition(
-                        ConditionKind.VALUES, "", f"{name} beside {scalar}", f"{name} equals {scalar}"
-                    )
+                    yield Condition(ConditionKind.VALUES, "", f"{name} beside {scalar}", f"{name} equals {scalar}")
 
 
 class Facing(NamedTuple):

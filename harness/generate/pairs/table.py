@@ -48,8 +48,7 @@ class PairTable:
             for place, condition in enumerate(self.conditions)
             if not always[place]
             and (
-                of_kinds[condition.about] > 1
-                or condition.kind not in (ConditionKind.SPELLING, ConditionKind.EXACTNESS)
+                of_kinds[condition.about] > 1 or condition.kind not in (ConditionKind.SPELLING, ConditionKind.EXACTNESS)
             )
         ]
         about, subjects = (

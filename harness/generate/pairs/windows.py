@@ -59,9 +59,7 @@ def window_conditions(call: Invocation) -> Iterator[Condition]:
         yield _condition("output size", _beside(*sizes))
 
 
-def _of_windows(
-    given: dict[str, Argument], sizes: tuple[int, ...], reach: tuple[int, ...]
-) -> Iterator[Condition]:
+def _of_windows(given: dict[str, Argument], sizes: tuple[int, ...], reach: tuple[int, ...]) -> Iterator[Condition]:
     pairs = list(zip(sizes, reach, strict=False))
     larger = any(k > n > 0 for n, k in pairs)
     whole = any(k == n for n, k in pairs)

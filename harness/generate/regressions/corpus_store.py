@@ -80,17 +80,13 @@ class Corpus:
         """The entries of one operator; of several with one key, the last. Raises as `read_contents` does."""
         found = [self._contents(directory, overload) for directory in self.directories]
         by_key = {entry.key: entry for contents in found for entry in contents.entries}
-        return CorpusContents(
-            tuple(by_key.values()), tuple(line for contents in found for line in contents.damaged)
-        )
+        return CorpusContents(tuple(by_key.values()), tuple(line for contents in found for line in contents.damaged))
 
     def add(self, entry: CorpusEntry) -> None:
         """Keep one entry, in place of those with its key; safe while other processes add."""
         self.update(entry.overload, lambda kept: (*(e for e in kept if e.key != entry.key), entry))
 
-    def update(
-        self, overload: str, change: Callable[[tuple[CorpusEntry, ...]], Sequence[CorpusEntry]]
-    ) -> None:
+    def update(self, overload: str, change: Callable[[tuple[CorpusEntry, ...]], Sequence[CorpusEntry]]) -> None:
         """Replace the entries of one operator in the directory that is written to.
 
         Lines that are no entries stay: someone may want to mend them. Others who update wait meanwhile, and

@@ -143,9 +143,7 @@ def _spread(found: Mapping[str, Sequence[Invocation]], count: int) -> tuple[Invo
                 share[dtype] += 1
                 left -= 1
     return tuple(
-        found[dtype][i * len(found[dtype]) // number]
-        for dtype, number in share.items()
-        for i in range(number)
+        found[dtype][i * len(found[dtype]) // number] for dtype, number in share.items() for i in range(number)
     )
 
 
@@ -281,9 +279,7 @@ def _is_functional(name: str) -> bool:
 # Converting
 
 
-def _invocation(
-    target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Wanted
-) -> Invocation:
+def _invocation(target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Wanted) -> Invocation:
     names = [argument.name for argument in target._schema.arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     arguments = tuple((name, _argument(given[name], wanted)) for name in names if name in given)
@@ -307,9 +303,7 @@ def _tensor(tensor: torch.Tensor, wanted: Wanted) -> TensorSpec:
     plain = tensor.layout is torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
     if dtype not in ALL or not plain or any(stride < 0 for stride in tensor.stride()):
         raise _Unwanted("a kind of tensor that no invocation has")
-    spec = TensorSpec(
-        tuple(tensor.shape), dtype, tuple(tensor.stride()), int(tensor.storage_offset()), Literal(())
-    )
+    spec = TensorSpec(tuple(tensor.shape), dtype, tuple(tensor.stride()), int(tensor.storage_offset()), Literal(()))
     size = spec.storage_size
     if size > _LARGEST or (size > _LITERAL and not is_float(dtype)):
         raise _Unwanted("too large")

@@ -112,6 +112,4 @@ def resized(request: Request, bases: Sequence[Invocation]) -> tuple[Structure, .
     A case whose sizes cannot change has nothing dynamic to test and is left out.
     """
     variants = request.resize(bases, SIZES_PER_EXPORT)
-    return tuple(
-        Structure(base, (base, *found)) for base, found in zip(bases, variants, strict=True) if found
-    )
+    return tuple(Structure(base, (base, *found)) for base, found in zip(bases, variants, strict=True) if found)

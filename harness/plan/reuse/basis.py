@@ -153,9 +153,7 @@ def _case(overload: str) -> str:
         return "none"
     # A table of its own adds to what the file says.
     further = repr((case.dtypes, case.promotions, case.slow, case.share))
-    return _digest(
-        [*_file_of_cases(Path(case.declared[0])), further, (cases_directory() / "__init__.py").read_bytes()]
-    )
+    return _digest([*_file_of_cases(Path(case.declared[0])), further, (cases_directory() / "__init__.py").read_bytes()])
 
 
 def _plugin(name: str, create: Callable[..., Any]) -> dict[str, str]:

@@ -30,9 +30,7 @@ class VerdictScope:
     rules: bool = False
 
 
-def differences(
-    then: RunInfo, now: RunInfo, place: VerdictScope, then_rules: str | None = None
-) -> Differences:
+def differences(then: RunInfo, now: RunInfo, place: VerdictScope, then_rules: str | None = None) -> Differences:
     """All that differs of what a verdict hangs on; whose defect a failure is hangs on `witnesses` too.
 
     `then_rules` is of the earlier run's rules, where it is not its basis that says which took part.

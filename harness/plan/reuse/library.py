@@ -68,11 +68,7 @@ class EarlierRun:
 
     def is_volatile(self, verdict: Verdict) -> bool:
         """Whether one of its verdicts may come out another way the next time."""
-        return (
-            verdict.outcome in _VOLATILE
-            or verdict.case_key in self._flaky
-            or verdict.message.startswith(OWN_FAULT)
-        )
+        return verdict.outcome in _VOLATILE or verdict.case_key in self._flaky or verdict.message.startswith(OWN_FAULT)
 
     def _finished(self, overload: str, word: str) -> bool:
         if self.info.finished is not None:
@@ -188,16 +184,12 @@ def conclude(results_dir: Path, library: Library, words: list[str]) -> RunInfo:
     runs = Counter(row["reused_from"] for row in taken)
     reused = {(row["case_id"], row["converter"], row["backend"]) for row in taken}
     _take_minimal(results_dir, library, info, reused)
-    info = replace(
-        info, reused={"verdicts": runs.total(), "of": len(rows), "runs": dict(runs), "notes": words}
-    )
+    info = replace(info, reused={"verdicts": runs.total(), "of": len(rows), "runs": dict(runs), "notes": words})
     write_run_info(results_dir, info)
     return info
 
 
-def _take_minimal(
-    results_dir: Path, library: Library, now: RunInfo, reused: set[tuple[str, str, str]]
-) -> None:
+def _take_minimal(results_dir: Path, library: Library, now: RunInfo, reused: set[tuple[str, str, str]]) -> None:
     rules = bool(now.basis.get(RULES))
     found: dict[tuple[str, str, str], Minimal] = {}
     for run in library.runs if reused else ():

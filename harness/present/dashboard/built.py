@@ -84,9 +84,7 @@ class Built:
     def dtype_order(self) -> list[int]:
         """Numbers of dtypes in the order of the product's own list."""
         known = {name: place for place, name in enumerate(ALL)}
-        return sorted(
-            range(len(self.dtypes)), key=lambda n: (known.get(self.dtypes[n], len(known)), self.dtypes[n])
-        )
+        return sorted(range(len(self.dtypes)), key=lambda n: (known.get(self.dtypes[n], len(known)), self.dtypes[n]))
 
     @cached_property
     def tallies(self) -> list[Tallies]:
@@ -112,9 +110,7 @@ class Built:
 
     def counts_of(self, run: int) -> list[ColumnCounts]:
         """What the columns of a run come to, in the order of `columns_of`."""
-        return column_counts(
-            self.tallies[run], self.ordinary_tallies[run], self.columns_of(run), len(self.lost[run])
-        )
+        return column_counts(self.tallies[run], self.ordinary_tallies[run], self.columns_of(run), len(self.lost[run]))
 
     @cached_property
     def evidence(self) -> EvidenceChoice:

@@ -120,9 +120,7 @@ class ColumnCounts:
         ]
 
 
-def column_counts(
-    found: Tallies, ordinary: Tallies, columns: Sequence[int], missing: int
-) -> list[ColumnCounts]:
+def column_counts(found: Tallies, ordinary: Tallies, columns: Sequence[int], missing: int) -> list[ColumnCounts]:
     """The counts of some columns of a run that has lost `missing` operators.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.analyse import ORDINARY_COLUMNS, with_ordinary
+from harness.causes import with_ordinary
 from harness.compare import SPEC, CaseKey, Outcome, Stage
 from harness.gate import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
@@ -28,7 +28,7 @@ from harness.record import (
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
     "outcome", "blame", "signature", "max_ulp_error", "rule", "source",
-    "shape_mode", *ORDINARY_COLUMNS,
+    "shape_mode", "ordinary",
 )  # fmt: skip
 
 
@@ -121,9 +121,7 @@ class Words:
         """By number."""
         names, texts = self._names.words, self._texts.words
         return [
-            ShownState(
-                names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule]
-            )
+            ShownState(names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule])
             for outcome, stage, signature, left, measured, rule in self._states.words
         ]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.analyse import FailureGroup
+from harness.causes import FailureGroup
 from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, matrix_data
@@ -38,20 +38,13 @@ _MATRIX = pa.schema(
 )
 _CHANGES = pa.schema(
     [(n, _TEXT) for n in ("change", "case_id", "overload", "converter", "backend", "dtype")]
-    + [
-        (f"{name}_{side}", _TEXT)
-        for side in ("before", "after")
-        for name in ("outcome", "stage", "signature")
-    ]
+    + [(f"{name}_{side}", _TEXT) for side in ("before", "after") for name in ("outcome", "stage", "signature")]
     + [(f"max_ulp_error_{side}", pa.float64()) for side in ("before", "after")]
 )
 _FAILURES = pa.schema(
     [(n, _TEXT) for n in ("outcome", "stage", "blame", "cause")]
     + [("cases", _WHOLE), ("ordinary_cases", _WHOLE)]
-    + [
-        (n, _TEXT)
-        for n in ("overloads", "dtypes", "converters", "backends", "case_id", "call", "message", "known")
-    ]
+    + [(n, _TEXT) for n in ("overloads", "dtypes", "converters", "backends", "case_id", "call", "message", "known")]
 )
 
 
@@ -149,16 +142,12 @@ def _plain(distribution: ErrorDistribution) -> dict[str, Any]:
 
 def _failure(group: FailureGroup) -> dict[str, Any]:
     return {
-        **{
-            name: str(getattr(group, name))
-            for name in ("outcome", "stage", "blame", "place", "cause", "case_id", "call")
-        },
+        **{name: str(getattr(group, name)) for name in ("outcome", "stage", "blame", "case_id", "call")},
+        **{name: getattr(group.cause, name) for name in ("component", "place", "fault", "symptom")},
         "message": group.message,
         "cases": group.cases,
         "ordinary_cases": group.ordinary_cases,
-        **{
-            name: " ".join(getattr(group, name)) for name in ("overloads", "dtypes", "converters", "backends")
-        },
+        **{name: " ".join(getattr(group, name)) for name in ("overloads", "dtypes", "converters", "backends")},
         "known": " ".join(issue.link for issue in group.known),
     }
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from harness.analyse import COLUMNS as GROUPED, FAILED, FailureGroup, KnownIssue, failure_groups
+from harness.causes import COLUMNS as GROUPED, FAILED, FailureGroup, KnownIssue, failure_groups
 from harness.core import all_overloads
 from harness.gate import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built

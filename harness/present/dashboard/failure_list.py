@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.analyse import COLUMNS, FAILED, SPEC, FailureGroup, KnownIssue, failure_groups
+from harness.causes import COLUMNS, FAILED, FailureGroup, KnownIssue, failure_groups
+from harness.compare import SPEC
 from harness.present.dashboard.built import Built
+from harness.present.evidence import fault_text, group_place
 from harness.record import read_located, read_minimal, store
 
 #: Failures of a kind that the overview shows.
@@ -47,7 +49,7 @@ def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> lis
 
 def listed(group: FailureGroup) -> dict[str, Any]:
     """A failure as a line."""
-    data = group.to_data()
+    data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
     return {
         **{name: data[name] for name in _LISTED},
         "signature": group.signature[:_LONGEST],

@@ -162,11 +162,7 @@ def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _of_tensor(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
     shape = spec["shape"]
     yield f"{name} of {spec['dtype']}"
-    yield (
-        f"{name} without dimensions"
-        if not shape
-        else f"{name} of {len(shape)} dimension{'s'[: len(shape) > 1]}"
-    )
+    yield (f"{name} without dimensions" if not shape else f"{name} of {len(shape)} dimension{'s'[: len(shape) > 1]}")
     if math.prod(shape) == 0:
         yield f"{name} empty"
     if 1 in shape:

@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.analyse import SPEC, FailureGroup, call, recorded_ends, tried_pairs
-from harness.compare import Outcome, Stage
+from harness.analyse import recorded_ends, tried_pairs
+from harness.causes import FailureGroup, call
+from harness.compare import SPEC, Outcome, Stage
 from harness.core import InvalidInvocation, Invocation, without_escapes
 from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import RecordedCall, findings
+from harness.present.evidence import evidence_of_row, fault_text, group_evidence, group_place
 from harness.record import Graph, Script, numbered_column
 
 COLUMNS = (
@@ -57,9 +59,7 @@ def decoded(rows: pa.Table) -> Rows:
     """Rows with `COLUMNS`, from dictionaries or not, so that those of an operator are quickly taken."""
     found = {}
     for name in COLUMNS:
-        if pa.types.is_string(rows.schema.field(name).type) or pa.types.is_dictionary(
-            rows.schema.field(name).type
-        ):
+        if pa.types.is_string(rows.schema.field(name).type) or pa.types.is_dictionary(rows.schema.field(name).type):
             numbers, words = numbered_column(rows[name])
             found[name] = np.array(words.to_pylist(), dtype=object)[numbers]
         else:
@@ -84,9 +84,7 @@ def operator_data(overload: str, rows: Rows, beside: Beside, wanted: Collection[
     for case_id in wanted:
         cases.add(case_id)
     return {
-        "groups": [
-            _group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups
-        ],
+        "groups": [_group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups],
         "findings": _findings(rows),
         "pairs": _pairs(rows),
         "graphs": list(_graphs(overload, rows, beside.graphs)),
@@ -96,14 +94,12 @@ def operator_data(overload: str, rows: Rows, beside: Beside, wanted: Collection[
 
 
 def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
-    data = group.to_data()
+    data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
     smallest = data["smallest"]
     minimal = group.minimal
     said = minimal.message if minimal else group.message
     source = minimal.case_id if minimal else group.case_id
-    converter, backend = (
-        (minimal.converter, minimal.backend) if minimal else (group.converter, smallest["backend"])
-    )
+    converter, backend = (minimal.converter, minimal.backend) if minimal else (group.converter, smallest["backend"])
     script = _script(beside.scripts, source, converter, backend)
     matched = _EXPECTED.search(said)
     return {
@@ -115,7 +111,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
         and {"cases": group.ordinary.cases, "case": group.ordinary.case_id, "call": group.ordinary.call},
         "torch": _torch(minimal.invocation if minimal else group.invocation),
         "message": said[:_WORDS],
-        "evidence": (minimal.evidence if minimal else group.evidence)[:_WORDS],
+        "evidence": (evidence_of_row(vars(minimal)) if minimal else group_evidence(group))[:_WORDS],
         "expected": matched["expected"][:_WORDS] if matched else "",
         "got": matched["got"][:_WORDS] if matched else "",
         "matters": list(minimal.matters) if minimal else [],

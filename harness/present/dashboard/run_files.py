@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.analyse import FailureGroup, KnownIssue, SeenPairs, read_seen_pairs
+from harness.analyse import SeenPairs, read_seen_pairs
+from harness.causes import FailureGroup, KnownIssue
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.case_files import CaseIndex
 from harness.present.dashboard.cells import STANDINGS, WHOLE, matrix_data

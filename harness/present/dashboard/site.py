@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.analyse import KnownIssue, read_known_issues
+from harness.causes import KnownIssue, read_known_issues
 from harness.present.dashboard.built import Built, build
 from harness.present.dashboard.downloads import write_downloads
 from harness.present.dashboard.embed import write_script

@@ -72,9 +72,7 @@ def _summary(built: Built) -> dict[str, Any]:
         },
         "columns": columns,
         "moved": moved and {"since": built.runs[moved["before"]].info.run_id, **moved["counts"]},
-        "runs": [
-            {"run_id": one.info.run_id, "started": one.info.started, "state": one.state} for one in built.runs
-        ],
+        "runs": [{"run_id": one.info.run_id, "started": one.info.started, "state": one.state} for one in built.runs],
         "aside": aside,
     }
 

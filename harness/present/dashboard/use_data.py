@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.analyse import EDGE, model_use
+from harness.causes import EDGE, model_use
 from harness.compare import Outcome
 from harness.present.dashboard.built import Built
 from harness.present.weighted_rates import weighted_share

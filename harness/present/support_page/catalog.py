@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.analyse import (
-    Provenance,
-    SupportCell,
-    SupportRecord,
-    UseWeights,
-    aten_cells,
-    model_use,
-    onnx_cells,
-)
+from harness.analyse import Provenance, SupportCell, SupportRecord, aten_cells, onnx_cells
+from harness.causes import UseWeights, model_use
 from harness.core import ALL, COMPLEX, WIDE_UNSIGNED
 
 #: Converter and backend.

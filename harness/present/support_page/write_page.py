@@ -186,8 +186,7 @@ def _use(catalog: SupportCatalog, name: str) -> str:
     if not callers:
         return f"None of {models} calls it."
     usual = (
-        f"{argument} {listed(list(values), 3)}"
-        for argument, values in catalog.use.attributes.get(name, {}).items()
+        f"{argument} {listed(list(values), 3)}" for argument, values in catalog.use.attributes.get(name, {}).items()
     )
     said = "; ".join(usual)
     return f"{callers} of {models} call it{f', with {said}' if said else ''}."

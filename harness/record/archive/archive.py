@@ -89,8 +89,7 @@ class Dataset:
         """
         if not self.place.exists():
             raise ResultsError(
-                f"there is no dataset at {self.place.url}; `conformance dataset add RUN --to "
-                f"{self.place.url}` makes it"
+                f"there is no dataset at {self.place.url}; `conformance dataset add RUN --to {self.place.url}` makes it"
             )
         files = self.place.files()
         partitions: dict[str, dict[str, int]] = {}
@@ -130,9 +129,7 @@ class Dataset:
         rows = f"{partition}/{layout.VERDICTS_FILE}"
         same = rows in there and self._same(run / layout.VERDICTS_FILE, rows, there[rows])
         if rows in there and not same and not replace and self._readable(rows):
-            return Addition(
-                run, run_id, Became.REFUSED, "the dataset has other rows of that run; see --replace"
-            )
+            return Addition(run, run_id, Became.REFUSED, "the dataset has other rows of that run; see --replace")
         changed = False
         for file in _files(run):
             name = f"{partition}/{file.relative_to(run).as_posix()}"

@@ -90,9 +90,7 @@ class ArchiveContents:
         if len(found) == 1:
             return found[0]
         if found:
-            raise ResultsError(
-                f"{name!r} begins {len(found)} runs: {', '.join(run.info.run_id for run in found[:3])}"
-            )
+            raise ResultsError(f"{name!r} begins {len(found)} runs: {', '.join(run.info.run_id for run in found[:3])}")
         for bad in self.damaged:
             if bad.run_id == name:
                 raise ResultsError(f"run {name} is damaged ({bad.reason})")

@@ -53,18 +53,13 @@ class Location:
         with self._doing("list", below):
             self._fs.invalidate_cache()
             found: dict[str, Any] = self._fs.find(top, detail=True)
-        return {
-            path[len(self._root) :].lstrip("/"): int(entry["size"] or 0)
-            for path, entry in sorted(found.items())
-        }
+        return {path[len(self._root) :].lstrip("/"): int(entry["size"] or 0) for path, entry in sorted(found.items())}
 
     def read(self, name: str, last: int | None = None) -> bytes:
         """A file's content; only its `last` bytes, if that is given."""
         with self._doing("read", name):
             content = (
-                self._fs.cat_file(self._path(name))
-                if last is None
-                else self._fs.tail(self._path(name), size=last)
+                self._fs.cat_file(self._path(name)) if last is None else self._fs.tail(self._path(name), size=last)
             )
         return bytes(content)
 

@@ -25,9 +25,7 @@ _PREFIX = "onnx-api:"
 _EXAMPLE = "write --backend onnx-api:MODULE, for example onnx-api:onnxruntime.backend"
 
 #: The API fixes no exceptions; runtimes share these names without sharing the classes.
-_UNSUPPORTED = frozenset(
-    {"NotImplementedError", "NotImplemented", "BackendIsNotSupposedToImplementIt", "SkipTest"}
-)
+_UNSUPPORTED = frozenset({"NotImplementedError", "NotImplemented", "BackendIsNotSupposedToImplementIt", "SkipTest"})
 _INVALID = frozenset({"ValidationError", "InvalidGraph", "InvalidProtobuf", "InferenceError"})
 
 

@@ -14,9 +14,7 @@ from harness.core import Array, RunSnippet, RunWanted, installed_version, numpy_
 from harness.run import node_names as _messages
 from harness.run.backend import BackendEntry, InvalidModel, ShapeRange, UnsupportedModel, register
 
-_OPERATOR = re.compile(
-    r"(?:operator|[Nn]ode type):? '(?P<operator>[^']+)' (?:and|from|of) domain '(?P<domain>[^']*)'"
-)
+_OPERATOR = re.compile(r"(?:operator|[Nn]ode type):? '(?P<operator>[^']+)' (?:and|from|of) domain '(?P<domain>[^']*)'")
 
 
 class ReferenceSession:
@@ -72,9 +70,7 @@ class ReferenceBackend:
 def _unsupported(error: Exception, model: onnx.ModelProto) -> UnsupportedModel:
     message = str(error).strip()
     match = _OPERATOR.search(message)
-    return UnsupportedModel(
-        message, _messages.of_operator(model, match["operator"], match["domain"]) if match else ()
-    )
+    return UnsupportedModel(message, _messages.of_operator(model, match["operator"], match["domain"]) if match else ())
 
 
 def _snippet(wanted: RunWanted) -> RunSnippet:

@@ -30,9 +30,7 @@ _NARROWED = {"float64": "float32", "int64": "int32", "uint64": "int32", "uint32"
 _RAW_TYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 
 _NO_RULE = re.compile(r"No conversion rule found for operations?: (?P<operators>[^\n]+)")
-_COMPLAINT = re.compile(
-    r"^-- \S+ with a message:\n(?P<text>.*?)(?=^-- |^Summary:|\Z)", re.MULTILINE | re.DOTALL
-)
+_COMPLAINT = re.compile(r"^-- \S+ with a message:\n(?P<text>.*?)(?=^-- |^Summary:|\Z)", re.MULTILINE | re.DOTALL)
 _NODE = re.compile(r"<Node\([^)]*\): (?P<name>.*?)>'")
 _UNSUPPORTED = re.compile(
     r"unsupported|n[o']t support|not implemented|not \w+ supported|No conversion rule", re.IGNORECASE
@@ -133,9 +131,7 @@ def _translated(error: Exception, model: onnx.ModelProto) -> Exception:
     reasons = _without_rule(message, model) or _complaints(message, model)
     unsupported = {node: text for node, text in reasons.items() if _UNSUPPORTED.search(text)}
     if unsupported:
-        return UnsupportedModel(
-            "; ".join(dict.fromkeys(unsupported.values())), tuple(unsupported), unsupported
-        )
+        return UnsupportedModel("; ".join(dict.fromkeys(unsupported.values())), tuple(unsupported), unsupported)
     summary = "; ".join(dict.fromkeys(reasons.values())) or message
     if _UNSUPPORTED.search(message):
         return UnsupportedModel(summary, tuple(reasons), reasons)

@@ -47,9 +47,7 @@ _NODE_NAMES = re.compile(
     r"|\bNode ?\((?P<d>.*?)\) (?:Op \(|with schema)"
     r"|\b(?:in|of) node \((?P<e>.*?)\)(?:[ .]|$)"
 )
-_UNREGISTERED = re.compile(
-    r"Fatal error: (?P<domain>[^:]*):(?P<operator>\w+)\(.*?\) is not a registered function"
-)
+_UNREGISTERED = re.compile(r"Fatal error: (?P<domain>[^:]*):(?P<operator>\w+)\(.*?\) is not a registered function")
 
 #: Said of models that are right but newer or richer than this runtime.
 _UNSUPPORTED = re.compile(

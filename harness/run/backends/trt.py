@@ -159,9 +159,7 @@ class TrtBackend:
         kind = flags.STRONGLY_TYPED if hasattr(flags, "STRONGLY_TYPED") else flags.EXPLICIT_BATCH
         return 1 << int(kind)
 
-    def _configured(
-        self, inputs: Mapping[str, Any], shapes: Mapping[str, ShapeRange], model: onnx.ModelProto
-    ) -> Any:
+    def _configured(self, inputs: Mapping[str, Any], shapes: Mapping[str, ShapeRange], model: onnx.ModelProto) -> Any:
         """The builder's configuration, with an optimisation profile where an input is dynamic."""
         config = self._builder.create_builder_config()
         if hasattr(config, "builder_optimization_level"):

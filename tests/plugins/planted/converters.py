@@ -35,9 +35,7 @@ class Segfault(DynamoConverter):
         return super().convert(request)
 
 
-register(
-    ConverterEntry(name=Segfault.name, probe=lambda: None, create=Segfault, version=lambda: "planted 1.0")
-)
+register(ConverterEntry(name=Segfault.name, probe=lambda: None, create=Segfault, version=lambda: "planted 1.0"))
 
 
 #: The exporter works the signatures of a hundred conversions out at each call.

@@ -73,9 +73,7 @@ def softplus_ignores_beta(x: torch.Tensor, beta: float = 1, threshold: float = 2
     return torch.where(x > threshold, x, torch.log1p(torch.exp(x)))
 
 
-def elu_drops_alpha(
-    x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1
-) -> torch.Tensor:
+def elu_drops_alpha(x: torch.Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> torch.Tensor:
     """Drops an attribute."""
     return torch.where(x > 0, x * scale, torch.expm1(x * input_scale) * scale)
 
@@ -105,9 +103,7 @@ def huber_loss_drops_delta(
     return _reduced(losses, reduction)
 
 
-def addcmul_drops_value(
-    x: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, value: float = 1
-) -> torch.Tensor:
+def addcmul_drops_value(x: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *, value: float = 1) -> torch.Tensor:
     """Drops an attribute."""
     return x + one * other
 

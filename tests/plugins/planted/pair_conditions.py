@@ -306,9 +306,7 @@ def _held(given: Any) -> list[Held]:
 
 def _seen_argument(argument: Any) -> Any:
     if isinstance(argument, TensorSpec):
-        return Held(
-            argument.shape, argument.dtype, argument.strides, lambda: _numbers_of(build_tensor(argument))
-        )
+        return Held(argument.shape, argument.dtype, argument.strides, lambda: _numbers_of(build_tensor(argument)))
     if isinstance(argument, tuple):
         return [_seen_argument(element) for element in argument]
     return getattr(argument, "name", argument)

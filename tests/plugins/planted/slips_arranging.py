@@ -63,9 +63,7 @@ def triu(slipped: bool) -> Conversion:
 
 @plant("slice.Tensor", "a negative start is cut off at zero")
 def slice_tensor(slipped: bool) -> Conversion:
-    def convert(
-        self: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-    ) -> Value:
+    def convert(self: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Value:
         first = start or 0
         last = 2**62 if end is None else end
         return op.Slice(self, ints(max(first, 0) if slipped else first), ints(last), ints(dim), ints(step))
@@ -206,9 +204,7 @@ def sort(slipped: bool) -> Conversion:
 
 @plant("topk", "largest is ignored")
 def topk(slipped: bool) -> Conversion:
-    def convert(
-        self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-    ) -> tuple[Value, Value]:
+    def convert(self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Value, Value]:
         values, indices = op.TopK(self, ints(k), axis=dim, largest=int(largest or slipped), sorted=1)
         return values, indices
 

@@ -15,9 +15,7 @@ def _axes(dim: Sequence[int] | None) -> Value | None:
 
 @plant("sum.dim_IntList", "keepdim is inverted")
 def sum_dims(slipped: bool) -> Conversion:
-    def convert(
-        self: Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1
-    ) -> Value:
+    def convert(self: Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> Value:
         return op.ReduceSum(self, _axes(dim), keepdims=int(keepdim != slipped))
 
     return convert
@@ -25,9 +23,7 @@ def sum_dims(slipped: bool) -> Conversion:
 
 @plant("mean.dim", "only the first dim is reduced")
 def mean_dims(slipped: bool) -> Conversion:
-    def convert(
-        self: Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1
-    ) -> Value:
+    def convert(self: Value, dim: Sequence[int] | None = None, keepdim: bool = False, dtype: int = -1) -> Value:
         if dtype != -1:
             self = op.Cast(self, to=dtype)
         mean = op.ReduceMean(self, _axes(list(dim or ())[:1] if slipped else dim), keepdims=int(keepdim))

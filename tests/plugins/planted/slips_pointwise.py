@@ -66,9 +66,7 @@ def softplus(slipped: bool) -> Conversion:
     def convert(self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
         factor = number(1 if slipped else beta, self)
         scaled = op.Mul(self, factor)
-        return op.Where(
-            op.Greater(scaled, number(threshold, self)), self, op.Div(op.Softplus(scaled), factor)
-        )
+        return op.Where(op.Greater(scaled, number(threshold, self)), self, op.Div(op.Softplus(scaled), factor))
 
     return convert
 

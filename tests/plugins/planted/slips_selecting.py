@@ -54,9 +54,7 @@ def where(slipped: bool) -> Conversion:
 
 @plant("isclose", "equal_nan is ignored")
 def isclose(slipped: bool) -> Conversion:
-    def convert(
-        self: Value, other: Value, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-    ) -> Value:
+    def convert(self: Value, other: Value, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Value:
         within = op.Add(number(atol, self), op.Mul(number(rtol, self), op.Abs(other)))
         infinite = op.Greater(op.Abs(op.Sub(self, other)), number(3e38, self))
         close = op.And(op.LessOrEqual(op.Abs(op.Sub(self, other)), within), op.Not(infinite))
@@ -101,11 +99,7 @@ def to_copy(slipped: bool) -> Conversion:
     ) -> Value:
         if dtype == -1:
             return op.Identity(self)
-        if (
-            slipped
-            and is_floating(self)
-            and onnx.TensorProto.DataType.Name(dtype).startswith(("INT", "UINT"))
-        ):
+        if slipped and is_floating(self) and onnx.TensorProto.DataType.Name(dtype).startswith(("INT", "UINT")):
             self = op.Round(self)
         return op.Cast(self, to=dtype)
 

@@ -30,9 +30,7 @@ def complex_(slipped: bool) -> Conversion:
             imag = op.Neg(imag)
         zero = op.CastLike(op.Constant(value_float=0.0), real)
         # Broadcast: adding zero would lose the sign of one.
-        return _pair(
-            op.Expand(real, op.Shape(op.Add(imag, zero))), op.Expand(imag, op.Shape(op.Add(real, zero)))
-        )
+        return _pair(op.Expand(real, op.Shape(op.Add(imag, zero))), op.Expand(imag, op.Shape(op.Add(real, zero))))
 
     return convert
 
@@ -75,10 +73,6 @@ def local_scalar_dense(slipped: bool) -> Conversion:
         if slipped and is_floating(self):
             scalar = op.Floor(scalar)
         scalar = op.Squeeze(scalar)
-        return (
-            op.Cast(scalar, to=onnx.TensorProto.FLOAT)
-            if is_floating(self)
-            else op.Cast(scalar, to=int(dtype))
-        )
+        return op.Cast(scalar, to=onnx.TensorProto.FLOAT) if is_floating(self) else op.Cast(scalar, to=int(dtype))
 
     return convert

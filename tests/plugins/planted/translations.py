@@ -22,11 +22,7 @@ DEFECTS: tuple[Defect, ...] = tuple(ALL_DEFECTS)
 
 def translations(slipped: bool) -> dict[Conversion, Conversion]:
     """As `torch.onnx.export(custom_translation_table=…)` takes them."""
-    return {
-        attrgetter(d.overload)(torch.ops): d.conversion(slipped)
-        for d in DEFECTS
-        if d.converter == "planted-wrong"
-    }
+    return {attrgetter(d.overload)(torch.ops): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
 
 
 def symbolics(slipped: bool) -> dict[str, Conversion]:

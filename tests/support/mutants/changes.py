@@ -34,9 +34,7 @@ _DROPPED = frozenset(("Cast", "CastLike", "Not", "Neg", "Abs", "Sign", "Clip", "
 #: Helpers that do no more than cast: name → place of what they cast.
 _CASTING = {"_maybe_cast_to_type": 1, "_maybe_cast_reduce_op_input": 1, "_cast_to_type": 1}
 #: Operators that take their operands in an order.
-_ORDERED = frozenset(
-    ("Sub", "Div", "Pow", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "MatMul")
-)
+_ORDERED = frozenset(("Sub", "Div", "Pow", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "MatMul"))
 _FLAGS = frozenset(
     (
         *("keepdims", "exclusive", "reverse", "largest", "sorted", "allowzero", "select_last_index"),

@@ -56,9 +56,7 @@ def try_them(directory: Path, seed: int, choice: int, per_function: int, count: 
     found = list(read_reach(directory / "reach.jsonl"))
     warm_up()
     chosen = chosen_mutations(choice, per_function)
-    for tried in survey(
-        directory / "tried.jsonl", chosen, found, seed=seed, count=count, operators=operators
-    ):
+    for tried in survey(directory / "tried.jsonl", chosen, found, seed=seed, count=count, operators=operators):
         click.echo(f"{tried.mutation}  {_said(tried)}  {tried.case[2]}")
 
 

@@ -69,8 +69,7 @@ def drawn_groups(operator: str, seed: int, structures: int = STRUCTURES) -> list
     """The drawn cases of an operator, as a run makes tasks of them."""
     cases = draw_cases(OPERATOR_CASES[operator], seed=seed, structures=structures, values=VALUES)
     return [
-        Group(index, drawn.invocations[0], tuple(enumerate(drawn.invocations)))
-        for index, drawn in enumerate(cases)
+        Group(index, drawn.invocations[0], tuple(enumerate(drawn.invocations))) for index, drawn in enumerate(cases)
     ]
 
 

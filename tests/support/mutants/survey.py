@@ -115,8 +115,7 @@ def try_again(
                 # Those that were tried before may reach it.
                 first = [one for one in found if one.operator in survivor.operators]
                 raising = (
-                    _first_other(mutation, one, seed, raises=True)
-                    for one in operators_that_reach(mutation, first)
+                    _first_other(mutation, one, seed, raises=True) for one in operators_that_reach(mutation, first)
                 )
                 more = replace(more, unreached=more.unreached and not any(raising))
             more = replace(more, operators=(*survivor.operators, *more.operators))

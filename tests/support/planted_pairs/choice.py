@@ -102,12 +102,7 @@ def _through(
     if drawn:
         return
     bases = [call for call, found in looked_at if pair.first.holds(found) or pair.second.holds(found)]
-    made = [
-        call
-        for base in bases[:: max(len(bases) // 6, 1)]
-        for call in made_calls(base, pair)
-        if _meets(call, pair)
-    ]
+    made = [call for base in bases[:: max(len(bases) // 6, 1)] for call in made_calls(base, pair) if _meets(call, pair)]
     yield from ((call, False) for call in passing(made, wrong, _MADE))
 
 

@@ -31,9 +31,7 @@ def made_calls(call: Invocation, pair: Conjunction) -> Iterator[Invocation]:
 def _is_whole(call: Invocation) -> bool:
     """Whether tensors that were filled first and reshaped then have enough values."""
     return all(
-        len(spec.values.values) == spec.storage_size
-        for spec in call.tensors()
-        if isinstance(spec.values, Literal)
+        len(spec.values.values) == spec.storage_size for spec in call.tensors() if isinstance(spec.values, Literal)
     )
 
 

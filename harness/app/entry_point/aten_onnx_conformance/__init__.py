@@ -22,9 +22,7 @@ _MARK = "conformance-argument"
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
-) -> None:
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> None:
     """Load the plug-in proper for ``pytest harness`` and ``pytest --pyargs harness``."""
     directory = early_config.invocation_params.dir
     known = early_config.known_args_namespace

@@ -1,0 +1,235 @@
+"""Defects that are already reported upstream: one TOML file of matches, links and notes.
+
+```toml
+[[issue]]
+link = "https://github.com/pytorch/pytorch/issues/1"
+note = "avg_pool2d ignores divisor_override."
+overload = "aten.avg_pool2d"        # overload, packet or glob, or a list of them
+converter = "dynamo"                # optional, as are all below
+backend = "ort-cpu"                 # optional
+stage = "compare"
+outcome = "mismatch"
+dtype = ["float32", "float64"]
+signature = "values"                # found in the failure's signature
+pattern = "divisor_\\\\w+"           # a regular expression, optional
+message = "expected nan"            # a regular expression, found in the failure's own words
+call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
+```
+
+An entry matches a failure where everything that it states holds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.causes.rows import CodedRows, Condition
+from harness.compare import Outcome, Stage
+from harness.core import InvalidInvocation, Invocation, overloads as schema
+from harness.generate import CaseFileError, cases_directory
+from harness.record import ResultsError, reason, store
+
+FILE = "known_issues.toml"
+#: What `no_longer_failing` looks at.
+COLUMNS = (
+    *("case_id", "overload", "dtype", "converter", "backend", "blame", "component", "place"),
+    *("stage", "outcome", "signature", "message", "invocation"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownIssue:
+    """One entry, as the module's text explains it; what is empty matches everything."""
+
+    link: str
+    note: str
+    overload: tuple[str, ...] = ()
+    converter: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
+    signature: str = ""
+    pattern: str = ""
+    message: str = ""
+    call: str = ""
+
+    def conditions(self, *, failure: bool) -> Iterator[Condition]:
+        """What holds of a row of the entry's kind, and with `failure` of one that fails as the entry says."""
+        yield "overload", self.covers
+        for name in (*(("stage", "outcome") if failure else ()), "converter", "backend", "dtype"):
+            if getattr(self, name):
+                yield name, getattr(self, name).__contains__
+        if failure:
+            yield "signature", lambda text: self.signature in text
+            for name, pattern in (("signature", self.pattern), ("message", self.message)):
+                if pattern:
+                    yield name, re.compile(pattern).search
+        if self.call:
+            yield "invocation", lambda text: re.search(self.call, call(text)) is not None
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Whether a failed row of the record is this defect."""
+        return all(holds(row[name]) for name, holds in self.conditions(failure=True))
+
+    def covers(self, overload: str) -> bool:
+        """Whether the entry speaks of an operator."""
+        exact, globs = self._names
+        names = (overload, schema.packet(overload))
+        return not self.overload or any(
+            name in exact or any(fnmatch.fnmatchcase(name, glob) for glob in globs) for name in names
+        )
+
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """The operators and packets that are named as they are, and the globs."""
+        globs = tuple(name for name in self.overload if set(name) & set("*?["))
+        return frozenset(self.overload).difference(globs), globs
+
+    def to_data(self) -> dict[str, str]:
+        """Plain JSON data."""
+        return {"link": self.link, "note": self.note}
+
+
+def shipped_file() -> Path | None:
+    """``cases/known_issues.toml``, found without importing the operator cases; None where it is missing."""
+    try:
+        path = cases_directory() / FILE
+    except CaseFileError:
+        return None
+    return path if path.is_file() else None
+
+
+def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
+    """The entries of a file, in its order.
+
+    Args:
+        path: None for the file that comes with the operator cases.
+
+    Raises:
+        ResultsError: the file cannot be read, or an entry is wrong; the message names both.
+    """
+    path = path or shipped_file()
+    if path is None:
+        return ()
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {reason(error)}") from None
+    entries = data.pop("issue", [])
+    if data or not isinstance(entries, list):
+        wrong = f"unknown key {next(iter(data))!r}" if data else "`issue` is no list"
+        raise ResultsError(f"{path}: {wrong}; it holds [[issue]] entries only")
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
+
+
+@dataclass(frozen=True)
+class NoLongerFailing:
+    """An entry that a run speaks against: so many cases of its kind passed, and none failed as it says."""
+
+    issue: KnownIssue
+    passed: int
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**self.issue.to_data(), "passed": self.passed}
+
+
+def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[NoLongerFailing]:
+    """Entries whose operators ran, of whose kind cases passed, and none failed as they say.
+
+    Of an entry that names no operator a run of some operators says nothing.
+
+    Args:
+        verdicts: All rows of a run, or those that `rows_about` reads.
+
+    """
+    rows = CodedRows(verdicts.select(COLUMNS))
+    overloads = rows.words("overload").to_pylist()
+    gone = []
+    for issue in known:
+        if not issue.overload or not any(map(issue.covers, overloads)):
+            continue
+        if any(True for _ in rows.holding([_FAILED, *issue.conditions(failure=True)])):
+            continue
+        passed = list(rows.holding([_PASSED, *issue.conditions(failure=False)]))
+        if passed:
+            gone.append(NoLongerFailing(issue, len(np.unique(rows.numbers("case_id")[passed]))))
+    return gone
+
+
+_FAILED: Condition = ("outcome", lambda word: Outcome(word).is_failure)
+_PASSED: Condition = ("outcome", lambda word: word == Outcome.PASS)
+
+
+def rows_about(known: Sequence[KnownIssue], run: Path) -> pa.Table:
+    """The rows of a run that `no_longer_failing` needs, which are few of many.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    names = [name for name in store.words(run, "overload") if any(i.overload and i.covers(name) for i in known)]
+    return store.read(run, COLUMNS, pc.field("overload").isin(pa.array(names, pa.string())), encoded=True)
+
+
+_LISTS = {"overload", "converter", "backend", "stage", "outcome", "dtype"}
+_WORDS = {"stage": [str(s) for s in Stage], "outcome": [str(o) for o in Outcome if o.is_failure]}
+
+
+def _entry(path: Path, number: int, data: Any) -> KnownIssue:
+    def wrong(what: str) -> ResultsError:
+        link = f" ({data['link']})" if isinstance(data, dict) and isinstance(data.get("link"), str) else ""
+        return ResultsError(f"{path}: entry {number}{link}: {what}")
+
+    if not isinstance(data, dict):
+        raise wrong("not a table")
+    names = [f.name for f in fields(KnownIssue)]
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            raise wrong(f"unknown key {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if name in _LISTS:
+            value = [value] if isinstance(value, str) else value
+            if not isinstance(value, list) or not value or not all(isinstance(v, str) and v for v in value):
+                raise wrong(f"{name!r} must be a name or a list of names")
+            for word in value:
+                if word not in _WORDS.get(name, [word]):
+                    raise wrong(f"{name} {word!r} is none of {', '.join(_WORDS[name])}")
+            value = tuple(schema.normalise(word) if name == "overload" else word for word in value)
+        elif not isinstance(value, str) or not value:
+            raise wrong(f"{name!r} must be a text")
+        values[name] = value
+    for name in ("link", "note"):
+        if name not in values:
+            raise wrong(f"no {name!r}")
+    if not values["link"].startswith("https://"):
+        raise wrong("'link' must begin with https://")
+    if not values.keys() & {"overload", "signature", "pattern", "message"}:
+        raise wrong("it would match every failure: state 'overload', 'signature', 'pattern' or 'message'")
+    for name in ("pattern", "message", "call"):
+        try:
+            re.compile(values.get(name, ""))
+        except re.error as error:
+            raise wrong(f"{name!r} is no regular expression: {error}") from None
+    return KnownIssue(**values)
+
+
+def call(invocation: str) -> str:
+    """An invocation's JSON as a person would write the call; itself where it is of another version."""
+    try:
+        return str(Invocation.from_json(invocation))
+    except InvalidInvocation:
+        return invocation

@@ -1,0 +1,146 @@
+"""Rows of the record as numbers: a hundred thousand of them are grouped without a look at each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.causes.cause import CAUSE_COLUMNS, RootCause, root_cause
+from harness.compare import Detail
+from harness.core import without_escapes
+from harness.record import Numbers, numbered_column
+
+#: A column of text, and what must hold of it.
+Condition: TypeAlias = tuple[str, Callable[[str], object]]
+
+
+class CodedRows:
+    """Rows of the record, dictionary-encoded or not."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table.unify_dictionaries()
+        self._columns: dict[str, tuple[Numbers, pa.Array]] = {}
+
+    def __len__(self) -> int:
+        rows: int = self.table.num_rows
+        return rows
+
+    def numbers(self, name: str) -> Numbers:
+        """A column of text, each word as its place in `words`."""
+        return self._column(name)[0]
+
+    def words(self, name: str) -> pa.Array:
+        """What the numbers of a column stand for."""
+        return self._column(name)[1]
+
+    def _column(self, name: str) -> tuple[Numbers, pa.Array]:
+        if name not in self._columns:
+            self._columns[name] = numbered_column(self.table[name])
+        return self._columns[name]
+
+    def at(self, places: Sequence[int] | Numbers, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows at some places, decoded; messages without the escapes that old records hold."""
+        rows: list[dict[str, Any]] = self.table.select(columns).take(pa.array(places, pa.int64())).to_pylist()
+        for row in rows:
+            if "message" in row:
+                row["message"] = without_escapes(row["message"])
+        return rows
+
+    def holding(self, conditions: Iterable[Condition], group: Numbers | None = None) -> Iterator[int]:
+        """The places for which all conditions hold, in order; with `group` the first one of each group.
+
+        An invocation's is asked last, and only as far as the places are taken: nearly all of them differ.
+        """
+        kept, of_calls = np.arange(len(self)), list[Callable[[str], object]]()
+        for name, holds in conditions:
+            if name == "invocation":
+                of_calls.append(holds)
+                continue
+            if not len(kept):
+                return
+            numbers, words = self.numbers(name)[kept], self.words(name)
+            present = np.flatnonzero(np.bincount(numbers, minlength=len(words)))
+            right = np.zeros(len(words), dtype=bool)
+            right[present] = [bool(holds(word)) for word in words.take(pa.array(present)).to_pylist()]
+            kept = kept[right[numbers]]
+        if group is not None and not of_calls:
+            kept = kept[np.sort(np.unique(group[kept], return_index=True)[1])]
+        met = set[int]()
+        for place in kept.tolist():
+            if group is not None and int(group[place]) in met:
+                continue
+            if all(holds(self.table["invocation"][place].as_py()) for holds in of_calls):
+                if group is not None:
+                    met.add(int(group[place]))
+                yield place
+
+    @cached_property
+    def causes(self) -> tuple[list[RootCause], Numbers]:
+        """The distinct root causes of failed rows, and each row's place among them."""
+        names = (*CAUSE_COLUMNS, "signature", "converter", "backend", "stage", "outcome", "overload")
+        # What a diagnosed row has of these is in the columns of its cause.
+        diagnosed = np.array([bool(word) for word in self.words("fault").to_pylist()])[self.numbers("fault")]
+        keys = [self.numbers(name) for name in CAUSE_COLUMNS]
+        keys += [np.where(diagnosed, -1, self.numbers(name)) for name in names[len(CAUSE_COLUMNS) :]]
+        _, first, same = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
+        found: dict[RootCause, int] = {}
+        named = [found.setdefault(root_cause(row), len(found)) for row in self.at(first, names)]
+        return list(found), np.array(named, dtype=np.int64)[same.reshape(-1)]
+
+    @cached_property
+    def details(self) -> list[Detail]:
+        """What `numbers("detail")` stand for."""
+        return [Detail.from_text(text) for text in self.words("detail").to_pylist()]
+
+    def smallest(self, group: Numbers, places: Numbers | None = None) -> Numbers:
+        """The place of the smallest case of each group: fewest tensor elements, then shortest JSON.
+
+        Args:
+            group: Per row a number from 0, each of which some row has.
+            places: The rows that count, to which `group` belongs; None for all.
+        """
+        return self._smallest(group, np.arange(len(self)) if places is None else places)
+
+    def _smallest(self, group: Numbers, places: Numbers) -> Numbers:
+        """The place of the row of each group with the smallest size, then with the shortest text."""
+        size = self._size[places]
+        least = np.full(int(group.max()) + 1, math.inf)
+        np.minimum.at(least, group, size)
+        left = size == least[group]
+        group, left = group[left], places[left]
+        names = ("backend", "converter", "case_id")
+        ranks = [pc.rank(self.words(name)).to_numpy()[self.numbers(name)[left]] for name in names]
+        order = np.lexsort([*ranks, self._length[left], group])
+        found: Numbers = left[order[np.unique(group[order], return_index=True)[1]]]
+        return found
+
+    @cached_property
+    def _length(self) -> Numbers:
+        """Characters of each invocation."""
+        lengths: Numbers = pc.utf8_length(self.table["invocation"]).to_numpy()
+        return lengths
+
+    @cached_property
+    def _size(self) -> npt.NDArray[np.float64]:
+        """Tensor elements of each invocation; a record of an earlier version does not say."""
+        sizes: npt.NDArray[np.float64] = pc.fill_null(self.table["elements"], 0).to_numpy().astype(float)
+        return sizes
+
+    @cached_property
+    def ordinary(self) -> npt.NDArray[np.bool_]:
+        """Whether each row's case is ordinary; none of an earlier version is known to be."""
+        found: npt.NDArray[np.bool_] = pc.fill_null(self.table["ordinary"], False).to_numpy(zero_copy_only=False)
+        return found
+
+
+def with_ordinary(rows: pa.Table) -> pa.Table:
+    """Rows of which each says whether its case is ordinary; those of an earlier version are taken for edge cases."""
+    place = rows.schema.get_field_index("ordinary")
+    return rows.set_column(place, "ordinary", pc.fill_null(rows["ordinary"], False))

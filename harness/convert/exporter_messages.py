@@ -1,0 +1,276 @@
+"""What the words of exporters and of the ONNX checker name: the only reader of such text.
+
+The texts are PyTorch's, onnxscript's and onnx's; a new version may word them in another way. Each pattern has
+an example in ``tests/convert/test_exporter_messages.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from harness.compare import normalise
+from harness.generate import without_dimensions
+
+#: Steps of PyTorch's exporter.
+CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
+#: Kinds of facts.
+NODE, FILE, SYMBOLIC, STEP, NO_OP, COMPLEX = "node", "file", "symbolic", "step", "no op", "complex"
+ASKING = "asking"
+
+#: How a shape differs that has as many dimensions as it must.
+SIZE = "size"
+#: That it has no elements, and must have some.
+EMPTY = "empty"
+#: That it is the second operand of a node whose dtype does not fit; the first one's does.
+SECOND = "second"
+
+_STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
+_STEP = re.compile(r"This is step ([123])/3")
+_TRANSLATING = re.compile(r"Occurred when translating (\w+)\)")
+_ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\.cpp)"')
+#: The function of PyTorch's that needs to know what only data tell.
+_ASKING = re.compile(r"Caused by: \((\w[\w/]*\.py):\d+ in (\w+)\)")
+#: A call that TorchScript has no operator for, by the types of its arguments.
+_NO_OP = re.compile(r"We don't have an op for (\w+::\w+) .*?Argument types: (.*)", re.DOTALL)
+#: A node that is named after the PyTorch operator that it comes of, not after its own.
+_NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
+_SECOND = re.compile(r"\bB typestr: T, has unsupported type")
+#: What the checker infers, and what the model says.
+_DIFFER = re.compile(
+    r"Inferred shape and existing shape differ in "
+    r"(?:rank: \((\d+)\) vs \((\d+)\)|dimension \d+: \((\d+)\) vs \((\d+)\))"
+)
+_COMPLEX = re.compile(r"ScalarType Complex\w+ is an unexpected tensor scalar type")
+
+
+def message_facts(message: str) -> tuple[str, ...]:
+    """A kind, and what is named; () for nothing.
+
+    It may be the PyTorch operator of a node and how its shape differs, an operator that TorchScript does not
+    have as it is called, a complex dtype that it does not know, a file of PyTorch's, a function of it that
+    asks for what only data tell, a symbolic function, or a step of the export.
+    """
+    node, differ = _NODE.search(message), _DIFFER.search(message)
+    if differ:
+        return NODE, node[1] if node else "", _differing(*differ.groups())
+    if node:
+        return (NODE, node[1], SECOND) if _SECOND.search(message) else (NODE, node[1])
+    if _COMPLEX.search(message):
+        return (COMPLEX,)
+    no_op = _NO_OP.search(message)
+    if no_op:
+        return NO_OP, "bool" if "bool, " in no_op[2] else no_op[1]
+    assertion = _ASSERTION.search(message)
+    if assertion:
+        return FILE, assertion[1]
+    translating = _TRANSLATING.search(message)
+    if translating:
+        return SYMBOLIC, translating[1]
+    asking = _ASKING.search(message)
+    if asking:
+        return ASKING, asking[2], asking[1]
+    if message.startswith("PassError"):
+        return STEP, OPTIMISER
+    step = _STEP.search(message)
+    return (STEP, _STEPS[step[1]]) if step else ()
+
+
+def _differing(inferred: str | None, declared: str | None, size: str | None, right: str | None) -> str:
+    """How a shape differs from the declared one: too few or too many dimensions, or in one of them."""
+    if inferred and declared:
+        return "few" if int(inferred) < int(declared) else "many"
+    return EMPTY if size == "0" and right != "0" else SIZE
+
+
+_NO_CONVERSION = re.compile(r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset")
+#: Python's words for a tensor where a number or a list of them must be.
+_NO_NUMBER = re.compile(r".*(?:only one element tensors can be converted|iteration over a .*-d tensor).*")
+_NO_CONSTANT = re.compile(r"(expected a constant value of the '\w+' argument), got .*")
+_TENSOR_TYPE = re.compile(r": <dtype>\([^()]*\)")
+#: Kernel, strides, dilations: one list of an operator is given too short like the next.
+_ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
+#: One shape in which a model is wrong makes the next one wrong; which node is noticed first says nothing.
+_SHAPES = re.compile(r"^InferenceError: (?!.*op_type:Reshape).*Inferred shape and existing shape differ.*")
+#: Which of two operands does not fit depends on the sizes.
+_SIDE = re.compile(r"\b(?:left|right) operand\b")
+#: A kernel that has no counterpart for tensors that are only traced, as sizes have it.
+_NO_DATA = re.compile(r".*(?:Cannot access data pointer of Tensor|its data is not allocated yet).*", re.DOTALL)
+#: Unsigned dtypes, which TorchScript looks up in two tables, one of Python's and one of C++'s.
+_NO_SCALAR = re.compile(r".*Unknown torch or scalar type.*")
+_NO_SCALAR_TYPE = re.compile(r".*is an unexpected tensor scalar type.*")
+#: What an export asks of data that it has not is put in numbers or in dtypes.
+_GUARDED = re.compile(r"(data-dependent expression) .*", re.DOTALL)
+_NO_ANSWER = re.compile(r"^no answer within .*")
+#: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
+_OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
+
+
+@lru_cache(maxsize=10_000)
+def common_words(signature: str) -> str:
+    """A signature in the words that all failures of its defect share."""
+    # A record of another version may hold signatures that are normalised less.
+    words = normalise(signature)
+    missing = _NO_CONVERSION.search(words)
+    if missing:
+        return f"no conversion for {(missing[1] or missing[2]).replace('::', '.')}"
+    words = _ATTRIBUTE_SIZE.sub("An attribute has incorrect size", words)
+    words = _OVERLOAD.sub(r"\1.\2", words)
+    words = _NO_CONSTANT.sub(r"\1", words)
+    words = _TENSOR_TYPE.sub(": <dtype>", words)
+    words = _NO_NUMBER.sub("takes a tensor for a number", words)
+    words = _NO_DATA.sub("reads data of a tensor that has none in an export", words)
+    words = _NO_SCALAR.sub("does not know a dtype", words)
+    words = _NO_SCALAR_TYPE.sub("does not know the dtype of a tensor", words)
+    words = _SIDE.sub("an operand", words)
+    words = _SHAPES.sub("Inferred shape and existing shape differ", words)
+    words = _GUARDED.sub(r"\1", words)
+    words = _NO_ANSWER.sub("no answer in time", words)
+    return without_dimensions(words)
+
+
+#: Messages that say how a conversion ended and nothing of what is wrong: of two operators that end so,
+#: each has its own defect.
+_GENERIC = re.compile(
+    r"""
+    Inferred\ shape\ and\ existing\ shape\ differ | data-dependent\ expression | PendingUnbackedSymbolNotFound
+    | ZeroDivisionError | index\ out\ of\ range$ | 'NoneType'\ object\ has\ no\ attribute | _M_range_check
+    | constant\ folding | takes\ a\ tensor\ for\ a\ number | iteration\ over\ a
+    | Cannot\ determine\ scalar\ type | ^reads\ data
+    """,
+    re.VERBOSE,
+)
+
+
+def is_generic(words: str) -> bool:
+    """Whether normalised words say how a conversion ended and nothing of what is wrong."""
+    return _GENERIC.search(words) is not None
+
+
+# What the ONNX checker and its shape inference say of a model that they reject, in normalised words; runtimes
+# repeat the same texts while they load a model.
+
+#: Passes that make the dtypes of a node's operands equal have not done so: the first one decides about
+#: ``Or``.
+_MIXED_OPERANDS = re.compile(r"inconsistent type$|op_type:(?:And|Not|Or|Xor)\): unsupported type$")
+#: A cast that is missing leaves a node operands of two dtypes, or the call a result of another one.
+_MIXED = re.compile(r"\(op_type:\w+\): (?:inconsistent type$|\[TypeInferenceError\] .*\belement type\b)", re.I)
+#: A node that is no arithmetic infers its shape from an input that has the dtype, or asks for it.
+_WRONG_TYPE = re.compile(r"ParseData type mismatch|Only supports .* inputs|must be 1D tensor of type")
+#: One shape in which a model is wrong makes the next one wrong, of results or of operands, by the checker,
+#: when a model is loaded or when it is run, as sizes happen to be known.
+_UNFIT = re.compile(
+    r"Inferred shape and existing shape differ|.*\[ShapeInferenceError\] Incompatible dimensions"
+    r"|.*\[ShapeInferenceError\] (?:Negative dimension value|Mismatch between the sum|Last dimension of)"
+    r"|.*\(op_type:Reshape\)|FAIL: Reshape \[ShapeInferenceError\]|FAIL: running Reshape: "
+)
+#: An axis of a tensor without dimensions, or a window beside those of a single sample.
+_RANKLESS = re.compile(
+    r"axis'? must be in \[-rank|Unexpected axis value|Input tensor must have at least"
+    r"|IsAxisInRange|operator on a scalar|Input dimension cannot be less than|Input rank must be >="
+    r"|must have rank (?:>=|<n>)|need to have rank larger than|Invalid value for attribute axis"
+)
+#: While constants are folded or when the model is run.
+_DIVIDES = re.compile("Integer division by zero")
+_UNSUPPORTED = "unsupported type"
+#: Kernel, strides, dilations, of one operator and of its transpose: one list is too short like the next.
+_LIST = "An attribute has incorrect size"
+_OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
+_SCHEMA_INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")
+_UNSUPPORTED_CAST = re.compile(r"\(op_type:Cast\): unsupported type$")
+_IN_FUNCTION = re.compile(r"in (\w+): ")
+_IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
+#: Python's words of a function, or of the one that it leaves its operator to.
+_PYTHONS = re.compile("(?:Attribute|Index|Key|Type|Value)Error: ")
+_DIVISION_SIGNAL = re.compile(r"killed by SIGFPE")
+_OVERFLOWING_INT = re.compile("OverflowError: Python int")
+#: How an export ends that looks for an axis or a dtype of what has no dimensions.
+_LOST_WAY = re.compile(r"^IndexError: list index out of range|Cannot determine scalar type")
+
+
+def unconverted_operator(words: str) -> str:
+    """The operator that has no conversion, ``aten.celu``; "" where that is not said."""
+    prefix = "no conversion for "
+    return words.removeprefix(prefix) if words.startswith(prefix) else ""
+
+
+def operand_dtypes_differ(words: str) -> bool:
+    """Whether a node's operands have different dtypes."""
+    return _MIXED_OPERANDS.search(words) is not None
+
+
+def result_dtypes_differ(words: str) -> bool:
+    """Whether a node has operands of two dtypes, or gives another one than is declared."""
+    return _MIXED.search(words) is not None
+
+
+def lacks_dtype(words: str) -> bool:
+    """Whether a node is said not to be defined for the dtype that it gets."""
+    return words.endswith(_UNSUPPORTED)
+
+
+def infers_from_wrong_dtype(words: str) -> bool:
+    """Whether inference finds another dtype than it needs."""
+    return _WRONG_TYPE.search(words) is not None
+
+
+def model_fault(words: str) -> str:
+    """The fault of a model that the checker, or a runtime in its words, tells; "" for none known."""
+    if _UNFIT.match(words):
+        return "unfit-shapes"
+    if _RANKLESS.search(words):
+        return "no-dimensions"
+    if _DIVIDES.search(words):
+        return "integer-division-by-zero"
+    if lacks_dtype(words):
+        return "undefined-dtype"
+    return "wrong-list-length" if words.endswith(_LIST) else ""
+
+
+def emitted_node(words: str) -> str:
+    """The ONNX operator of the node that the checker rejects; "" for none."""
+    found = _OP_TYPE.search(words)
+    return found[1] if found else ""
+
+
+def node_with_wrong_inputs(words: str) -> str:
+    """The ONNX operator that gets another number of inputs than it has; "" for none."""
+    found = _SCHEMA_INPUTS.search(words)
+    return found[1] if found else ""
+
+
+def is_unsupported_cast(words: str) -> bool:
+    """Whether a ``Cast`` gets a dtype that it has not."""
+    return _UNSUPPORTED_CAST.search(words) is not None
+
+
+def function_in(words: str) -> str:
+    """The conversion function in which an export ended; "" for none."""
+    found = _IN_FUNCTION.match(words)
+    return found[1] if found else ""
+
+
+def operator_in(words: str) -> str:
+    """The operator, ``aten.celu``, in whose translation an export ended; "" for none."""
+    found = _IN_OPERATOR.match(words)
+    return found[1] if found else ""
+
+
+def is_pythons(words: str) -> bool:
+    """Whether a conversion function raised an exception of Python's own."""
+    return _PYTHONS.match(words) is not None
+
+
+def is_division_signal(words: str) -> bool:
+    """Whether the process ended because of a division by zero."""
+    return _DIVISION_SIGNAL.search(words) is not None
+
+
+def changes_number(words: str) -> bool:
+    """Whether a number was changed to fit the dtype of a tensor."""
+    return _DIVIDES.search(words) is not None or _OVERFLOWING_INT.search(words) is not None
+
+
+def lost_its_way(words: str) -> bool:
+    """Whether an export looked for an axis or a dtype of what has no dimensions."""
+    return _LOST_WAY.search(words) is not None

@@ -1,0 +1,340 @@
+"""The sentences that people read about a diagnosis. To change the wording of one, change it here.
+
+`RULES` has a sentence for each row of the decision table, `SENTENCES` one for each statement and finding of a
+witness; the names in braces are facts of the diagnosis. `FAULTS` says what is wrong at a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness.causes import FailureGroup, RootCause
+from harness.compare import Diagnosis, Outcome, Testimony
+
+#: Row of the decision table → why.
+RULES: dict[str, str] = {
+    "all-disagree": "PyTorch's kernel and its decomposition disagree, and so do the runtimes.",
+    "backends-agree-on-graph": "The graph that {converter} emits is wrong: every backend agrees on its result.",
+    "both-are-off": "Both the graph and PyTorch are far from the float64 result.",
+    "cannot-convert": "{converter} says that it cannot convert a call that PyTorch accepts: {message}",
+    "constant-result": "{converter} computes the result itself and stores it as a constant in the graph.",
+    "crashes-when-repeated": "The process crashed when the case was run again.",
+    "decomposition-fails": "PyTorch's decomposition, which {converter} translates, also fails in PyTorch.",
+    "decomposition-gives-it": "PyTorch's decomposition, which {converter} translates, gives {backend}'s result in PyTorch.",
+    "does-not-repeat": "The failure does not repeat.",
+    "drawn-at-random": "The failure does not repeat: its numbers are drawn at random.",
+    "examination-failed": "The failure could not be examined.",
+    "fails-on-valid-model": "The model is valid and right; {backend} fails on it.",
+    "fails-on-valid-node": "{backend} fails on a valid node.",
+    "fails-to-convert": "{converter} fails to convert a call that PyTorch accepts: {message}",
+    "fewer-bits": "The graph that {converter} emits computes at lower precision than the call.",
+    "forbidden-by-onnx-rules": "{backend} gives a result that ONNX's own rules forbid.",
+    "graph-asks-otherwise": "The graph that {converter} emits computes something different.",
+    "graph-asks-otherwise-by-spec": "By the specification, the graph that {converter} emits computes something different.",
+    "graph-optimisation": "{backend}'s graph optimisation is wrong: the result is right with optimisations off.",
+    "harness-failed": "The harness itself failed on this case; nothing else is blamed.",
+    "ignored-argument": "The graph that {converter} emits ignores an argument of the call.",
+    "invalid-model": "The model that {converter} emits is not valid.",
+    "invalid-node": "The graph that {converter} emits has a node that is not valid.",
+    "kernel-against-decomposition": "PyTorch's kernel and its own decomposition of the operator disagree.",
+    "kernel-against-meta-rules": "PyTorch's kernel contradicts PyTorch's own shape and dtype rules.",
+    "left-open": "The specification leaves the result open.",
+    "model-is-right": "The model is right; {backend} computes it incorrectly.",
+    "model-rejected": "The model that {converter} emits is rejected: {message}",
+    "no-runtime-is-right": "No runtime gets PyTorch's result from {converter}'s graph.",
+    "no-runtime-runs-it": "No runtime can run the graph that {converter} emits.",
+    "nodes-together": "{backend} is right node by node, and wrong with the whole graph.",
+    "not-examined": "Not examined: the run ended first.",
+    "not-implemented": "The model is valid; {backend} does not implement it.",
+    "optimiser-breaks-graph": "{converter}'s optimiser breaks the graph, which is right before it.",
+    "others-disagree": "Not examined; similar failures were blamed on: {blames}.",
+    "process-ended": "{component} ran at stage {stage} when the process ended: {message}",
+    "pytorch-alone": "Two converters agree with each other and disagree with PyTorch; nothing confirms PyTorch's result.",
+    "pytorch-contradicts-itself": "PyTorch contradicts itself.",
+    "pytorch-is-off": "PyTorch's result is inaccurate: {backend} has the answer that PyTorch gives in float64.",
+    "pytorch-leaves-range": "PyTorch leaves the range of its dtype in an intermediate step.",
+    "rests-on-open-question": "The graph that {converter} emits depends on what the specification leaves open; the call does not.",
+    "right-alone": "{backend} computes these nodes correctly alone but not within the batch.",
+    "runtimes-disagree": "The runtimes disagree about the model.",
+    "undecided": "The evidence does not show whether the graph or the backend is wrong.",
+    "validity-unknown": "Whether the model is valid is not known.",
+    "wrong-by-onnx-rules": "The graph that {converter} emits is wrong by ONNX's own rules.",
+    "wrong-node": "{backend} computes a node incorrectly by its operator's definition.",
+}
+
+#: Statement/finding → what a witness found.
+SENTENCES: dict[str, str] = {
+    "alone/right": "Alone, without the rest of its batch, {backend} gives PyTorch's result.",
+    "backend-without-optimisations/same": "{witness} gives what {backend} gives with graph optimisations off, which is also wrong.",
+    "cast-to-float32/same": "At the wrong elements, {backend}'s result is that of a cast to float32, which the graph has.",
+    "checker/valid": "The ONNX checker and strict shape inference accept the model.",
+    "constant-output/same": "The graph has {output} as a constant.",
+    "declared-shape/invalid": "The graph declares {input} with the shape {declared}; it has {given}.",
+    "decomposition/confirms": "PyTorch's decomposition of the operator agrees with the eager kernel.",
+    "decomposition/contradicts": "PyTorch's decomposition of the operator gives {backend}'s result.",
+    "decomposition/other": "PyTorch's decomposition of the operator gives {backend}'s result, but {converter} translates the operator itself.",
+    "decomposition/refuses": "PyTorch's decomposition of the operator rejects the call: {error}.",
+    "defined-shape/shape-or-dtype": "By the definitions of its nodes, the graph's result has the shape {defined}; PyTorch's has {expected}.",
+    "drawn-numbers/same": "The graph draws {drawn} numbers for the {elements} elements of {output}, which are independent of each other.",
+    "epsilon-schema/open": "ONNX's schema of {operators} has epsilon as a float32, whatever the dtype. The graph has {numbers}: with that, PyTorch gives {backend}'s result.",
+    "exporter-passes/right": "Exported without {passes} of {converter}'s optimiser, the graph is right.",
+    "float32-graph/right": "{witness}, which cannot run the model in float64, gives PyTorch's result for it in float32.",
+    "float32-graph/same": "{witness}, which cannot run the model in float64, gives {backend}'s result for it in float32.",
+    "float64/confirms": "Error against float64 at the wrong elements: PyTorch's is {pytorch_ulps}, {backend}'s is {backend_ulps}.",
+    "float64/contradicts": "Error against float64 at the wrong elements: PyTorch's is {pytorch_ulps}, {backend}'s is {backend_ulps}.",
+    "float64/inexact": "Error against float64 at the wrong elements: PyTorch's is {pytorch_ulps}, {backend}'s is {backend_ulps}.",
+    "ignored-argument/same": "Without `{argument}`, PyTorch gives {backend}'s result.",
+    "inferred-form/right": "By ONNX's own {property} rules, the model gives PyTorch's {property}.",
+    "inferred-form/same": "By ONNX's own {property} rules, the model gives {backend}'s {property}.",
+    "left-open/open": "{why}",
+    "meta-kernel/confirms": "PyTorch's shape and dtype rules agree with its kernel.",
+    "meta-kernel/contradicts": "PyTorch's own shape and dtype rules give {backend}'s result.",
+    "meta-kernel/refuses": "PyTorch's own shape and dtype rules reject the call: {error}.",
+    "nodes-as-defined/same": "Evaluating {nodes} exactly per the ONNX specification, on {backend}'s own inputs, does not give PyTorch's result: the graph itself is wrong.",
+    "nodes-as-defined/shape-or-dtype": "Evaluating {nodes} exactly per the ONNX specification, on {backend}'s own inputs, does not give PyTorch's result: the graph itself is wrong.",
+    "nodes-together/right": "Node by node, {backend} gives PyTorch's result: it goes wrong where it runs nodes together.",
+    "one-element/contradicts": "For one element at a time, PyTorch itself gives {backend}'s result.",
+    "other-backend/lacks": "{witness} does not implement the model ({detail}).",
+    "other-backend/other": "{witness} gives a different wrong result for {same_model} ({detail}).",
+    "other-backend/refuses": "{witness} also fails on {same_model} ({detail}).",
+    "other-backend/right": "{witness} gives PyTorch's result for {same_model}.",
+    "other-backend/same": "{witness} gives {backend}'s result for {same_model}.",
+    "other-conversion/lacks": "{witness} has no conversion for the call.",
+    "other-conversion/refuses": "{witness} fails to convert the call ({error}).",
+    "other-converter/lacks": "{witness}'s export of the call needs a kernel that {backend} lacks.",
+    "other-converter/other": "{witness}'s export of the call gives a different wrong result in {backend}.",
+    "other-converter/refuses": "{witness}'s export of the call also fails in {backend}.",
+    "other-converter/right": "{witness}'s export of the call is right in {backend}.",
+    "other-converter/same": "{witness}'s export of the call gives the same wrong result in {backend}.",
+    "program/confirms": "For the decomposed program ({operators}), PyTorch gives its own result.",
+    "program/contradicts": "PyTorch decomposes {overload} to {operators}, and gives {backend}'s result for that.",
+    "program/refuses": "PyTorch decomposes {overload} to {operators}, and fails on that itself: {error}.",
+    "pytorch-leaves-range/inexact": "Node by node, {backend} is right, and has numbers at the end of the range where PyTorch gets zero, an infinity or NaN from finite numbers.",
+    "refused-node/valid": "{backend} does not run {node} by itself, which is valid and has a defined result: {error}.",
+    "repeated-call/contradicts": "PyTorch gives a different result when it is called again with the same inputs.",
+    "rounded-arguments/same": "The graph has {numbers}: with that, PyTorch gives {backend}'s result.",
+    "rounded-constant/same": "The graph has the number {number} in float32's precision: {exact} would give PyTorch's result.",
+    "row-major/contradicts": "For row-major copies of the inputs, PyTorch itself gives {backend}'s result.",
+    "runtime-passes/right": "{backend} gives PyTorch's result without {passes}.",
+    "shape-of-updates/invalid": "ONNX {operator}: the updates have the “{quote}”; {node} has updates of the shape {updates} and indices of {indices}.",
+    "strict-inference/invalid": "ONNX's strict shape inference rejects the model: {error}.",
+    "sum-leaves-range/inexact": "Node by node, {backend} is right, and would give PyTorch's result if a sum, whose order is not specified, left the range on its way.",
+    "unoptimised-export/lacks": "Exported without {converter}'s optimiser, the call needs a kernel that {backend} lacks.",
+    "unoptimised-export/other": "Exported without {converter}'s optimiser, the call gives a different wrong result in {backend}.",
+    "unoptimised-export/refuses": "Exported without {converter}'s optimiser, the call also fails in {backend}.",
+    "unoptimised-export/right": "Exported without {converter}'s optimiser, the call gives PyTorch's result in {backend}.",
+    "unoptimised-export/same": "Exported without {converter}'s optimiser, the call gives the same wrong result in {backend}.",
+    "witness-died/died": "{witness} crashed while being asked.",
+    "witness-raised/raised": "{witness} could not be asked: {error}.",
+    "without-optimisations/lacks": "With graph optimisations off, {backend} lacks a kernel.",
+    "without-optimisations/other": "With graph optimisations off, {backend} gives a different wrong result ({detail}).",
+    "without-optimisations/refuses": "With graph optimisations off, {backend} also fails ({detail}).",
+    "without-optimisations/right": "With graph optimisations off, {backend} gives PyTorch's result.",
+    "without-optimisations/same": "With graph optimisations off, {backend} gives the same wrong result.",
+}  # fmt: skip
+
+#: Fault → what is wrong at the place, as a predicate of it.
+FAULTS: dict[str, str] = {
+    "as-exact-as-float32": "gives results that are only as exact as float32",
+    "asks-unfit": "asks {symptom} for something that does not fit",
+    "computes-in-another-dtype": "computes in a different dtype than the call",
+    "constant-result": "stores a result that depends on the inputs as a constant",
+    "count": "returns a wrong number of outputs",
+    "crash": "crashes",
+    "dtype": "gives a wrong dtype",
+    "emptied": "leaves a result without elements",
+    "fails": "fails",
+    "float64-in-float32": "computes float64 in float32",
+    "flushes-small-numbers": "flushes small numbers to zero",
+    "ignores-argument": "ignores {symptom}",
+    "inexact": "is inexact",
+    "inexact-float64": "is inexact in float64",
+    "infinities": "gives wrong infinities",
+    "integer-division-by-zero": "divides integers by zero",
+    "kernel-loses-nan": "loses NaN",
+    "larger-dtype": "gives a larger dtype than the call",
+    "leaves-16-bits-in-float32": "leaves 16-bit results in float32",
+    "leaves-range": "leaves the range of its numbers",
+    "left-open": "the specification does not decide: {symptom}",
+    "loses-infinities": "loses infinities",
+    "loses-nan": "loses NaN",
+    "loses-sign-of-zero": "loses the sign of zero",
+    "makes-infinities": "turns finite numbers into infinities",
+    "makes-nan": "turns numbers into NaN",
+    "nan-positions": "gives NaN at wrong elements",
+    "no-bool-as-number": "does not accept a bool as a number",
+    "no-conversion": "is missing",
+    "no-dimensions": "asks for dimensions that do not exist",
+    "no-kernel": "has no kernel for these dtypes",
+    "no-such-overload": "has no {symptom} for such arguments",
+    "number-of-results": "gives a wrong number of results",
+    "rests-on-open-question": "depends on what the specification of {symptom} leaves open",
+    "scalars-as-numbers": "treats 0-d tensors as numbers",
+    "shape": "gives a wrong shape",
+    "sign-of-zero": "gives zeros of the wrong sign",
+    "timeout": "does not return in time",
+    "too-few-dimensions": "gives too few dimensions",
+    "too-many-dimensions": "gives too many dimensions",
+    "undefined-dtype": "gives nodes dtypes that they are not defined for ({symptom})",
+    "unfit-inputs": "gives {symptom} inputs that do not fit",
+    "unfit-shapes": "makes shapes that do not fit",
+    "unknown-alias": "does not know operators by their other names",
+    "values": "gives wrong values",
+    "wrong-complex-numbers": "gives wrong complex numbers",
+    "wrong-dtype": "gives a wrong dtype",
+    "wrong-integers": "gives wrong integers",
+    "wrong-list-length": "gives lists of a wrong length",
+    "wrong-numbers": "gives wrong numbers",
+    "wrong-shape": "gives a wrong shape",
+    "wrong-truth-values": "gives wrong truth values",
+    "wrong-without-elements": "goes wrong with tensors without elements",
+}
+
+
+def evidence(diagnosis: Diagnosis) -> str:
+    """Why somebody is blamed: the sentence of the rule, and one for each testimony."""
+    parts = [rule_sentence(diagnosis), *dict.fromkeys(map(sentence, diagnosis.testimony))]
+    text = " ".join(filter(None, parts))
+    return f"As case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
+
+
+def evidence_of_row(row: Mapping[str, Any]) -> str:
+    """The same for a row of the record; what a record of an earlier version has in words is given as it is."""
+    diagnosis = Diagnosis.from_row(row)
+    return evidence(diagnosis) if diagnosis is not None else str(row["evidence"])
+
+
+def rule_sentence(diagnosis: Diagnosis) -> str:
+    """The sentence of the rule that decided."""
+    facts = {"converter": "the converter", "backend": "the backend", "message": "", **diagnosis.facts}
+    if diagnosis.rule == "process-ended" and not facts["component"]:
+        facts["component"] = "The comparison, with PyTorch in float64,"
+    facts["blames"] = ", ".join(facts.get("blames", ()))
+    return RULES[diagnosis.rule].format(**facts) if diagnosis.rule else ""
+
+
+def sentence(testimony: Testimony) -> str:
+    """What a witness found."""
+    if testimony.statement in _OWN:
+        return _OWN[testimony.statement](testimony.facts)
+    facts = {name: _shown(name, value) for name, value in testimony.facts.items()}
+    same = "the same model and finite inputs" if testimony.facts.get("finite_inputs") else "the same model"
+    words = SENTENCES.get(f"{testimony.statement}/{testimony.finding}")
+    # A witness of one's own may bring its sentence along.
+    return words.format(**{"same_model": same, **facts}) if words else testimony.statement
+
+
+#: Operators of a program that are named.
+_NAMED = 6
+
+
+def _shown(name: str, value: Any) -> str:
+    """A fact in words."""
+    if name == "operators":
+        more = ", …" if len(value) > _NAMED else ""
+        return ", ".join(value[:_NAMED]) + more
+    if name == "passes":
+        return f"its pass {value[0]}" if len(value) == 1 else f"its passes {', '.join(value)}"
+    if name.endswith("_ulps"):
+        return "infinite or NaN" if value is None else f"{value:.3g} ULP"
+    if name == "numbers":
+        return ", ".join(f"{before!r} as float32, {after!r}" for before, after in value)
+    if name == "nodes":
+        return {0: "the graph, which has no node that computes the result,", 1: "its only node"}.get(
+            value, f"each of its {value} nodes"
+        )
+    if name == "node" and isinstance(value, Mapping):
+        return node_text(value)
+    if name == "exact":
+        return f"{value:.10g}"
+    if name in ("declared", "updates", "indices"):
+        return f"[{', '.join('?' if size is None else str(size) for size in value)}]"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def node_text(node: Mapping[str, Any]) -> str:
+    """``Clip (node 3; float32, float32; min=0)``."""
+    attributes = ", ".join(f"{name}={value}" for name, value in node["attributes"].items())
+    parts = (f"node {node['index']}", ", ".join(node["dtypes"]), attributes)
+    return f"{node['operator']} ({'; '.join(filter(None, parts))})"
+
+
+def _question(facts: Mapping[str, Any]) -> str:
+    if facts["quote"]:
+        return f"ONNX {facts['operator']}: “{facts['quote']}”."
+    return (
+        f"The specification of ONNX {facts['operator']} (opset {facts['opset']}) does not mention {facts['subject']}."
+    )
+
+
+def _open_question(facts: Mapping[str, Any]) -> str:
+    without = f"; without that, {facts['backend']} gives PyTorch's result" if facts["tried"] else ""
+    return f"{_question(facts)} The graph asks {facts['operator']} for {facts['subject']}{without}."
+
+
+def _wrong_node(facts: Mapping[str, Any]) -> str:
+    taken, node = ", ".join(facts["inputs"]), node_text(facts["node"])
+    if "right" not in facts:
+        return f"{facts['backend']} computes {node} incorrectly: for {taken}, it gives a different number of results than its definition."
+    where = f" at [{','.join(map(str, facts['place']))}]" if facts.get("place") else ""
+    result = f"for {taken}, its definition gives {facts['right']}{where}, {facts['backend']} gives {facts['got']}"
+    return f"{facts['backend']} computes {node} incorrectly: {result}. With the definition's result instead, the graph gives PyTorch's."
+
+
+def _open_node(facts: Mapping[str, Any]) -> str:
+    right, got = facts.get("right", "another number of results"), facts.get("got", "")
+    result = f"for {', '.join(facts['inputs'])}, its definition gives {right}, {facts['backend']} gives {got}"
+    return f"{_question(facts['question'])} {node_text(facts['node'])}: {result}."
+
+
+def _invalid_node(facts: Mapping[str, Any]) -> str:
+    why = facts.get("error") or f"its input {facts['input']} is “{facts['quote']}” and has the shape {facts['shape']}"
+    return f"{node_text(facts['node'])} is not valid by ONNX's own rules: {why}."
+
+
+_OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "open-question": _open_question,
+    "wrong-node": _wrong_node,
+    "open-node": _open_node,
+    "invalid-node": _invalid_node,
+}
+
+
+def place_text(cause: RootCause, file: str = "") -> str:
+    """Where a defect is: ``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
+    choice = f" ({cause.choice})" if cause.choice else ""
+    place = f"{cause.component}: {cause.place}" if cause.place else cause.component
+    return f"{place}{choice}" + (f" in {file}" if file else "")
+
+
+def fault_text(cause: RootCause) -> str:
+    """What is wrong there, as a predicate: ``ignores `alpha```; the signature for an earlier record."""
+    if not cause.fault:
+        return cause.symptom
+    argument = f"`{cause.symptom}`" if cause.fault == "ignores-argument" else cause.symptom
+    text = FAULTS[cause.fault].format(symptom=argument).replace(" ()", "")
+    return f"{text}: {cause.symptom}" if cause.fault == "fails" and cause.symptom else text
+
+
+def group_place(group: FailureGroup) -> str:
+    """Where the defect of a group is."""
+    return place_text(group.cause, group.file)
+
+
+def group_evidence(group: FailureGroup) -> str:
+    """What the blame for a group's smallest case rests on."""
+    row = {
+        **{name: getattr(group.cause, name) for name in ("blame", "component", "place", "fault")},
+        **{name: getattr(group, name) for name in ("detail", "diagnosis", "evidence")},
+    }
+    return evidence_of_row(row)
+
+
+def group_data(group: FailureGroup) -> dict[str, Any]:
+    """A group as JSON: its own data, and in words where the defect is and what is wrong there."""
+    return {**group.to_data(), "where": group_place(group), "wrong": fault_text(group.cause)}
+
+
+#: What these say is the same for every defect ("values", "killed by SIGSEGV"): only the place tells.
+SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})

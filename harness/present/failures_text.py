@@ -1,0 +1,87 @@
+"""The distinct failures of a run, worst first, for a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from harness.causes import SEVERITY, FailureGroup, NoLongerFailing
+from harness.compare import SPEC
+from harness.core import count, listed, plain, shown
+from harness.present.evidence import SPEECHLESS, fault_text, place_text
+
+
+def render(groups: Sequence[FailureGroup], limit: int | None = 10) -> RenderableType:
+    """The groups, worst first, for a terminal, with what distinguishes each and its smallest case.
+
+    No more than `limit` are shown; all for None.
+    """
+    return Group(*_blocks(groups, limit))
+
+
+def _blocks(groups: Sequence[FailureGroup], limit: int | None) -> Iterator[RenderableType]:
+    defects = [group for group in groups if group.blame != SPEC]
+    left_open = [group for group in groups if group.blame == SPEC]
+    if defects:
+        yield Text(f"{count(len(defects), 'distinct failure')}, worst first", style="bold")
+    yield from _numbered(defects, limit, start=1)
+    if left_open:
+        title = f"{count(len(left_open), 'difference')} that the specification leaves open: nobody's defect"
+        yield Text(title, style="bold")
+    shown_defects = len(defects) if limit is None else min(limit, len(defects))
+    yield from _numbered(left_open, None if limit is None else limit - shown_defects, start=len(defects) + 1)
+
+
+def _numbered(groups: Sequence[FailureGroup], limit: int | None, start: int) -> Iterator[RenderableType]:
+    for number, group in enumerate(groups[:limit], start=start):
+        yield from _block(number, group)
+    hidden = Counter(group.outcome for group in groups[len(groups) if limit is None else limit :])
+    if hidden:
+        kinds = ", ".join(f"{hidden[outcome]} {outcome}" for outcome in SEVERITY if hidden[outcome])
+        yield Text(f"and {hidden.total()} more: {kinds}", style="bold")
+
+
+def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
+    path = listed(group.converters, 3)
+    if group.backends:
+        path += f" → {listed(group.backends, 4)}"
+    more = "" if group.blame in ("", "unknown") else f", blame: {group.blame}"
+    more += f", by the rule {plain(group.rule)}" if group.rule else ""
+    yield Text.assemble(
+        f"{number:>3} ",
+        (str(group.outcome), "bold red"),
+        f" at {group.stage}, {plain(path)}, {count(group.cases, 'case')}",
+        f" ({group.ordinary_cases:,} ordinary), " if group.ordinary else ", ",
+        plain(listed(group.dtypes, 6)),
+        f", called by {count(group.callers, 'model')}" if group.callers else "",
+        more,
+    )
+    said = group.message if group.outcome in SPEECHLESS else group.signature
+    wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else ""
+    place = place_text(group.cause, group.file.rpartition("/")[2])
+    details: list[RenderableType] = [
+        shown(f"{place}{wrong}", style="bold", limit=240),
+        shown(f"{count(len(group.overloads), 'operator')}: {listed(group.overloads, 4)}", style="cyan"),
+        shown(said or group.signature or group.message, limit=240),
+    ]
+    which = f"minimal: {group.minimal.minimal_id}" if group.minimal else f"smallest: {group.case_id}"
+    details += [shown(f"{which} {group.call}", limit=400)]
+    if group.minimal and group.minimal.matters:
+        details += [shown("; ".join(group.minimal.matters), limit=240)]
+    # A link is there to be clicked or copied.
+    links = (f"known: {plain(issue.link)}" for issue in group.known[:3])
+    details += [Text(link, no_wrap=True, overflow="ignore") for link in links]
+    yield Padding(Group(*details), (0, 0, 0, 4), expand=False)
+
+
+def render_no_longer_failing(gone: Sequence[NoLongerFailing]) -> RenderableType:
+    """The known issues that no longer fail, for a terminal."""
+    lines = [Text("Listed as known, and no longer failing:", style="bold green")]
+    for entry in gone:
+        passed = f"{plain(listed(entry.issue.overload, 3))}: {count(entry.passed, 'case')} of the kind passed"
+        lines += [Text(f"  {passed}. {plain(entry.issue.note)}"), Text(f"    {plain(entry.issue.link)}")]
+    return Group(*lines)

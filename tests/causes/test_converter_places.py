@@ -1,0 +1,296 @@
+"""The function of a converter that is wrong, and what makes two symptoms one defect of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from converter_failures import CAST, INVALID, REJECTED, RUNNING, failed, groups
+from harness_runs import vector
+
+from harness.blame.testimony import Finding, Role, Testimony
+from harness.compare import Outcome, Stage
+from harness.core.invocation import Enumerated, Literal, TensorSpec
+from harness.present.evidence import fault_text, group_place
+
+#: What a problem of a case has.
+_PROBLEM = ("stage", "outcome", "signature", "message", "blame", "component", "place", "fault", "detail", "diagnosis")
+
+
+@pytest.mark.parametrize(
+    ("converter", "operator", "overloads", "place"),
+    [
+        ("dynamo", "Conv", ("aten.conv1d.default", "aten.conv2d.default"), "_aten_convolution_onnx in "),
+        ("torchscript", "Log", ("aten.log1p.default", "aten.log.default"), "log in "),
+        (
+            "dynamo",
+            "Div",
+            ("aten.native_batch_norm.default", "aten._native_batch_norm_legit_no_training.default"),
+            "",
+        ),
+        (
+            "torchscript",
+            "Unsqueeze",
+            ("aten.index_fill.int_Scalar", "aten.index_copy.default"),
+            "_index_fill",
+        ),
+        # What is taken apart goes to the function of the operator that the ONNX operator is named like.
+        ("torchscript", "Tanh", ("aten.tanh.default", "aten.rnn_tanh_cell.default"), "tanh in "),
+    ],
+)
+def test_a_node_that_several_leave_to_one_function_is_one_defect(
+    converter: str, operator: str, overloads: tuple[str, ...], place: str
+) -> None:
+    message = INVALID.format(operator) + CAST
+    [group] = groups(*(failed(one, message, converter, **REJECTED) for one in overloads))
+    assert len(group.overloads) == 2
+    assert place in group_place(group)
+
+
+@pytest.mark.parametrize(
+    ("converter", "operator", "overloads"),
+    [
+        ("dynamo", "ReduceProd", ("aten.prod.default", "aten.prod.dim_int")),
+        ("dynamo", "Atan", ("aten.atan.default", "aten.atan2.default")),
+        ("dynamo", "GridSample", ("aten.grid_sampler.default", "aten.grid_sampler_2d.default")),
+        ("torchscript", "SplitToSequence", ("aten.chunk.default", "aten.tensor_split.sections")),
+    ],
+)
+def test_a_cast_that_two_functions_lack_is_two_defects(
+    converter: str, operator: str, overloads: tuple[str, ...]
+) -> None:
+    message = INVALID.format(operator) + CAST
+    found = groups(*(failed(one, message, converter, **REJECTED) for one in overloads))
+    assert len({group_place(group) for group in found}) == 2
+
+
+def test_functions_of_one_operator_are_one_place_where_they_share_what_they_do() -> None:
+    values = "values: output 0: expected 1.0, got 2.0"
+    apart = [failed(f"aten.normal.{name}", values, "dynamo") for name in ("float_Tensor", "Tensor_Tensor")]
+    assert len(groups(*apart)) == 2
+    for names in (("avg_pool2d.default", "avg_pool3d.default"), ("remainder.Scalar", "remainder.Tensor")):
+        assert len(groups(*(failed(f"aten.{name}", values, "dynamo") for name in names))) == 1
+
+
+def test_each_algorithm_of_a_function_has_defects_of_its_own() -> None:
+    values, pair = "values: output 0: expected 1.0, got 2.0", {"self": vector([1.0]), "other": vector([2.0])}
+    rows = [failed("aten.div.Tensor", values, of=pair)]
+    for mode in ("floor", "trunc"):
+        rows += [
+            failed(f"aten.{name}.Tensor_mode", values, of={**pair, "rounding_mode": mode}) for name in ("div", "divide")
+        ]
+    found = {group_place(group).partition(" in ")[0]: len(group.overloads) for group in groups(*rows)}
+    assert found == {
+        "TorchScript: div": 1,
+        "TorchScript: div (rounding_mode=floor)": 2,
+        "TorchScript: div (rounding_mode=trunc)": 2,
+    }
+
+
+def test_a_pass_of_torchscripts_takes_0d_tensors_for_numbers_in_all_operators() -> None:
+    float64 = "dtype: output 0: expected float64, got float32"
+    several = {"self": vector([0.5], "float64")}
+    single = {"self": TensorSpec((), "float64", (), 0, Literal((0.5,)))}
+    rows = [failed(f"aten.{name}.default", float64, of=single) for name in ("log10", "celu")]
+    complex128 = INVALID.format("Cast") + "output has unsupported type tensor(complex128)"
+    rows += [failed(f"aten.{name}.default", complex128, **REJECTED) for name in ("maximum", "minimum")]
+    found = {(group_place(group), len(group.overloads)) for group in groups(*rows)}
+    assert found == {("torchscript: type promotion", 2)}
+    assert len(groups(*rows)) == 2
+    # Where a dtype is asked for, or there are tensors that are no numbers, it is the function's own.
+    others = [failed("aten.log10.default", float64, of=several)]
+    others += [failed("aten.linspace.Scalar_Tensor", float64, of={**single, "dtype": Enumerated("dtype", "float64")})]
+    assert not any("promotion" in group_place(group) for group in groups(*others))
+
+
+def test_torchscript_takes_no_bool_for_a_number_in_any_operator() -> None:
+    assertion = 'RuntimeError: 0 INTERNAL ASSERT FAILED at "/a/torch/csrc/jit/ir/alias_analysis.cpp":623, x. '
+    message = assertion + "We don't have an op for aten::{} but it isn't a special case. Argument types: {}, "
+    how = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
+    rows = [failed(f"aten.{name}.Scalar", message.format(name, "Tensor, bool"), **how) for name in ("lt", "eq")]
+    rows += [failed("aten.view.dtype", message.format("view", "Tensor, int"), **how)]
+    rows += [failed("aten.zero.default", message.format("zeros_like", "Tensor"), **how)]
+    assert {(fault_text(group.cause), len(group.overloads)) for group in groups(*rows)} == {
+        ("does not accept a bool as a number", 2),
+        ("has no aten::view for such arguments", 1),
+        ("has no aten::zeros_like for such arguments", 1),
+    }
+
+
+def test_a_missing_cast_shows_as_operands_or_as_a_result_of_another_dtype() -> None:
+    mixed = INVALID.format("ScatterND") + "updates has inconsistent type tensor(float)"
+    dtype = "dtype: output 0: expected int64, got int32"
+    name = "aten.slice_scatter.default"
+    assert len(groups(failed(name, mixed, "dynamo", **REJECTED), failed(name, dtype, "dynamo"))) == 1
+
+
+def test_where_a_cast_is_missing_a_node_is_not_defined_or_numbers_leave_their_dtype() -> None:
+    """Of one function; each of these by itself may come of something else."""
+    name, undefined = "aten.celu.default", INVALID.format("Celu") + CAST
+    recast = failed(name, "values: output 0: expected -0.960382061663796, got -0.960382044315338")
+    others = [
+        failed(name, undefined, **REJECTED),
+        # The last eight bits are right.
+        failed(name, "values: output 0: expected -1261, got 19"),
+    ]
+    [group] = groups(recast, *others)
+    assert (fault_text(group.cause), group.cases) == ("computes in a different dtype than the call", 1)
+    assert groups(others[0])[0].cause.fault == "undefined-dtype"
+    # What is drawn in a dtype is asked for in it: nothing is cast.
+    drawn = failed(name, undefined.replace("Celu", "RandomNormal"), **REJECTED)
+    assert len(groups(recast, drawn)) == 2
+    inexact = failed(name, "infinities: output 0: expected 1.5, got inf", structure_id="b", case_id="b")
+    assert len(groups(recast, *others, inexact)) == 2
+
+
+def test_a_node_that_a_runtime_does_not_take_is_that_of_the_function_that_emits_it() -> None:
+    failing = "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'r'"
+    how = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
+    [group] = groups(*(failed(f"aten.{name}.default", failing, **how) for name in ("view_as", "reshape_as")))
+    assert group_place(group).startswith("TorchScript: reshape in ")
+
+
+def test_the_only_function_that_another_calls_fails_for_both() -> None:
+    words = "AttributeError: 'NoneType' object has no attribute 'view'"
+    how = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
+    [group] = groups(*(failed(f"aten.{name}.dims", words, **how) for name in ("any", "all")))
+    assert group_place(group).startswith("TorchScript: _any in ")
+
+
+def test_pytorch_has_one_defect_of_the_elements_of_a_kernel_or_decomposition() -> None:
+    words = (
+        "values: output 0: expected 1.0, got 2.0",
+        "overflow to infinity: output 0: expected 1.0, got inf",
+    )
+    rows = [
+        failed(f"aten.{name}.default", message, blame="pytorch", blame_rule="kernel-against-decomposition")
+        for name in ("var", "std_mean")
+        for message in words
+    ]
+    [group] = groups(*rows)
+    assert group_place(group) == "PyTorch: kernel or decomposition of aten.var"
+
+
+def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
+    rounded = Testimony(Role.NARROWED, Finding.SAME, "rounded-arguments", {"numbers": [[0.1, 0.1]], "backend": "b"})
+    values = "values: output 0: expected 0.123456789012345, got 0.123456788"
+    rows = [
+        failed(f"aten.{name}.default", values, blame_rule="fewer-bits", testimony=(rounded,))
+        for name in ("celu", "batch_norm")
+    ]
+    assert len(groups(*rows)) == 2
+
+
+@pytest.mark.parametrize(
+    ("overloads", "messages", "how", "cause"),
+    [
+        (
+            ("aten.cross.default",),
+            (
+                INVALID.format("Concat") + "Inferred shape and existing shape differ in dimension 0: (1) vs (2)",
+                INVALID.format("Reshape") + "[ShapeInferenceError] Invalid position of 0.",
+            ),
+            REJECTED,
+            "makes shapes that do not fit",
+        ),
+        (
+            ("aten.conv2d.default", "aten.conv_transpose2d.input"),
+            (
+                INVALID.format("Conv") + "[ShapeInferenceError] Attribute strides has incorrect size",
+                INVALID.format("ConvTranspose") + "[ShapeInferenceError] Attribute pads has incorrect size",
+            ),
+            REJECTED,
+            "gives lists of a wrong length",
+        ),
+        (
+            ("aten.masked_scatter.default",),
+            (
+                RUNNING.format("ScatterND node. Name:'a' Status Message: invalid indice found, indice = 7"),
+                RUNNING.format("ScatterND node. Name:'a' Status Message: last dimension of indices must be 1"),
+            ),
+            {"stage": Stage.RUN, "outcome": Outcome.ERROR},
+            "gives ScatterND inputs that do not fit",
+        ),
+        (
+            ("aten.randint_like.Tensor",),
+            tuple(
+                f"SymbolicValueError: expected a constant value of the 'low' argument, got '1 in (%0 {of})'"
+                for of in (": Char(0, 2, requires_grad=0, device=cpu)", "= prim::Param()")
+            ),
+            {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
+            "",
+        ),
+        (
+            ("aten.randint.low_generator",),
+            (
+                "ValueError: only one element tensors can be converted to Python scalars",
+                "TypeError: iteration over a 0-d tensor",
+            ),
+            {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
+            "takes a tensor for a number",
+        ),
+        (
+            ("aten.max.dim",),
+            (INVALID.format("ReduceMax") + CAST, INVALID.format("ArgMax") + CAST),
+            {**REJECTED, "converter": "dynamo"},
+            "gives nodes dtypes that they are not defined for",
+        ),
+        (
+            ("aten.dequantize.self",),
+            tuple(
+                f"SymbolicValueError: the output of `%0 : Long({shape}device=cpu) = prim::Param()` is no"
+                for shape in ("3, 8, strides=[8, 1], ", "")
+            ),
+            {"stage": Stage.CONVERT, "outcome": Outcome.ERROR},
+            "",
+        ),
+    ],
+)
+def test_which_check_fails_first_makes_no_other_defect(
+    overloads: tuple[str, ...], messages: tuple[str, ...], how: dict[str, Any], cause: str
+) -> None:
+    pairs = [(one, message) for one in overloads for message in messages]
+    pairs = pairs if len(overloads) == 1 else list(zip(overloads, messages, strict=True))
+    [group] = groups(*(failed(one, message, **how) for one, message in pairs))
+    assert cause in fault_text(group.cause)
+
+
+def test_wrong_elements_come_of_a_wrong_dtype_or_of_an_ignored_argument() -> None:
+    values, structure = "values: output 0: expected 317518570, got -111978158", {"structure_id": "a"}
+    ignored = Testimony(Role.IGNORED, Finding.SAME, "ignored-argument", {"argument": "scales", "backend": "b"})
+    how: dict[str, Any] = {"blame_rule": "ignored-argument", "testimony": (ignored,), **structure}
+    one = failed("aten.softplus.default", values, **how)
+    other = failed("aten.softplus.default", values, **structure)
+    assert len(groups(one, other)) == 1
+    # A dtype that holds all numbers of the right one explains none that is wrong.
+    for dtype, count in (("int32", 1), ("complex128", 2)):
+        message = f"dtype: output 0: expected int64, got {dtype}"
+        both = [failed("aten.cumsum.default", text) for text in (message, values)]
+        problems = json.dumps([{name: str(getattr(row, name)) for name in _PROBLEM} for row in both])
+        assert len(groups(failed("aten.cumsum.default", message, problems=problems))) == count
+
+
+def test_complex_numbers_have_a_function_of_their_own() -> None:
+    message = "values: output 0[0]: expected 1.5, got 0.5"
+    calls = (
+        {"self": vector([0.5, 1.5], dtype), "other": vector([1.0, 2.0], dtype)} for dtype in ("float32", "complex64")
+    )
+    found = groups(*(failed("aten.mul.Tensor", message, "dynamo", of=one) for one in calls))
+    assert sorted(group_place(group).partition(" in ")[0] for group in found) == [
+        "torchlib: aten_mul",
+        "torchlib: aten_mul_complex",
+    ]
+
+
+def test_of_two_helpers_that_emit_a_node_the_one_named_like_the_operator_is_wrong() -> None:
+    message = (
+        "InferenceError: [ShapeInferenceError] Inference error(s): (op_type:MaxPool, node name: n): "
+        "[ShapeInferenceError] Attribute dilations has incorrect size"
+    )
+    names = ("max_pool3d", "max_pool3d_with_indices")
+    found = groups(*(failed(f"aten.{name}.default", message, **REJECTED) for name in names))
+    assert sorted(group_place(group).partition(" in ")[0] for group in found) == [
+        "TorchScript: _aten_max_pool_onnx",
+        "TorchScript: _aten_max_pool_with_indices_onnx",
+    ]

@@ -1,0 +1,116 @@
+"""What comes first: failures that models meet, silently, in ordinary use."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from statistics import fmean
+
+from harness_runs import row_of
+
+from harness.analyse import read_support
+from harness.analyse.support.support_record import SHIPPED
+from harness.causes import failure_groups, failure_priority, model_use
+from harness.causes.use import Pair, UseWeights
+from harness.compare import Outcome
+from harness.compare.verdict import Stage, Verdict
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.generate import cases_directory, load_cases
+from harness.present import weighted_rates
+from harness.record.schema import to_table
+
+
+def verdict(number: int, overload: str, *shape: int, **changes: object) -> Verdict:
+    spec = TensorSpec(shape, "float32", (1,) * len(shape), 0, Literal((0.5,) * max(1, *shape, 1)))
+    call = Invocation(overload, (("self", spec),))
+    return row_of(call, case_id=f"{number:012x}", family="any", **changes)
+
+
+def failure(number: int, overload: str, *shape: int, outcome: Outcome = Outcome.MISMATCH) -> Verdict:
+    how = {"outcome": outcome, "signature": f"as {outcome}", "message": f"as {outcome}", "stage": Stage.RUN}
+    return verdict(number, overload, *shape, **how)
+
+
+def test_what_models_meet_comes_before_what_fails_in_many_cases() -> None:
+    rows = [failure(n, "aten.special_bessel_y1.default", 2) for n in range(30)]
+    rows += [failure(50, "aten.gelu.default", 2)]
+    found = failure_groups(to_table(rows, "run"))
+    assert [group.overloads[0] for group in found] == ["aten.gelu.default", "aten.special_bessel_y1.default"]
+    first, last = found
+    assert first.callers > 50
+    assert last.callers == 0
+    assert first.to_data()["callers"] == first.callers
+    assert 1 > first.priority > last.priority > 0
+
+
+def test_wrong_numbers_outrank_refusals_and_ordinary_cases_edges() -> None:
+    rows = [failure(n, "aten.gelu.default", 2, outcome=Outcome.UNSUPPORTED) for n in range(9)]
+    rows += [failure(20, "aten.silu.default", 2)]
+    # A 0-d tensor is an edge.
+    rows += [failure(n, "aten.sigmoid.default") for n in range(30, 40)]
+    order = [group.overloads[0] for group in failure_groups(to_table(rows, "run"))]
+    assert order == ["aten.silu.default", "aten.gelu.default", "aten.sigmoid.default"]
+
+
+def test_rates_are_weighted_by_the_models_that_call_an_operator() -> None:
+    use = UseWeights((("a", "own"), ("b", "own"), ("c", "own")), {
+        "aten.gelu.default": {"float32": {0: 9, 1: 1, 2: 1}},
+        "aten.silu.default": {"float32": {1: 1}},
+    })  # fmt: skip
+    rows = [verdict(1, "aten.gelu.default", 2), failure(2, "aten.silu.default", 2)]
+    rows += [failure(n, "aten.erfinv.default", 2) for n in range(10, 20)]
+    [rate] = weighted_rates.weighted_rates(to_table(rows, "run"), use)
+    assert (rate.ordinary, rate.edge, rate.models) == (0.75, None, 3)
+    [line] = weighted_rates.render_rates([rate])
+    assert line.plain == "weighted by use in 3 models, dynamo → ort-cpu passes 75.0% of ordinary cases"
+
+
+def test_the_counts_that_are_checked_in_are_of_many_kinds_of_models() -> None:
+    data = json.loads((cases_directory() / "operator_use.json").read_text(encoding="utf-8"))
+    use = model_use()
+    assert len(use.models) == len(data["models"]) >= 60
+    assert {"vision", "text", "audio", "detection", "diffusion", "segmentation"} <= {k for _, k in use.models}
+    dtypes = {dtype for calls in use.calls.values() for dtype in calls}
+    assert {"float32", "float16", "bfloat16", "int64", "bool"} <= dtypes
+    assert use.attributes["aten.gelu.default"]["approximate"]['"tanh"'] > 0
+    # Those without an operator case only make memory, or write into it.
+    assert len(use.calls.keys() - load_cases().keys()) < 0.2 * len(use.calls)
+
+
+def _average_precision(order: Sequence[Pair], wanted: Collection[Pair]) -> float:
+    places = [place for place, pair in enumerate(order, start=1) if pair in wanted]
+    return fmean(found / place for found, place in enumerate(places, start=1))
+
+
+def test_the_ranking_of_other_models_predicts_what_fails_for_a_model() -> None:
+    """On the record that is shipped: a model's failures are those of its operators, in its dtypes."""
+    cases: defaultdict[Pair, int] = defaultdict(int)
+    failures: defaultdict[Pair, int] = defaultdict(int)
+    ways: defaultdict[Pair, dict[Outcome, bool]] = defaultdict(dict)
+    for kind in read_support(SHIPPED).kinds:
+        pair = kind.overload, next(iter(kind.dtypes.values()), "float32")
+        cases[pair] += kind.cases
+        failures[pair] += kind.failures
+        if kind.failures:
+            outcome = Outcome(kind.how.split()[0])
+            ways[pair][outcome] = ways[pair].get(outcome, False) or kind.ordinary
+
+    def priority(pair: Pair, use: UseWeights) -> float:
+        return max(failure_priority(o, [pair] if usual else [], [pair], use) for o, usual in ways[pair].items())
+
+    def ranked(pairs: Iterable[Pair], key: dict[Pair, float]) -> list[Pair]:
+        return sorted(pairs, key=lambda pair: (-key[pair], pair))
+
+    use = model_use()
+    by_share = ranked(ways, {pair: failures[pair] / cases[pair] for pair in ways})
+    ours, theirs = list[float](), list[float]()
+    for model in range(0, len(use.models), 12):
+        met = {pair for pair in use.pairs_of(model) if any(ways.get(pair, {}).values())}
+        if met:
+            rest = use.without(model)
+            ours.append(_average_precision(ranked(ways, {p: priority(p, rest) for p in ways}), met))
+            theirs.append(_average_precision(by_share, met))
+    assert len(ours) >= 10
+    assert all(mine > share for mine, share in zip(ours, theirs, strict=True))
+    assert fmean(ours) > 0.4 > 0.05 > fmean(theirs)

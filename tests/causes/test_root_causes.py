@@ -1,0 +1,227 @@
+"""A root cause is a component, a place and a fault, whichever operators and converters show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from converter_failures import CAST, INVALID, REJECTED, RUNNING, failed, groups, places
+from harness_runs import vector
+from recorded_rows import row_of
+
+from harness.blame import decide
+from harness.blame.nodes.kernel_fault import kernel_fault
+from harness.causes import RULES, RootCause
+from harness.causes.rules import CauseFacts, united
+from harness.compare import Finding, Outcome, Role, Stage, Testimony
+from harness.compare.faults import FAULTS, OF_PROBLEM
+from harness.core import Invocation
+from harness.present.evidence import FAULTS as FAULT_WORDS, RULES as RULE_WORDS
+from harness.record import LocatedFailure, RunInfo, RunWriter, store
+
+VALUES = "values: output 0: expected 1.0, got 2.0"
+NAN = "NaN positions: output 0: expected nan, got 1.0"
+
+
+def wrong_node(operator: str, fault: str, **attributes: str) -> Testimony:
+    """As the witness of nodes says it."""
+    node = {"operator": operator, "index": 0, "dtypes": ["float32"], "attributes": attributes}
+    facts = {"backend": "ort-cpu", "node": node, "inputs": [], "right": "1", "got": "2", "kernel_fault": fault}
+    return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
+
+
+def kernel(overload: str, operator: str, fault: str, message: str = VALUES, **changes: Any) -> Any:
+    how = {"blame": "backend", "blame_rule": "wrong-node", "testimony": (wrong_node(operator, fault),)}
+    return failed(overload, message, **{"converter": "dynamo", **how, **changes})
+
+
+def test_a_wrong_kernel_is_one_defect_under_every_operator_and_converter() -> None:
+    rows = [
+        kernel("aten.sigmoid.default", "Sigmoid", "inexact"),
+        kernel("aten.silu.default", "Sigmoid", "inexact"),
+        kernel("aten.gru.input", "Sigmoid", "inexact", NAN, converter="torchscript"),
+    ]
+    [group] = groups(*rows)
+    assert places(*rows) == {("ort-cpu: Sigmoid", "is inexact")}
+    assert group.overloads == ("aten.gru.input", "aten.sigmoid.default", "aten.silu.default")
+    assert group.converters == ("dynamo", "torchscript")
+
+
+def test_a_kernel_may_have_two_defects() -> None:
+    rows = [
+        kernel("aten.maximum.default", "Max", "kernel-loses-nan", NAN),
+        kernel("aten.maximum.default", "Max", "wrong-integers"),
+        kernel("aten.clamp_min.Tensor", "Max", "wrong-integers"),
+    ]
+    assert places(*rows) == {
+        ("ort-cpu: Max", "loses NaN"),
+        ("ort-cpu: comparisons of integers", "gives wrong integers"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("right", "got", "dtype", "fault"),
+    [
+        (0.00407014, 0.00407015, "float32", "inexact"),
+        (1.0, 3.0, "float32", "wrong-numbers"),
+        (np.nan, 1.0, "float32", "kernel-loses-nan"),
+        (1.0, np.nan, "float32", "makes-nan"),
+        (1.0, np.inf, "float32", "makes-infinities"),
+        (0.0, -0.0, "float32", "loses-sign-of-zero"),
+        (1e-40, 0.0, "float32", "flushes-small-numbers"),
+        (1.2345678901234, float(np.float32(1.2345678901234)), "float64", "float64-in-float32"),
+        (5, 7, "int64", "wrong-integers"),
+        (True, False, "bool", "wrong-truth-values"),
+    ],
+)
+def test_the_fault_of_a_kernel_is_told_by_its_first_wrong_element(right: Any, got: Any, dtype: str, fault: str) -> None:
+    r, g = (np.array([number], dtype) for number in (right, got))
+    assert kernel_fault([np.ones(1, dtype)], r, g, (0,)) == fault
+    assert kernel_fault([np.ones(0, dtype)], r, g, (0,)) == "wrong-without-elements"
+
+
+def test_a_refusal_is_of_the_kernel_that_it_names() -> None:
+    how: dict[str, Any] = {"blame": "backend", "converter": "dynamo", "stage": Stage.LOAD}
+    missing = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for Erf(13) node"
+    rows = [failed(f"aten.{name}.default", missing, outcome=Outcome.UNSUPPORTED, **how) for name in ("erf", "gelu")]
+    assert places(*rows) == {("ort-cpu: Erf", "has no kernel for these dtypes")}
+
+
+def test_a_failure_that_went_through_a_users_rule_is_the_rules() -> None:
+    rows = [failed("aten.celu.default", VALUES, "dynamo", rule="my_rules.py:celu")]
+    assert places(*rows) == {("rule: my_rules.py:celu", "gives wrong values")}
+
+
+def test_what_was_traced_to_a_function_is_a_defect_of_that() -> None:
+    row = failed("aten.add_relu.Tensor", VALUES, "dynamo")
+    assert row.place.startswith("conversion of ")
+    line = LocatedFailure(
+        **{name: getattr(row, name) for name in ("case_id", "converter", "backend", "signature")},
+        function="aten_relu", file="a.py", line=3, text="x", reason="",
+    )  # fmt: skip
+    from harness.causes import failure_groups
+    from harness.record import to_table
+
+    [group] = failure_groups(to_table([row], "run"), located=[line])
+    assert (group.cause.component, group.cause.place) == ("torchlib", "aten_relu")
+
+
+def test_a_record_of_an_earlier_version_is_grouped_by_its_messages() -> None:
+    call = Invocation("aten.celu.default", (("self", vector([0.5])),))
+    error: dict[str, Any] = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR, "signature": "in celu: KeyError"}
+    other = replace(call, overload="aten.elu.default")
+    rows = [row_of(one, **error) for one in (call, other)]
+    wrong = {"outcome": Outcome.MISMATCH, "signature": "values"}
+    rows += [row_of(one, **wrong) for one in (call, other)]
+    found = groups(*rows)
+    assert sorted(len(group.overloads) for group in found) == [1, 1, 2]
+    assert {group.cause.fault for group in found} == {""}
+
+
+def test_root_causes_need_no_help_of_the_harness(tmp_path: Path) -> None:
+    """The query of the README."""
+    rows = [kernel(f"aten.{name}.default", "Sigmoid", "inexact") for name in ("sigmoid", "silu")]
+    rows.append(failed("aten.celu.default", INVALID.format("Celu") + CAST, "dynamo", **REJECTED))
+    with RunWriter(tmp_path / "run", RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(rows)
+    store.finish(tmp_path / "run", 1)
+    query = f"""
+        SELECT component, place, fault, count(DISTINCT overload) AS operators, count(*) AS cases
+        FROM '{tmp_path}/run/verdicts.parquet' WHERE fault <> '' GROUP BY ALL ORDER BY cases DESC
+    """
+    found = duckdb.execute(query).fetchall()
+    assert found == [
+        ("ort-cpu", "Sigmoid", "inexact", 2, 2),
+        ("torchlib", "aten_celu", "undefined-dtype", 1, 1),
+    ]
+
+
+def test_every_fault_and_statement_has_its_words() -> None:
+    assert set(FAULT_WORDS) == FAULTS
+    assert {row.rule for table in (*decide._TABLES.values(), decide._ERROR) for row in table} <= set(RULE_WORDS)
+    assert set(OF_PROBLEM.values()) <= FAULTS
+
+
+# The table of rules, on typed facts
+
+
+def facts(fault: str, number: int, place: str = "aten_f", blame: str = "converter", **changes: Any) -> CauseFacts:
+    given = {"symptom": changes.pop("symptom", ""), "choice": changes.pop("choice", "")}
+    plain: dict[str, Any] = {
+        "rows": 10 - number,
+        "severity": 0,
+        "cases": frozenset({number}),
+        "structures": frozenset({number}),
+        "overloads": frozenset({0}),
+        "converters": frozenset({0}),
+    }
+    names = ("lossy_cases", "with_it", "conditions", "rare", "elements", "refusals")
+    nothing: dict[str, Any] = dict.fromkeys(names, frozenset())
+    cause = RootCause(blame, "torchlib", place, fault, **given)
+    return CauseFacts(cause=cause, **{**plain, **nothing, **changes})
+
+
+SHARED: dict[str, Any] = {"structures": frozenset({7})}
+UNITED: dict[str, tuple[CauseFacts, CauseFacts]] = {
+    "one-operator-lacks-dtypes": (
+        facts("undefined-dtype", 0, symptom="Celu"),
+        facts("undefined-dtype", 1, symptom="Mul"),
+    ),
+    "missing-cast": (facts("undefined-dtype", 0), facts("computes-in-another-dtype", 1)),
+    "larger-dtype": (facts("larger-dtype", 0), facts("computes-in-another-dtype", 1)),
+    "narrow-result-explains": (
+        facts("computes-in-another-dtype", 0, lossy_cases=frozenset({1})),
+        facts("values", 1, with_it=frozenset({0})),
+    ),
+    "one-graph": (facts("values", 0, **SHARED), facts("leaves-range", 1, **SHARED)),
+    "one-case-elsewhere": (facts("values", 0), facts("fails", 1, symptom="x", cases=frozenset({0}))),
+    "exact-as-float32": (facts("as-exact-as-float32", 0), facts("computes-in-another-dtype", 1)),
+    "unstable-formula": (facts("leaves-range", 0), facts("values", 1, elements=frozenset({"inexact"}))),
+    "one-kernel": (facts("wrong-numbers", 0, blame="backend"), facts("inexact", 1, blame="backend")),
+    "one-trigger": (
+        facts("values", 0, rare=frozenset({"scalar"})),
+        facts("shape", 1, rare=frozenset({"scalar"})),
+    ),
+    "whole-numbers": (
+        facts("undefined-dtype", 0, conditions=frozenset({"whole"})),
+        facts("values", 1, conditions=frozenset({"whole"})),
+    ),
+    "numbers-give-sizes": (
+        facts("values", 0, conditions=frozenset({"no-tensor"})),
+        facts("shape", 1, conditions=frozenset({"no-tensor"})),
+    ),
+    "wrong-sizes": (facts("shape", 0), facts("unfit-shapes", 1)),
+    "refused-or-wrong": (facts("asks-unfit", 0), facts("values", 1)),
+    "refused-in-the-same-words": (
+        facts("fails", 0, refusals=frozenset({"ort-cpu: no"})),
+        facts("fails", 1, "Op", "backend", refusals=frozenset({"ort-cpu: no"})),
+    ),
+    "blamed-elsewhere": (facts("values", 0), facts("values", 1, "unknown place", "unknown")),
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_each_rule_unites_what_it_says_and_nothing_else(rule: Any) -> None:
+    one, other = UNITED[rule.name]
+    assert sorted(*united([one, other], [rule])) == [0, 1]
+    elsewhere = replace(other, cause=replace(other.cause, place="elsewhere", fault="timeout"))
+    assert len(united([one, elsewhere], [rule])) == 1 + (not rule.anywhere or rule.name != "refused-in-the-same-words")
+    # What one case has at the same time is two defects, unless a dtype explains the elements.
+    both = replace(one, with_it=frozenset({1})), replace(other, with_it=frozenset({0}))
+    assert (len(united(both, [rule])) == 1) == (rule.anywhere or rule.name == "narrow-result-explains")
+
+
+def test_the_algorithms_of_a_place_have_defects_of_their_own() -> None:
+    found = [facts("values", n, choice=choice, **SHARED) for n, choice in enumerate(("", "mode=floor", "mode=trunc"))]
+    assert len(united(found)) == 3
+
+
+def test_a_node_that_a_runtime_refuses_in_many_words_is_one_defect() -> None:
+    run: dict[str, Any] = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
+    words = ("invalid indice found, indice = 7", "last dimension of indices must be 1")
+    said = [RUNNING.format(f"ScatterND node. Name:'a' Status Message: {text}") for text in words]
+    assert len(groups(*(failed("aten.masked_scatter.default", message, **run) for message in said))) == 1

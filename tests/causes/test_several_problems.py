@@ -1,0 +1,103 @@
+"""A case in which several things are wrong, from its run to the groups of failures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from harness_runs import literal_unit, unary, vector
+
+from harness.causes import failure_groups
+from harness.compare import Outcome, Stage, Verdict
+from harness.core import Invocation
+from harness.execute import Settings, Supervisor
+from harness.plan.unit import run_unit
+from harness.present.evidence import evidence_of_row
+from harness.record.schema import to_table
+
+_RULES = """
+from onnxscript import opset18 as op
+from harness.convert.rules import dynamo
+
+@dynamo("aten::neg")
+def neg(self):
+    return op.Cast(op.Add(self, self), to=11)
+
+@dynamo("aten::sign")
+def sign(self):
+    return op.Cast(op.Sign(self), to=11)
+
+# Not valid for integers, which the evaluator rounds all the same.
+@dynamo("aten::abs")
+def abs_(self):
+    return op.Ceil(self)
+"""
+
+_PAIR = (("self", vector([1, 3], "int32")),)
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    rules = tmp_path_factory.mktemp("rules") / "rules.py"
+    rules.write_text(_RULES)
+    settings = Settings(rules=(str(rules),), witnesses=("onnx-reference",), last_witnesses=())
+    found = {}
+    with Supervisor() as supervisor:
+        for name, call, backend in (
+            ("neg", unary("aten.neg.default", [1, -2]), "ort-cpu"),
+            ("sign", unary("aten.sign.default", [1, -2]), "ort-cpu"),
+            ("abs", unary("aten.abs.default", [1, -2], "int64"), "onnx-reference"),
+            ("abs", unary("aten.abs.default", [1, -2], "int64"), "ort-cpu"),
+            ("pow", Invocation("aten.pow.Tensor_Scalar", (*_PAIR, ("exponent", 31))), "ort-cpu"),
+        ):
+            unit = literal_unit([call], backends=[backend], settings=settings)
+            for some in run_unit(unit, supervisor, print):
+                found.update({f"{name} {backend}": verdict for verdict in some})
+    return found
+
+
+def test_values_behind_a_wrong_dtype_are_compared_and_blamed(verdicts: dict[str, Verdict]) -> None:
+    neg = verdicts["neg ort-cpu"]
+    assert (neg.stage, neg.outcome, neg.signature) == (Stage.COMPARE, Outcome.MISMATCH, "dtype")
+    dtype, values = json.loads(neg.problems)
+    assert dtype["message"] == neg.message == "dtype: output 0: expected float32, got float64"
+    assert values["message"] == "values: output 0[0]: expected -1.0, got 2.0"
+    assert (dtype["blame"], values["blame"]) == ("converter", "converter")
+    told = json.loads(values["diagnosis"])["testimony"]
+    agreeing = [t["facts"]["witness"] for t in told if (t["role"], t["finding"]) == ("runtime", "same")]
+    assert "onnx-reference" in agreeing
+    # Right values in a wrong dtype are one problem.
+    assert (verdicts["sign ort-cpu"].signature, verdicts["sign ort-cpu"].problems) == ("dtype", "")
+
+
+def test_each_problem_is_a_group_of_its_own(verdicts: dict[str, Verdict]) -> None:
+    groups = failure_groups(to_table([verdicts["neg ort-cpu"], verdicts["sign ort-cpu"]], "run"))
+    found = {(group.signature, group.overloads): group for group in groups}
+    assert set(found) == {
+        ("dtype", ("aten.neg.default",)),
+        ("dtype", ("aten.sign.default",)),
+        ("values", ("aten.neg.default",)),
+    }
+    assert found["values", ("aten.neg.default",)].message.startswith("values: output 0[0]")
+
+
+def test_a_model_that_the_checker_rejects_is_run_where_the_runtime_takes_it(
+    verdicts: dict[str, Verdict],
+) -> None:
+    taken, refused = verdicts["abs onnx-reference"], verdicts["abs ort-cpu"]
+    for verdict in (taken, refused):
+        assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.CHECK, Outcome.ERROR, "converter")
+    assert refused.problems == ""
+    rejected, values = json.loads(taken.problems)
+    assert (rejected["stage"], rejected["message"]) == ("check", taken.message)
+    assert (values["stage"], values["message"]) == ("compare", "values: output 0[1]: expected 2, got -2")
+    assert values["blame"] == "converter"
+    found = {group.stage: group.backends for group in failure_groups(to_table([taken], "run"))}
+    assert found == {Stage.CHECK: (), Stage.COMPARE: ("onnx-reference",)}
+
+
+def test_a_difference_that_no_text_decides_is_nobodys(verdicts: dict[str, Verdict]) -> None:
+    power = verdicts["pow ort-cpu"]
+    assert (power.outcome, power.blame, power.mismatched_elements) == (Outcome.MISMATCH, "spec", 1)
+    assert power.is_open
+    assert "An integer leaves the range of its dtype" in evidence_of_row(vars(power))
